@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError, reason
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
+from oncelake.common.models import shown
 from oncelake.common.spark.jvm import with_conf
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
@@ -48,8 +49,13 @@ from oncelake.engine.start_gate import refuse_unless_finished, startable, unfini
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import Lease, sole_writer
+from oncelake.observe.alerts.follow import alert_of, alerting, round_of
+from oncelake.observe.alerts.look import write_proof
+from oncelake.observe.alerts.message import Message
+from oncelake.observe.alerts.state import AlertStatus, directory, read_state, status_of
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.observe.endpoint import check_port
@@ -287,6 +293,7 @@ class Lakehouse:
         if once and self._spark is None and not needs_spark(self.settings) and self._needs_no_run(writers, failed):
             if failed:
                 raise StageError(said(failed))
+            round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
             return Ran(0, stopping.is_set())
         spark, chain = self.spark, self._chain
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
@@ -298,8 +305,9 @@ class Lakehouse:
             states = chain.states()
             progress = Progress(chain, show(chain, states) if show else Display(), sink)
             self._warn_before(states, writers)
+            followers = (*FOLLOWERS, alerting)
             with progress.display:
-                run = Run(chain, spark, progress, stopping, lease.check, FOLLOWERS, states=states, failed=failed)
+                run = Run(chain, spark, progress, stopping, lease.check, followers, states=states, failed=failed)
                 run.once() if once else run.on()
         return Ran(progress.batches, stopping.is_set())
 
@@ -426,7 +434,24 @@ class Lakehouse:
             for each in proof.links():
                 links.append(each)
                 link(each)
-        return ProofResult(links, proof.lines, time.monotonic() - began)
+        result = ProofResult(links, proof.lines, time.monotonic() - began)
+        if result.holds and since_ms is not None:  # a part of the lake does not end the alert of another one
+            return result
+        self._tell_alerts(result)
+        return result
+
+    def _tell_alerts(self, result: ProofResult) -> None:
+        """Record the result of a proof for the alerts of failed proofs, and send what is due; nothing without one."""
+        asked = [name for name, each in self.settings.alerts.items() if each.condition.subject == "proof"]
+        if not asked:
+            return
+        text = "the proof holds" if result.holds else f"{result.links[-1].name} does not hold: {result.links[-1].said}"
+        try:
+            write_proof(files_at(self.lake.root, self.spark), self.lake.root, holds=result.holds, text=text)
+        except Exception as error:  # the proof's own result does not depend on it
+            self.warn(f"the alerts do not learn of this proof: {reason(error)}")
+            return
+        round_of(self._chain, lambda: self.spark, self.warn, *asked)
 
     def trace(self, line: str) -> Way:
         """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
@@ -516,6 +541,41 @@ class Lakehouse:
             prove=(lambda: prove(chain, spark)) if proof else None,
             show=show,
         ).until(stopping)
+
+    # --- alerts ---
+
+    def alerts(self) -> list[AlertStatus]:
+        """Return the declared alerts and their states. Look at nothing and send nothing.
+
+        Raises:
+            StateError: the state of an alert cannot be read.
+        """
+        files, root = files_at(self.lake.root, self.chain.spark), self.lake.root
+        return [
+            status_of(name, each.when, each.to.kind, read_state(files, directory(root, name)))
+            for name, each in self.settings.alerts.items()
+        ]
+
+    def send_alerts(self) -> list[AlertStatus]:
+        """Look once at every alert, send what is due, and return the states afterwards.
+
+        A message that cannot be sent is a warning, and stays due. An alert that another process is working on is left
+        to it.
+        """
+        round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
+        return self.alerts()
+
+    def test_alert(self, name: str) -> Message:
+        """Send a test message to the receiver of an alert, and return it.
+
+        Raises:
+            ConfigError: there is no such alert, or a secret cannot be read here.
+            DeliveryError: it was not delivered.
+        """
+        if name not in self.settings.alerts:
+            declared = ", ".join(self.settings.alerts) or "none"
+            raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
+        return alert_of(self.chain, lambda: self.spark, name).test()
 
     # --- repair ---
 

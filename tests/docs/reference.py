@@ -20,6 +20,7 @@ from typer.main import get_command
 from oncelake.bronze.mask import MaskRule
 from oncelake.bronze.settings import SourceSettings
 from oncelake.cli.app import app
+from oncelake.engine.alerts import AlertSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
 from tests.support.places import ROOT
@@ -41,6 +42,7 @@ PAGES: Mapping[str, str] = {
     "gold": "[gold tables](gold.md)",
     "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
     "metrics": "[metrics](metrics.md)",
+    "alerts": "[alerts](alerts.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }
 _TABLE = ("| key | value | default | meaning |", "|---|---|---|---|")
@@ -132,6 +134,7 @@ _WORDS: Mapping[Any, str] = {
     dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",
     dict[str, SourceSettings]: "a mapping of names and sections like `source`",
+    dict[str, AlertSettings]: "a mapping of names and alerts",
 }
 
 

@@ -19,7 +19,7 @@ goes into `also`, which is not run.
 
 from collections.abc import Mapping
 
-from tests.guards import changing, masking, proving, repeating, serving, sources, starting, writing
+from tests.guards import alerting, changing, masking, proving, repeating, serving, sources, starting, writing
 from tests.guards.guard import Guard
 
 AREAS: Mapping[str, tuple[Guard, ...]] = {
@@ -30,6 +30,7 @@ AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A start": starting.GUARDS,
     "Commands that change a lake": changing.GUARDS,
     "Served tables": serving.GUARDS,
+    "Alerts": alerting.GUARDS,
     "The checks of prove": proving.GUARDS,
 }
 GUARDS: tuple[Guard, ...] = tuple(guard for guards in AREAS.values() for guard in guards)

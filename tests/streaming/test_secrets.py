@@ -26,6 +26,23 @@ pytestmark = [
 CANARY = "canary-e8a1"
 NAME = "größe-日本.log"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{CANARY}-kafka";'
+ALERTS = {
+    # nobody listens there, so that messages fail
+    "web": {
+        "when": "freshness of silver > 0 seconds",
+        "to": {"kind": "webhook", "url": f"http://127.0.0.1:9/{CANARY}"},
+    },
+    "page": {
+        "when": "error_log.log_count > 0",
+        "to": {"kind": "pagerduty", "url": "http://127.0.0.1:9/", "key": f"{CANARY}-routing"},
+        "since": "2017-01-01T00:00:00Z",
+    },
+    "mail": {
+        "when": "freshness of silver > 0 seconds",
+        "to": {"kind": "email", "host": "127.0.0.1", "port": 9, "user": "u", "password": f"{CANARY}-mail"}
+        | {"sender": "a@b", "recipients": ["c@d"]},
+    },
+}
 MASK = {"key_variable": "MASK_KEY", "rules": [{"pattern": "one", "action": "hash"}]}
 
 
@@ -77,6 +94,7 @@ class Seen:
             "SPARK_SUBMIT_OPTS": f"{self.house.java} -Djava.io.tmpdir={self.temporary}",
             "ONCELAKE_SPARK__CONF": json.dumps(conf),
             "MASK_KEY": f"{CANARY}-mask-key",
+            "ONCELAKE_ALERTS": json.dumps(ALERTS),
             "ONCELAKE_SOURCE__MASK": json.dumps(MASK),
             "ONCELAKE_SOURCE__KAFKA": json.dumps({"sasl.jaas.config": JAAS}),
         }
@@ -137,6 +155,8 @@ def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         seen.call("report", "--no-proof", "-o", str(house.root / "page.html"))
         seen.call("doctor", "--json")
         seen.call("status")
+        seen.call("alerts")
+        seen.call("alerts", "test", "page", expect=1)
         house.write("new.log", b"a run without a new file would not start Java")
         seen.call("run", "--once", java="-Xms99g", expect=1)
     return seen
@@ -149,6 +169,7 @@ def test_no_secret_is_in_the_command_line_of_a_process(seen: Seen) -> None:
 def test_no_secret_is_left_in_a_file_or_printed(seen: Seen) -> None:
     assert not [said for said in (*seen.said, *seen.logs) if CANARY in said]
     assert seen.logs, "no log of Spark's was seen"
+    assert "page: pagerduty receiver of page: Connection refused" in "".join(seen.said)
     files = [path for path in seen.house.root.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".parquet", ".json", ".html", ".db"}
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli import census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
+from oncelake.cli import alerts, census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
 from oncelake.common.version import __version__
 
 _SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
@@ -63,6 +63,12 @@ app.add_typer(
     name="census",
     rich_help_panel=LOOK,
     epilog=examples("census", "census --list", "census reread /var/log/app/a.log"),
+)
+app.add_typer(
+    alerts.alerts,
+    name="alerts",
+    rich_help_panel=LOOK,
+    epilog=examples("alerts", "alerts test error_spike", "alerts send"),
 )
 app.command(rich_help_panel=REPAIR, epilog=examples("recover --dry-run", "recover", "recover gold.error_log"))(
     repair.recover

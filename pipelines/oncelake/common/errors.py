@@ -67,6 +67,18 @@ class TargetAwayError(TargetError):
         )
 
 
+class DeliveryError(OncelakeError):
+    """Raised when a message of an alert could not be delivered; it is kept and sent again.
+
+    Attributes:
+        refused: True if the receiver refused this message; others may still be delivered.
+    """
+
+    def __init__(self, said: str, *, refused: bool = False) -> None:
+        super().__init__(said)
+        self.refused = refused
+
+
 class OvertakenError(TargetError):
     """Raised by a sink whose stored batch is not the one before the batch to write: another process has written."""
 

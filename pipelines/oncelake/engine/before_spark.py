@@ -30,6 +30,7 @@ _LEFT_OUT: Any = {
     "sources": {"__all__": {"kafka"}},
     "serving": {"url", "password"},
     "spark": {"conf"},
+    "alerts": True,
 }
 
 

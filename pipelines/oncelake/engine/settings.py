@@ -13,9 +13,10 @@ from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.sources.registry import kind_of
-from oncelake.common.lake import BRONZE, Lake, bronze_of, place
+from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, place
 from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.engine.alerts import AlertSettings, check_alert
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
 from oncelake.serving.settings import ServingSettings
@@ -30,6 +31,7 @@ SECRET_KEYS = (
     "serving.password",
     "serving.options",
     "spark.conf",
+    "alerts.*.to",
 )
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,254}$")]
@@ -117,6 +119,7 @@ class Settings(BaseSettings):
     run: RunSettings = RunSettings()
     metrics: MetricsSettings = MetricsSettings()
     spark: SparkSettings = SparkSettings()
+    alerts: dict[str, AlertSettings] = later({}, description="who is told when a condition holds, by the alert's name")
 
     @model_validator(mode="after")
     def _has_source(self) -> Self:
@@ -149,6 +152,20 @@ class Settings(BaseSettings):
     def _named(self) -> Self:
         for name in self.gold:
             check_table_name(name)
+        return self
+
+    @model_validator(mode="after")
+    def _alerts_fit(self) -> Self:
+        measures = {name: tuple(table.measures) for name, table in self.gold.items()}
+        served = self.serving.tables if self.serving.is_set else ()
+        stages = [
+            *map(bronze_stage, self.by_name),
+            "silver",
+            *(f"gold.{name}" for name in self.gold),
+            *(f"serving.{name}" for name in served),
+        ]
+        for name, alert in self.alerts.items():
+            check_alert(name, alert, measures, stages)
         return self
 
     @model_validator(mode="after")

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
 from oncelake.engine.chain import Chain, StageState, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.files import files_at
+from oncelake.observe.alerts.state import directory, read_state
 from oncelake.observe.endpoint import endpoint
 from oncelake.observe.listener import Ask, QueryEvent, listening
 from oncelake.observe.metrics import Instruments, StageReading, instruments
@@ -47,11 +50,20 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
             yield ignore
             return
         measure = RunMeter(
-            [instruments(each) for each in providers], lambda stage: chain.stage_state(named(chain.stages, stage))
+            [instruments(each) for each in providers],
+            lambda stage: chain.stage_state(named(chain.stages, stage)),
+            partial(_alerts, chain),
         )
         stack.enter_context(measure.going_on([stage.name for stage in chain.stages]))
         stack.enter_context(listening(spark, measure.put))
         yield measure.put
+
+
+def _alerts(chain: Chain) -> dict[str, tuple[int, int]]:
+    """Return how many windows or times are open for each alert, and how many of its messages are not sent."""
+    files, root = files_at(chain.lake.root, chain.spark), chain.lake.root
+    states = {name: read_state(files, directory(root, name)) for name in chain.settings.alerts}
+    return {name: (state.open, state.unsent) if state else (0, 0) for name, state in states.items()}
 
 
 def _given() -> Iterator[MeterProvider]:
@@ -67,11 +79,13 @@ class RunMeter:
 
     Attributes:
         stage_state: returns the state of a stage, by its name.
+        alerts: returns the values of the gauges of alerts.
         stages: the current reading of each stage, for the gauges.
     """
 
     instruments: Sequence[Instruments]
     stage_state: Callable[[str], StageState]
+    alerts: Callable[[], dict[str, tuple[int, int]]] = dict
     stages: dict[str, StageReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,6 +111,7 @@ class RunMeter:
             thread.join(GRACE)
             for each in self.instruments:
                 each.stages.clear()
+                each.alerts.clear()
 
     def count(self, event: Event | QueryEvent) -> None:
         """Count one event."""
@@ -116,6 +131,10 @@ class RunMeter:
                 reading.backlog = backlog(state)
                 last = state.first.last
                 reading.committed = last.timestamp / 1000 if last else reading.committed
+        with suppress(Exception):
+            found = self.alerts()
+            for each in self.instruments:
+                each.alerts.update(found)
 
     def _go(self) -> None:
         due = time.monotonic()

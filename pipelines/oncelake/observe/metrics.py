@@ -66,8 +66,12 @@ UP = Metric("oncelake.stage.up", "gauge", "", ("stage",), "1 while the stage's q
 BACKLOG = Metric("oncelake.backlog", "gauge", "", ("stage", "unit"), "Input rows, records or files not yet processed")
 FRESHNESS = Metric("oncelake.freshness", "gauge", "s", ("stage",), "Seconds since the stage's last commit")
 INPUT = Metric("oncelake.input.rate", "gauge", "{row}/s", ("stage",), "Input rows per second, as Spark counts them")
+OPEN = Metric("oncelake.alerts.open", "gauge", "", ("alert",), "Windows or times for which an alert's condition holds")
+UNSENT = Metric(
+    "oncelake.alerts.unsent", "gauge", "{message}", ("alert",), "Messages of an alert that are not sent yet"
+)
 
-METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, MASKED, PHASE, WAITS, UP, BACKLOG, FRESHNESS, INPUT)
+METRICS = (BATCHES, DURATION, ROWS, QUARANTINED, MASKED, PHASE, WAITS, UP, BACKLOG, FRESHNESS, INPUT, OPEN, UNSENT)
 
 
 @dataclass
@@ -104,16 +108,20 @@ class Instruments:
 
     Attributes:
         stages: the current values of each stage; empty while nothing runs.
+        alerts: how many windows or times are open for each alert, and how many messages are not sent.
     """
 
     meter: Meter
     stages: dict[str, StageReading] = field(default_factory=dict)
+    alerts: dict[str, tuple[int, int]] = field(default_factory=dict)
     rules: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._made: dict[Metric, Any] = {each: self._make(each) for each in METRICS if each.kind != "gauge"}
         for metric, read in _GAUGES.items():
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
+        for at, metric in enumerate((OPEN, UNSENT)):
+            self.meter.create_observable_gauge(metric.name, [self._alerts(at)], metric.unit, metric.description)
 
     def batch(self, report: BatchReport) -> None:
         """Count a batch; a replayed batch adds no rows."""
@@ -152,6 +160,12 @@ class Instruments:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             for stage, reading in list(self.stages.items()):
                 yield from (Observation(value, {"stage": stage, **more}) for value, more in read(reading))
+
+        return observe
+
+    def _alerts(self, at: int) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            yield from (Observation(found[at], {"alert": name}) for name, found in list(self.alerts.items()))
 
         return observe
 

@@ -313,6 +313,8 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
             told(run)
             run.count(Notice("silver", "waits"))
             run.stages["silver"].backlog = Backlog(1, "rows")
+            for each in run.instruments:
+                each.alerts["spike"] = (1, 2)
             text = fetched(settings.port)
     shown = set(re.findall(r"^# TYPE (oncelake_\w+)", text, re.MULTILINE))
     assert {name for name, *_ in rows} == shown
@@ -321,7 +323,7 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
 
 
 def test_an_attribute_has_a_fixed_set_of_values() -> None:
-    allowed = {"stage", "table", "phase", "outcome", "rule", "unit"}
+    allowed = {"stage", "table", "phase", "outcome", "rule", "unit", "alert"}
     assert {each for metric in METRICS for each in metric.attributes} == allowed
 
 
@@ -333,6 +335,8 @@ def test_instruments_are_distinguished_by_their_declaration(
         told(run)
         run.count(Notice("silver", "waits"))
         run.stages["silver"].backlog = Backlog(1, "rows")
+        for each in run.instruments:
+            each.alerts["spike"] = (1, 2)
         data = reader.get_metrics_data()
     assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics

@@ -1,0 +1,88 @@
+"""`oncelake alerts`: show the alerts, try a receiver, send what is due without a run."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, warning
+
+if TYPE_CHECKING:
+    from oncelake.observe.alerts.state import AlertStatus
+
+alerts = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+
+@alerts.callback()
+def shown(
+    context: typer.Context,
+    conf: Conf = None,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the alerts: condition, state, last message.
+
+    It reads what runs have recorded, looks at no table and sends nothing.
+    """
+    if context.invoked_subcommand is not None:
+        refuse_options_before(context)
+        return
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+        _say(console, lake.alerts(), as_json=as_json)
+
+
+@alerts.command("test")
+def try_out(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alert's name.")],
+    conf: Conf = None,
+    sets: Sets = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Send a test message to the receiver of an alert.
+
+    Exit code 1 if it is not delivered. The state of the alert does not change.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
+        message = lake.test_alert(name)
+        if as_json:
+            typer.echo(json.dumps(message.to_dict()))
+        else:
+            console.print(f"{name}: a test message is sent to its {lake.settings.alerts[name].to.kind} receiver")
+
+
+@alerts.command()
+def send(
+    conf: Conf = None,
+    sets: Sets = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Look at every condition once, and send what is due.
+
+    A run does this by itself. Use it from cron, to hear of a run that has ended. Exit code 1 if a message is still
+    unsent.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
+        found = lake.send_alerts()
+        _say(console, found, as_json=as_json)
+    if any(each.unsent for each in found):
+        raise typer.Exit(1)
+
+
+def _say(console: Console, found: "Sequence[AlertStatus]", *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"alerts": [each.to_dict() for each in found]}))
+        return
+    if not found:
+        console.print("no alert is declared; see docs/alerts.md")
+    for each in found:
+        sent = f", last sent {each.last_sent}" if each.last_sent else ", none sent"
+        unsent = f", {each.unsent} unsent" if each.unsent else ""
+        console.print(f"{each.alert}: {each.state}: {each.when}; to {each.to}{sent}{unsent}")
+        if each.failed:
+            console.print(f"    {each.failed}")

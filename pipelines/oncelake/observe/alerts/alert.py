@@ -1,0 +1,249 @@
+"""One alert: look at the lake, keep what is due, send it, then record that it is sent.
+
+What is due is written before it is sent, together with the position that was looked at. It is recorded as sent after
+the receiver has accepted it. So a process that dies in between sends it again, with the same key, and loses nothing.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from oncelake.common.errors import DeliveryError
+from oncelake.engine.alerts import AlertSettings
+from oncelake.exactly_once.files import Files
+from oncelake.observe.alerts.look import Look, Window
+from oncelake.observe.alerts.message import Message, Status, utc
+from oncelake.observe.alerts.state import AlertState, Entry, directory, key_of, read_state, write_state
+
+# The most messages that one round sends, and that wait for a round: a look takes no more windows while they wait.
+MOST = 20
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert of a lake.
+
+    Attributes:
+        name: its name.
+        settings: its declaration.
+        lake: the lake's root or catalog, for messages and keys.
+        root: the directory of the files next to the tables.
+        files: access to those files.
+        look: what it knows of the lake.
+        send: delivers a message; raises DeliveryError.
+        alone: keeps other processes from this alert while it is entered; raises LockedError.
+        now_ms: returns the time in milliseconds since 1970.
+    """
+
+    name: str
+    settings: AlertSettings
+    lake: str
+    root: str
+    files: Files
+    look: Look
+    send: Callable[[Message], None]
+    alone: Callable[[], AbstractContextManager[object]]
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+    @property
+    def directory(self) -> str:
+        """The directory of its state."""
+        return directory(self.root, self.name)
+
+    def round(self, seconds: float | None = None) -> AlertState:
+        """Look once, and send what is due.
+
+        Args:
+            seconds: no message is begun this long after the look; None for no limit.
+
+        Returns:
+            The state afterwards; `failed` says why a message is not sent.
+
+        Raises:
+            LockedError: another process is working on this alert.
+            StateError: the state cannot be read.
+            OSError: the lake is not writable.
+        """
+        with self.alone():
+            before = read_state(self.files, self.directory)
+            now = self.now_ms()
+            state = self._begun(before, now)
+            try:
+                state = self._looked(state, now)
+            finally:
+                if state != before:
+                    state = write_state(self.files, self.directory, state)
+            return self._sent(state, None if seconds is None else time.monotonic() + seconds)
+
+    def test(self) -> Message:
+        """Send a test message, which changes no state, and return it.
+
+        Raises:
+            DeliveryError: it was not delivered.
+        """
+        now = self.now_ms()
+        entry = Entry(key_of(self.lake, self.name, "test", utc(now)), now, None, "this is a test; nothing is wrong")
+        message = self._message(entry, "test", now)
+        self.send(message)
+        return message
+
+    def _begun(self, state: AlertState | None, now: int) -> AlertState:
+        """Return the state to go on from: a new one, or that of a changed declaration."""
+        when, since = self.settings.when, self.settings.since
+        declared = int(since.timestamp() * 1000) if since is not None else None
+        if state is None:
+            return AlertState(when, now if declared is None else declared, declared)
+        if state.when != when:
+            entries = (_over(each, now, "the condition was changed") for each in state.entries)
+            fresh = AlertState(when, now if declared is None else declared, declared, number=state.number)
+            return replace(fresh, entries=tuple(entries), last_ms=state.last_ms, failed=state.failed)
+        if state.declared != declared:
+            since_ms = now if declared is None else declared
+            return replace(state, since_ms=since_ms, declared=declared, version=None, until_ms=0)
+        return state
+
+    # --- look ---
+
+    def _looked(self, state: AlertState, now: int) -> AlertState:
+        subject = self.settings.condition.subject
+        if subject == "gold":
+            return self._gold(state, now)
+        if subject == "refused":
+            return self._refused(state, now)
+        return self._holding(state, now)
+
+    def _gold(self, state: AlertState, now: int) -> AlertState:
+        falling = "<" in self.settings.condition.operator
+        # before the version is read: what is settled now is in it
+        settled = (falling or state.open > 0) and self.look.settled()
+        head = self.look.head()
+        if head is None:
+            return state
+        table_id, version = head
+        changed = (table_id, version) != (state.table_id, state.version)
+        newest = self.look.newest(version) if changed else state.newest_ms
+        clock = now if settled else min(newest or 0, now)
+        until = max(self._finished(clock), state.until_ms) if falling else None
+        waits = until is not None and newest is not None and state.until_ms < min(until, newest + self._length)
+        if changed or waits:
+            most = len(state.done) + len(state.entries) + MOST + 1
+            found = self.look.windows(version, state.since_ms, until, most)
+            whole = len(found) < most
+            if whole:
+                state = _fallen(state, found, now)
+            state, all_taken = self._taken(state, found)
+            if whole and all_taken:
+                state = replace(state, table_id=table_id, version=version, newest_ms=newest, until_ms=until or 0)
+        if clock != now and state.open and self.look.settled() and self.look.head() == head:
+            clock = now
+        return _ended(state, clock, now, extra=falling)
+
+    @property
+    def _length(self) -> int:
+        return self.look.length_ms
+
+    def _finished(self, clock: int) -> int:
+        """Return the end of the last window that ended the length of a window ago: lines may be late by that much."""
+        return clock - clock % self._length - self._length
+
+    def _refused(self, state: AlertState, now: int) -> AlertState:
+        length = self.settings.condition.span * 1000
+        found, until = self.look.spans(max(state.until_ms, state.since_ms - state.since_ms % length), now)
+        before = len(state.entries)
+        state, all_taken = self._taken(state, found)
+        if not all_taken:
+            until = found[len(state.entries) - before].start_ms
+        state = replace(state, until_ms=max(until, state.until_ms))
+        return _ended(state, now, now)
+
+    def _taken(self, state: AlertState, found: list[Window]) -> tuple[AlertState, bool]:
+        """Return the state with the new windows as due, as far as there is room, and whether there was for all."""
+        done, keys = frozenset(state.done), {each.key for each in state.entries}
+        fresh = []
+        for each in found:
+            key = self._key(each.start_ms)
+            if each.start_ms not in done and key not in keys:
+                fresh.append(Entry(key, each.start_ms, each.end_ms, each.text))
+        room = max(MOST - state.unsent, 0)
+        return replace(state, entries=(*state.entries, *fresh[:room])), len(fresh) <= room
+
+    def _holding(self, state: AlertState, now: int) -> AlertState:
+        found = self.look.holding(now)
+        if found is None:
+            return state
+        if not found.holds:
+            return replace(state, entries=tuple(_over(each, now, found.text) for each in state.entries))
+        if any(each.over_ms is None for each in state.entries) or state.unsent >= MOST:
+            return state
+        return replace(state, entries=(*state.entries, Entry(self._key(now), now, None, found.text)))
+
+    def _key(self, start_ms: int) -> str:
+        return key_of(self.lake, self.name, self.settings.when, utc(start_ms))
+
+    # --- send ---
+
+    def _sent(self, state: AlertState, until: float | None) -> AlertState:
+        """Send what is due, the oldest first, and record each message as sent; stop if the receiver is away."""
+        failed, left = "", MOST
+        for due in state.entries:
+            entry = due
+            for status in ("alert", "end"):
+                if not _is_due(entry, status):
+                    continue
+                if left == 0 or (until is not None and time.monotonic() > until):
+                    return self._failed(state, failed)
+                left -= 1
+                try:
+                    self.send(self._message(entry, status, self.now_ms()))
+                except DeliveryError as error:
+                    failed = str(error)
+                    if not error.refused:
+                        return self._failed(state, failed)
+                    break
+                entry = replace(entry, sent_ms=entry.sent_ms or self.now_ms())
+                state = state.finish(entry) if status == "end" else state.put(entry)
+                state = self._record(replace(state, last_ms=self.now_ms(), failed=failed))
+        return self._failed(state, failed)
+
+    def _failed(self, state: AlertState, why: str) -> AlertState:
+        return state if state.failed == why else self._record(replace(state, failed=why))
+
+    def _record(self, state: AlertState) -> AlertState:
+        return write_state(self.files, self.directory, state)
+
+    def _message(self, entry: Entry, status: Status, now: int) -> Message:
+        text = f"{entry.over}. It began with: {entry.text}" if status == "end" else entry.text
+        window = utc(entry.start_ms) if entry.end_ms is None else f"{utc(entry.start_ms)} to {utc(entry.end_ms)}"
+        at = utc(entry.over_ms or now) if status == "end" else utc(now)
+        return Message(entry.key, self.name, status, self.settings.when, text, window, self.lake, at)
+
+
+def _is_due(entry: Entry, status: Status) -> bool:
+    return entry.sent_ms is None if status == "alert" else entry.over_ms is not None
+
+
+def _over(entry: Entry, now: int, why: str) -> Entry:
+    return entry if entry.over_ms is not None else replace(entry, over_ms=now, over=why)
+
+
+def _fallen(state: AlertState, found: list[Window], now: int) -> AlertState:
+    """Return the state with the open windows as over in which the condition no longer holds."""
+    holding = {each.start_ms for each in found}
+    entries = (
+        each if each.start_ms in holding else _over(each, now, "the condition no longer holds in this window")
+        for each in state.entries
+    )
+    return replace(state, entries=tuple(entries))
+
+
+def _ended(state: AlertState, clock: int, now: int, *, extra: bool = False) -> AlertState:
+    """Return the state with the windows as over that ended the length of a window ago, with `extra` two of them."""
+
+    def is_past(entry: Entry) -> bool:
+        if entry.end_ms is None:
+            return False
+        return clock >= entry.end_ms + (entry.end_ms - entry.start_ms) * (2 if extra else 1)
+
+    entries = (_over(each, now, "the window is over") if is_past(each) else each for each in state.entries)
+    return replace(state, entries=tuple(entries))

@@ -1,0 +1,220 @@
+"""Watch the alerts during a run: a thread for each alert, which no receiver and no error can make the run wait for."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import NumericType
+
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
+from oncelake.common.lake import Lake
+from oncelake.engine.chain import Chain, named
+from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.lease import sole_writer
+from oncelake.observe.alerts.alert import Alert
+from oncelake.observe.alerts.look import LakeLook
+from oncelake.observe.alerts.send import Sender
+from oncelake.observe.alerts.state import AlertState, directory
+from oncelake.observe.kept import kept
+from oncelake.observe.measure import ignore
+
+# Seconds between two rounds while batches of its table come, and while none come.
+OFTEN, SELDOM = 5.0, 15.0
+# The longest pause after failed rounds, in seconds.
+LATER = 300.0
+# The seconds that the last round of a run may still begin messages, and that the run waits for its end.
+LAST, GRACE = 10.0, 60.0
+# The name that messages about alerts have instead of a stage's.
+ALERTS = "alerts"
+
+
+def alert_of(chain: Chain, spark: Callable[[], SparkSession], name: str, ended: threading.Event | None = None) -> Alert:
+    """Return a declared alert.
+
+    Args:
+        chain: the chain.
+        spark: returns the session; called only if rows of a gold table must be read.
+        name: the alert's name.
+        ended: an event that ends repeated attempts when it is set.
+    """
+    settings, lake = chain.settings.alerts[name], chain.lake
+    files = files_at(lake.root, chain.spark)
+    return Alert(
+        name,
+        settings,
+        lake.catalog or lake.root,
+        lake.root,
+        files,
+        LakeLook(kept(chain), settings.condition, spark, files),
+        Sender(name, settings.to, ended or threading.Event()),
+        partial(alone, lake, name),
+    )
+
+
+def alone(lake: Lake, name: str) -> AbstractContextManager[object]:
+    """Keep other processes from an alert while this is entered; raise LockedError if one is working on it."""
+    own = directory(lake.root, name)
+    return sole_writer(None, Lake(own, own), timedelta(0))
+
+
+@contextmanager
+def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
+    """AlertWatch the declared alerts during a run, and yield the sink for its events; without one, nothing happens.
+
+    Raises:
+        ConfigError: a secret cannot be read here, or a measure is no number.
+    """
+    declared = chain.settings.alerts
+    for name, each in declared.items():
+        each.to.check()
+        if each.condition.subject == "gold":
+            _refuse_text(chain, spark, name)
+    if not declared:
+        yield ignore
+        return
+    ended = threading.Event()
+    watches = [
+        AlertWatch(
+            alert_of(chain, lambda: spark, name, ended).round,
+            lambda text, name=name: say(Notice(ALERTS, f"{name}: {text}", "warning")),  # type: ignore[misc]
+            _moves(chain, name),
+            ended,
+        )
+        for name in declared
+    ]
+    for name, watch in zip(declared, watches, strict=True):
+        watch.start(f"alert {name}")
+
+    def take(event: Event) -> None:
+        if isinstance(event, BatchReport):
+            for watch in watches:
+                watch.take(event)
+
+    try:
+        yield take
+    finally:
+        ended.set()
+        until = time.monotonic() + GRACE
+        for watch in watches:
+            watch.wake()
+        for watch in watches:
+            watch.join(until)
+
+
+def round_of(
+    chain: Chain, spark: Callable[[], SparkSession], say: Callable[[str], None], *names: str
+) -> dict[str, AlertState]:
+    """Make one round of alerts and return the states afterwards; an error is only said.
+
+    Args:
+        chain: the chain.
+        spark: returns the session; called only if rows of a gold table must be read.
+        say: called with one line of text for each alert whose messages cannot be sent.
+        names: the alerts.
+    """
+    found = {}
+    for name in names:
+        alert = alert_of(chain, spark, name)
+
+        def one(seconds: float | None, alert: Alert = alert, name: str = name) -> AlertState:
+            found[name] = state = alert.round(seconds)
+            return state
+
+        def told(text: str, name: str = name) -> None:
+            say(f"alert {name}: {text}")
+
+        AlertWatch(one, told, "", threading.Event()).once()
+    return found
+
+
+def _moves(chain: Chain, name: str) -> str:
+    """Return the stage after whose batches an alert is looked at at once; empty if there is none."""
+    condition = chain.settings.alerts[name].condition
+    return f"gold.{condition.table}" if condition.subject == "gold" else ""
+
+
+def _refuse_text(chain: Chain, spark: SparkSession, name: str) -> None:
+    condition = chain.settings.alerts[name].condition
+    (target,) = named(chain.stages, f"gold.{condition.table}").writes
+    kind = target.schema(spark)[condition.column].dataType
+    if not isinstance(kind, NumericType):
+        raise ConfigError(
+            f"alerts.{name}.when: {condition.table}.{condition.column} is of type {kind.simpleString()}; "
+            "compare a measure that is a number"
+        )
+
+
+@dataclass
+class AlertWatch:
+    """The thread of one alert.
+
+    Attributes:
+        round: looks once and sends what is due, for at most some seconds.
+        say: called with one line of text if messages cannot be sent, and when they can again.
+        moves: the stage after whose batches the alert is looked at soon.
+        ended: set when the run ends.
+        often, seldom: the seconds between two rounds, with and without batches.
+        fails: how many rounds in a row failed.
+    """
+
+    round: Callable[[float | None], AlertState]
+    say: Callable[[str], None]
+    moves: str
+    ended: threading.Event
+    often: float = OFTEN
+    seldom: float = SELDOM
+    fails: int = 0
+    _moved: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self, name: str) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._go, name=name, daemon=True)
+        self._thread.start()
+
+    def take(self, report: BatchReport) -> None:
+        """Note a batch of a stage."""
+        if report.stage == self.moves:
+            self._moved.set()
+
+    def wake(self) -> None:
+        """Begin the next round; if `ended` is set, it is the last one."""
+        self._moved.set()
+
+    def join(self, until: float) -> None:
+        """Wait for the last round, up to a time of the monotonic clock."""
+        if self._thread is not None:
+            self._thread.join(max(until - time.monotonic(), 0))
+
+    def once(self, seconds: float | None = None) -> None:
+        """Make one round; an error is only said, once for each row of failures."""
+        said = ""
+        try:
+            state = self.round(seconds)
+            if state.failed:
+                said = f"{state.failed}; unsent: {state.unsent}. Nothing is lost: it is tried again"
+        except LockedError:  # another process is sending the same
+            return
+        except Exception as error:  # no error of an alert may stop the run
+            said = str(error) if isinstance(error, OncelakeError) else f"{type(error).__name__}: {reason(error)}"
+        if said and not self.fails:
+            self.say(said)
+        elif not said and self.fails:
+            self.say("works again")
+        self.fails = self.fails + 1 if said else 0
+
+    def _go(self) -> None:
+        while not self.ended.is_set():
+            self.once()
+            pause = min(self.seldom * 2 ** min(self.fails, 10), LATER) if self.fails else self.often
+            self.ended.wait(pause)
+            if not self.fails and not self.ended.is_set():
+                self._moved.wait(max(self.seldom - self.often, 0))
+            self._moved.clear()
+        self.once(LAST)

@@ -1,0 +1,228 @@
+"""Look at the lake for what an alert's condition is about."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, Row, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.wording import ago, count_of, duration, printable, share
+from oncelake.engine.alerts import Condition
+from oncelake.engine.chain import Chain, named
+from oncelake.engine.graph import Stage
+from oncelake.exactly_once.files import Files
+from oncelake.gold.declaration import LOG_TIME, quoted
+from oncelake.observe.alerts.message import utc
+from oncelake.observe.status import backlog, backlog_words
+
+_COMPARE: dict[str, Callable[[Column, float], Column]] = {
+    ">": lambda value, limit: value > limit,
+    ">=": lambda value, limit: value >= limit,
+    "<": lambda value, limit: value < limit,
+    "<=": lambda value, limit: value <= limit,
+}
+# The file below `_alerts` with the result of the last proof.
+PROOF = "proof.json"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window in which a condition holds: its start and end in milliseconds since 1970, and what was found."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Whether a condition that is not about windows holds, and what was found."""
+
+    holds: bool
+    text: str
+
+
+class Look(Protocol):
+    """What an alert needs to know of the lake."""
+
+    @property
+    def length_ms(self) -> int:
+        """The length of a window of the gold table, in milliseconds."""
+
+    def settled(self) -> bool:
+        """Return True if the gold table certainly counts every line that the source has."""
+
+    def head(self) -> tuple[str, int] | None:
+        """Return the ID and the newest version of the gold table; None without a table."""
+
+    def newest(self, version: int) -> int | None:
+        """Return the start of the newest window in a version of the gold table; None without rows."""
+
+    def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
+        """Return the windows of a version of the gold table in which the condition holds, the earliest first.
+
+        Args:
+            version: the version.
+            after_ms: only windows that end after this time.
+            until_ms: only windows that end by this time; None for all.
+            most: the most windows to return.
+        """
+
+    def spans(self, after_ms: int, until_ms: int) -> tuple[list[Window], int]:
+        """Return the times in which too many lines were refused, and up to when all lines are known."""
+
+    def holding(self, now_ms: int) -> Holding | None:
+        """Return whether a condition that is not about windows holds; None if it is not known."""
+
+
+@dataclass(frozen=True)
+class LakeLook(Look):
+    """A look at a lake.
+
+    Attributes:
+        chain: the chain, with cached logs for repeated looks.
+        condition: the condition.
+        spark: returns the session; called only if rows of a gold table must be read.
+        files: access to the files next to the tables.
+    """
+
+    chain: Chain
+    condition: Condition
+    spark: Callable[[], SparkSession]
+    files: Files
+
+    @property
+    def _gold(self) -> Table:
+        return Table("gold", self.condition.table)
+
+    @property
+    def length_ms(self) -> int:
+        """The length of a window of the gold table, in milliseconds."""
+        return self.chain.settings.gold[self.condition.table].seconds * 1000
+
+    def settled(self) -> bool:
+        wanted = ("silver", str(self._gold))
+        needed = [stage for stage in self.chain.stages if not stage.reads or stage.name in wanted]
+        try:
+            complete = sum(not stage.reads for stage in needed) == len(self.chain.settings.by_name)
+            return complete and all(backlog(self.chain.stage_state(stage)).count == 0 for stage in needed)
+        except OncelakeError:  # for example, Kafka does not answer; the query itself reports it
+            return False
+
+    def head(self) -> tuple[str, int] | None:
+        log = self.chain.commit_log(self._gold)
+        version = log.newest()
+        return (log.table_id() or "", version) if version is not None else None
+
+    def newest(self, version: int) -> int | None:
+        found = self._rows(version).agg(F.unix_millis(F.max(LOG_TIME)).alias("newest")).first()
+        return found["newest"] if found else None
+
+    def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
+        length, declared = self.length_ms, self.chain.settings.gold[self.condition.table]
+        value = F.col(quoted(self.condition.column)).cast("double")
+        rows = self._rows(version).where(_COMPARE[self.condition.operator](value, self.condition.limit))
+        rows = rows.where(~F.isnan(value) & (F.col(LOG_TIME) > F.timestamp_millis(F.lit(after_ms - length))))
+        if until_ms is not None:
+            rows = rows.where(F.col(LOG_TIME) <= F.timestamp_millis(F.lit(until_ms - length)))
+        row = F.struct(value.alias("value"), *(F.col(quoted(name)).cast("string").alias(name) for name in declared.by))
+        worst = F.max(row) if ">" in self.condition.operator else F.min(row)
+        found = rows.groupBy(LOG_TIME).agg(F.count("*").alias("groups"), worst.alias("worst")).orderBy(LOG_TIME)
+        collected = found.select(F.unix_millis(LOG_TIME).alias("start"), "groups", "worst").limit(most).collect()
+        return [Window(each["start"], each["start"] + length, self._text(each)) for each in collected]
+
+    def _text(self, row: Row) -> str:
+        worst: dict[str, Any] = row["worst"].asDict()
+        value = worst.pop("value")
+        where = ", ".join(f"{name}={printable(str(each), 60)}" for name, each in worst.items())
+        others = f", and of {count_of(row['groups'] - 1, 'other group')}" if row["groups"] > 1 else ""
+        return f"{self.condition.column} is {value:,.15g}{f' for {where}' if where else ''}{others}"
+
+    def _rows(self, version: int) -> Any:
+        return tables.read_version(self.spark(), self.chain.lake.at(self._gold), version)
+
+    def spans(self, after_ms: int, until_ms: int) -> tuple[list[Window], int]:
+        length = self.condition.span * 1000
+        silver = named(self.chain.stages, "silver")
+        state = self.chain.stage_state(silver)
+        last = state.first.last
+        if last is not None and state.checkpoint.open_batch == last.metadata.batch_id:
+            until_ms = min(until_ms, last.timestamp)  # its refused lines may not be written yet
+        until_ms -= until_ms % length
+        read, refused = self._lines(silver, after_ms, until_ms, length)
+        found = []
+        for start in sorted(read):
+            part = refused[start] / read[start] if read[start] else 0.0
+            if part > self.condition.limit:
+                text = f"{share(part)} of {count_of(read[start], 'line')} are refused"
+                found.append(Window(start, start + length, text))
+        return found, until_ms
+
+    def _lines(self, silver: Stage, after_ms: int, until_ms: int, length: int) -> tuple[Counter[int], Counter[int]]:
+        """Return how many lines silver's batches read, and how many of them it refused, by the start of the time."""
+        starts: dict[tuple[str, int], int] = {}
+        read, refused = Counter[int](), Counter[int]()
+        for table in (SILVER, *(each for each in silver.tables if each != SILVER)):
+            for commit, stands in self.chain.commit_log(table).newest_first():
+                metadata = commit.metadata
+                if commit.timestamp < after_ms:
+                    break
+                if not stands or metadata is None or metadata.carries:
+                    continue
+                batch = (metadata.query_id, metadata.batch_id)
+                if table == SILVER and commit.timestamp < until_ms:
+                    starts[batch] = commit.timestamp - commit.timestamp % length
+                if batch in starts:
+                    read[starts[batch]] += commit.rows_added
+                    refused[starts[batch]] += commit.rows_added if table == QUARANTINE else 0
+        return read, refused
+
+    def holding(self, now_ms: int) -> Holding | None:
+        condition = self.condition
+        if condition.subject == "proof":
+            return read_proof(self.files, self.chain.lake.root)
+        stage = next((each for each in self.chain.stages if each.name == condition.stage), None)
+        if stage is None:  # its source has failed, and the other sources go on
+            return None
+        state = self.chain.stage_state(stage)
+        if condition.subject == "backlog":
+            waits = backlog(state)
+            if waits.count is None:
+                return None
+            said = f"the backlog of {stage.name} is {backlog_words(waits.count, waits.unit)}"
+            return Holding(waits.count > condition.limit, said)
+        last = state.first.last
+        if last is None:
+            return None
+        age = max(now_ms - last.timestamp, 0) / 1000
+        said = f"the last commit of {stage.name} was {ago(age)}, at {utc(last.timestamp)}"
+        return Holding(age > condition.limit, f"{said}; the limit is {duration(round(condition.limit))}")
+
+
+def proof_path(lake: str) -> str:
+    """Return the path of the result of the last proof."""
+    return f"{lake}/_alerts/{PROOF}"
+
+
+def read_proof(files: Files, lake: str) -> Holding | None:
+    """Return whether the last proof failed; None if there is none, or its result cannot be read."""
+    try:
+        found = json.loads(files.read(proof_path(lake)) or "{}")
+        return Holding(not found["holds"], str(found["text"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def write_proof(files: Files, lake: str, *, holds: bool, text: str) -> None:
+    """Record the result of a proof for the alerts.
+
+    Raises:
+        OSError: the lake is not writable.
+    """
+    files.write(proof_path(lake), json.dumps({"holds": holds, "text": text}))

@@ -1,0 +1,96 @@
+"""The guards of alerts: one key, at least one message, and nothing about the past."""
+
+from tests.guards.edits import answers, reads, without
+from tests.guards.guard import Guard
+
+_ALERT, _STATE = "observe/alerts/alert.py::Alert.", "observe/alerts/state.py::"
+_TESTS, _SENT = "unit/observe/alerts/test_alert.py::", "unit/observe/alerts/test_send.py::"
+
+GUARDS = (
+    Guard(
+        "the key of an alert follows from the window and the condition alone",
+        "a receiver that honours keys shows one spike several times",
+        f"{_STATE}key_of",
+        reads("(lake, alert, when, start)", "(lake, alert, when, start, repr(object()))"),
+        tests=(f"{_TESTS}test_the_key_does_not_depend_on_when_or_how_often_it_is_looked_at",),
+    ),
+    Guard(
+        "what is due is kept before it is sent",
+        "a message that was sent before a kill comes again under another key",
+        f"{_ALERT}round",
+        without("state = write_state"),
+        tests=(f"{_TESTS}test_what_is_due_is_kept_before_it_is_sent",),
+    ),
+    Guard(
+        "a message is recorded as sent after it is sent",
+        "a kill between the two loses the message",
+        f"{_ALERT}_sent",
+        reads(
+            "self.send(self._message(entry, status, self.now_ms()))",
+            "(self._record(state.put(replace(entry, sent_ms=1))), self.send(self._message(entry, status, 0)))",
+        ),
+        tests=(
+            f"{_TESTS}test_a_message_is_recorded_as_sent_only_after_it_was_accepted",
+            f"{_TESTS}test_a_kill_before_the_send_loses_no_message",
+        ),
+    ),
+    Guard(
+        "a message that was refused is not recorded as sent",
+        "a message is lost",
+        f"{_ALERT}_sent",
+        without("break"),
+        tests=(f"{_TESTS}test_a_message_that_is_refused_does_not_hold_up_the_others",),
+    ),
+    Guard(
+        "the position of an alert moves when all of its windows are kept",
+        "windows beyond the limit of a round are skipped",
+        f"{_ALERT}_gold",
+        reads("whole and all_taken", "True"),
+        tests=(f"{_TESTS}test_since_takes_earlier_windows_in_rounds_of_a_limited_number",),
+    ),
+    Guard(
+        "a window that had its message gets no other one",
+        "a late line or a rebuild sends old alerts again",
+        f"{_ALERT}_taken",
+        reads("each.start_ms not in done and key not in keys", "True"),
+        tests=(
+            f"{_TESTS}test_a_late_line_that_raises_an_old_window_past_the_limit_alerts_for_it",
+            f"{_TESTS}test_a_table_that_is_built_again_alerts_nothing_again",
+        ),
+    ),
+    Guard(
+        "an alert ends when every line is counted",
+        "a backlog hides a spike that goes on",
+        f"{_ALERT}_gold",
+        reads("now if settled else min(newest or 0, now)", "now"),
+        tests=(f"{_TESTS}test_an_end_message_follows_when_the_window_is_over_and_everything_is_counted",),
+    ),
+    Guard(
+        "windows before the first look are left out",
+        "the first start on a lake with a long past sends thousands of messages",
+        "observe/alerts/look.py::LakeLook.windows",
+        reads("F.col(LOG_TIME) > F.timestamp_millis(F.lit(after_ms - length))", "F.lit(True)"),
+        tests=("streaming/test_alerts.py::test_a_group_and_the_number_of_others_are_named",),
+    ),
+    Guard(
+        "one process at a time works on an alert",
+        "two processes overwrite each other's record of what is sent",
+        f"{_ALERT}round",
+        reads("self.alone()", "__import__('contextlib').nullcontext()"),
+        tests=(f"{_TESTS}test_another_process_on_the_same_alert_is_left_alone",),
+    ),
+    Guard(
+        "a state that cannot be read is no new beginning",
+        "messages that were due are forgotten",
+        f"{_STATE}read_state",
+        without("raise StateError"),
+        tests=("unit/observe/alerts/test_state.py::test_a_state_that_cannot_be_read_is_an_error_and_no_new_beginning",),
+    ),
+    Guard(
+        "a redirect is no success",
+        "a message that was dropped on the way counts as sent",
+        "observe/alerts/send.py::_opener",
+        answers("urllib.request.build_opener()"),
+        tests=(f"{_SENT}test_an_answer_that_accepts_nothing_is_a_failure[302-it answers 302 Found-False-3]",),
+    ),
+)
