@@ -67,6 +67,7 @@ from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
+from oncelake.observe.report.period import Period
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.rule_history import RulesSpan, rule_history
@@ -515,10 +516,15 @@ class Lakehouse:
         """
         return rule_history(self.chain, table)
 
-    def report(self, *, proof: bool = True) -> Facts:
-        """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result."""
+    def report(self, *, proof: bool = True, period: Period | None = None) -> Facts:
+        """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result.
+
+        Args:
+            proof: run the proof.
+            period: also report what happened in this period, and limit the counts over time to it.
+        """
         chain, spark = self._chain, self.spark
-        return Collector(chain, spark).facts(prove(chain, spark) if proof else LEFT_OUT)
+        return Collector(chain, spark, period).facts(prove(chain, spark) if proof else LEFT_OUT)
 
     def watch_report(
         self,

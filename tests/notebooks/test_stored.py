@@ -58,3 +58,9 @@ def test_links_of_a_notebook_work(path: Path) -> None:
 @every_notebook
 def test_the_guide_describes_the_notebook(path: Path) -> None:
     assert f"../notebooks/{path.name})" in (ROOT / "docs/notebooks.md").read_text(encoding="utf-8")
+
+
+@every_notebook
+def test_a_notebook_takes_its_colours_from_the_palette(path: Path) -> None:
+    for cell in cells(path, "code"):
+        assert not re.search(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}\b|rgba?\(", cell.source), cell.source

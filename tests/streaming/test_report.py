@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from oncelake.common.spark.jvm import jvm
 from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.page import page
+from oncelake.observe.report.period import Period
 from tests.support.browser import Browser, chromium
 from tests.support.house import House, events
 from tests.support.lakes import MORE, keep_copy, put_back
@@ -90,10 +93,69 @@ def test_the_report_agrees_with_the_tables(told: Told) -> None:
     assert all(table.files and table.size for table in facts.tables)
 
 
+PERIOD = Period(datetime(2017, 7, 30, 14, 30, tzinfo=UTC), datetime(2017, 7, 30, 15, tzinfo=UTC))
+
+
+@pytest.mark.spark
+def test_a_period_tells_what_changed_and_leads_to_the_raw_lines(told: Told, spark: SparkSession) -> None:
+    facts = facts_of(told.house, spark, proven=False, period=PERIOD)
+    assert dict(facts.troubles) == {}
+    assert facts.period is not None
+    # minutes 30 to 39 with 10 INFO and 5 ERROR, one late ERROR, one WARN; before, minutes 0 to 29
+    of = {each.name: (each.value, each.before) for each in facts.period.changes}
+    assert {name: of[name] for name in ("Lines", "Errors")} == {"Lines": (17, 45), "Errors": (6, 15)}
+    assert of["Share of errors"] == (35.294, 33.333)
+    assert of["In quarantine"] == (0, 0), "the lines were ingested today"
+    assert facts.lines is not None
+    assert sum(facts.lines.totals.values()) == 17
+    (peak,) = facts.period.peaks
+    assert (peak.seconds, peak.errors, peak.read) == (60, 2, 2)
+    assert {each.template: each.lines for each in peak.messages} == {"one": 1, "late by a little": 1}
+    for message in peak.messages:
+        assert message.trace is not None
+        way = told.house.lakehouse(spark).trace(shlex.split(message.trace)[2])
+        assert way.holds
+        assert way.line is not None
+        assert way.line.encode() in LINES
+        assert way.line.endswith(f"ERROR {message.example}")
+
+
+@pytest.mark.spark
+def test_a_period_of_ingestion_counts_quarantine_and_freshness(told: Told, spark: SparkSession) -> None:
+    now = datetime.now(UTC)
+    facts = facts_of(told.house, spark, proven=False, period=Period(now - timedelta(hours=3), now))
+    assert facts.period is not None
+    of = {each.name: (each.value, each.before, each.by) for each in facts.period.changes}
+    assert of["In quarantine"] == (3, 0, "ingest time")
+    assert of["In quarantine: pattern"] == (2, 0, "ingest time")
+    assert of["In quarantine: blank"] == (1, 0, "ingest time")
+    value, before, by = of["Freshness, longest"]
+    assert value is not None
+    assert value > 0
+    assert (before, by) == (None, "commit time")
+    assert (facts.lines, facts.period.peaks, facts.measures) == (None, (), ())
+    assert of["Lines"] == (0, 0, "log time")
+
+
+@pytest.mark.spark
+def test_the_users_own_gold_tables_are_drawn_as_declared(told: Told) -> None:
+    found = {(each.table, each.measure): each for each in told.facts.measures}
+    volume = found["gold.log_volume", "log_count"]
+    assert volume.how == "count per 1 minute by level"
+    assert {name: sum(filter(None, values)) for name, values in volume.groups.items()} == {
+        "INFO": 40,
+        "ERROR": 21,
+        "FATAL": 1,
+        "WARN": 1,
+    }
+    assert (volume.seconds, volume.others) == (60, ())
+    assert set(found) == {("gold.log_volume", "log_count"), ("gold.error_log", "log_count")}
+
+
 @pytest.mark.spark
 def test_the_page_works_without_a_network(told: Told, browser: Browser) -> None:
     browser.open(told.page.as_uri())
-    browser.until("document.querySelectorAll('.plot .main-svg').length >= 18")
+    browser.until("document.querySelectorAll('.plot .main-svg').length >= 20")
     assert browser.ask("document.title").startswith("oncelake: Every link holds")
     assert "{{ 7 * 6 }} \\x1b[2J \\u202e" in browser.ask("document.body.innerText")
     browser.point(LINES_PLOT, 0.5)
@@ -120,7 +182,7 @@ def test_the_page_fits_a_phone_and_a_desk(
     told: Told, browser: Browser, tmp_path: Path, width: int, *, dark: bool
 ) -> None:
     browser.open(told.page.as_uri(), width=width, dark=dark)
-    browser.until("document.querySelectorAll('.plot .main-svg').length >= 18")
+    browser.until("document.querySelectorAll('.plot .main-svg').length >= 20")
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert (
         browser.ask("getComputedStyle(document.body).backgroundColor")

@@ -4,9 +4,14 @@ from dataclasses import replace
 
 from oncelake.observe.report.facts import (
     BatchFacts,
+    ChangeFacts,
     Facts,
     LateFacts,
     LinesFacts,
+    MeasureFacts,
+    MessageFacts,
+    PeakFacts,
+    PeriodFacts,
     ProofFacts,
     ReasonFacts,
     StageFacts,
@@ -16,6 +21,36 @@ from oncelake.proof.link import Link
 
 AT = 1_795_370_000_000
 MINUTE = 1_501_423_740
+
+PERIOD = PeriodFacts(
+    (MINUTE - 7_200) * 1000,
+    (MINUTE + 7_200) * 1000,
+    (MINUTE - 21_600) * 1000,
+    "gold.log_volume",
+    60,
+    (
+        ChangeFacts("Lines", "all lines that count", "lines", "log time", 180, 120),
+        ChangeFacts("Errors", "lines of level ERROR or FATAL", "lines", "log time", 10, 0),
+        ChangeFacts("Share of errors", "errors of all lines", "percent", "log time", 5.556, 0.0),
+        ChangeFacts("In quarantine", "lines that broke a rule; they count nowhere", "lines", "ingest time", 5, 20),
+        ChangeFacts("Freshness, median", "until gold", "seconds", "commit time", 2.5, None),
+        ChangeFacts("Freshness, longest", "until gold", "seconds", "commit time", 8.0, 8.0),
+    ),
+    (
+        PeakFacts(
+            *(MINUTE, 60, 10, 100, 10),
+            (
+                MessageFacts("payment <n> declined", 9, "payment 17 declined", "oncelake trace alog/0/1234"),
+                MessageFacts("disk full", 1, "disk full"),
+            ),
+        ),
+    ),
+)
+MEASURE = MeasureFacts(
+    *("gold.log_volume", "log_count", "count per 1 minute by level", "count", 60, (MINUTE, MINUTE + 60, MINUTE + 300)),
+    {"INFO": (90, 80, 5), "ERROR": (10, 0, 0)},
+    (3, 0, 1),
+)
 
 FACTS = Facts(
     at_ms=AT,
@@ -44,6 +79,8 @@ FACTS = Facts(
     reasons=(ReasonFacts("pattern", "value", 20, ("app.log:broken",)),),
     versions={"oncelake": "0.1.0"},
     settings={"lake.root": "/lake"},
+    period=PERIOD,
+    measures=(MEASURE,),
 )
 
 
@@ -62,6 +99,15 @@ def hostile(text: str) -> Facts:
         batches=(batch,),
         reasons=(ReasonFacts(text, text, 3, (text,)),),
         settings={"source": text},
+        period=replace(
+            PERIOD,
+            changes=(replace(PERIOD.changes[0], name=text),),
+            peaks=(
+                replace(PERIOD.peaks[0], messages=(MessageFacts(text, 1, text), MessageFacts(text, 1, text, text))),
+            ),
+        ),
+        measures=(replace(MEASURE, how=text, groups={text: MEASURE.others}),),
+        not_drawn=(text,),
         begun=text,
         troubles={"quarantine": text},
     )

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.observe.report.contents import verdict
+from oncelake.observe.report.period import read_period
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765
@@ -23,6 +25,17 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", "--output", metavar="FILE", help="File to write.", show_default=f"{DEFAULT_FILE}"),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Report what happened from this time on: yesterday, today, 24h, 7d, a date or a time, in UTC.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --since: the end of that period.", show_default="now"),
     ] = None,
     no_proof: Annotated[bool, typer.Option("--no-proof", help="Skip the proof; the page says so.")] = False,
     watch: Annotated[
@@ -40,8 +53,14 @@ def report(
 ) -> None:
     """Write a report page: state, batches, counts, proof.
 
+    With --since, it also tells what changed against the period before, and names the peaks.
+
     Exit code 1 if the proof does not hold.
     """
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet):
+        period = read_period(since, until, datetime.now(UTC))
+        if watch and period is not None:
+            raise ConfigError("--since is of a written page, and --watch writes none: remove --since or --watch")
     stopping = threading.Event() if watch else None
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (_, lake):
         if watch and out is not None:
@@ -59,7 +78,7 @@ def report(
             return
         file = out or DEFAULT_FILE
         check_place(file)
-        facts = lake.report(proof=not no_proof)
+        facts = lake.report(proof=not no_proof, period=period)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         from oncelake.observe.report.page import page
 

@@ -3,19 +3,18 @@
 import html
 from typing import Any
 
-# One color per level in all plots; no two levels differ only in red and green.
-LEVELS = {
-    "TRACE": "#c9ced6",
-    "DEBUG": "#9aa5b1",
-    "INFO": "#4c78a8",
-    "WARN": "#eeb33b",
-    "ERROR": "#d1495b",
-    "FATAL": "#6a1b4d",
-}
-COLOURS = ("#2f6690", "#d1495b", "#edae49", "#00798c", "#8d6a9f", "#66717e")
-# From low to high values, for a light background.
-SCALE = ((0.0, "#f6f1ee"), (0.25, "#f2c9b8"), (0.6, "#d1495b"), (1.0, "#5b1230"))
-_TEXT, _GRID = "#22303c", "#e4e8ec"
+from oncelake.observe import palette
+from oncelake.observe.palette import light
+
+# The report's colors for a light background.
+LEVELS = light({level: colours for level, colours in palette.LEVELS.items() if level != "other"})
+COLOURS = tuple(colours[0] for colours in palette.SERIES)
+SHADES = tuple(colours[0] for colours in palette.SHADES)
+REST = palette.REST[0]
+# From low to high values.
+SCALE = tuple((at, colours[0]) for at, colours in palette.SCALE)
+INK, CARD, MARKED = (palette.PAGE[name][0] for name in ("ink", "card", "open-bg"))
+_GRID = palette.PAGE["line"][0]
 
 
 def use() -> None:
@@ -26,10 +25,10 @@ def use() -> None:
     axis = {"gridcolor": _GRID, "linecolor": _GRID, "zeroline": False, "ticks": "outside", "tickcolor": _GRID}
     axis |= {"automargin": True}
     layout: dict[str, Any] = {
-        "font": {"family": "Inter, 'Segoe UI', Helvetica, Arial, sans-serif", "size": 13, "color": _TEXT},
+        "font": {"family": "Inter, 'Segoe UI', Helvetica, Arial, sans-serif", "size": 13, "color": INK},
         "title": {"x": 0, "xref": "container", "pad": {"l": 16}, "font": {"size": 16}},
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
+        "paper_bgcolor": CARD,
+        "plot_bgcolor": CARD,
         "colorway": COLOURS,
         "xaxis": axis,
         "yaxis": axis,
@@ -77,4 +76,4 @@ def table(frame: Any, marked: Any = None) -> Any:
     styled = styled.format_index(escape="html", axis=0).format_index(escape="html", axis=1)
     if marked is None:
         return styled
-    return styled.apply(lambda _: marked.map({True: "background-color: #fbe3c0", False: ""}.get), axis=None)
+    return styled.apply(lambda _: marked.map({True: f"background-color: {MARKED}", False: ""}.get), axis=None)

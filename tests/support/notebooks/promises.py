@@ -14,6 +14,8 @@ EVERY = sorted(NOTEBOOKS.glob("*.ipynb"))
 # what must hold after the last cell, in terms of the notebook's own variables
 PROMISES = {
     "01_explore_errors": {
+        "the dates limit what is counted": "within(lake.table('gold.error_log'), minute, None).count() < minutes"
+        " and within(lake.table('gold.error_log'), None, None).count() == minutes",
         "gold counts the minute's errors as silver has them": "in_minute.count() == at_peak > 20",
         "the peak's raw lines are found in bronze": "len(lines) == at_peak and lines['batch of bronze'].notna().all()",
         "every broken rule is shown": "set(refused['rule']) == {'blank', 'pattern', 'time', 'level', 'time_range'}",

@@ -6,7 +6,7 @@ A source or a database that does not answer is a state of its stage, not an erro
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,8 +26,21 @@ from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.lease import writing
 from oncelake.exactly_once.positions import SourcePosition
 from oncelake.observe.record import LOOK, BatchRecord, record
-from oncelake.observe.report.facts import BatchFacts, Facts, Partition, ProofFacts, ReasonFacts, StageFacts, TableFacts
+from oncelake.observe.report.facts import (
+    BatchFacts,
+    Facts,
+    MeasureFacts,
+    Partition,
+    PeriodFacts,
+    ProofFacts,
+    ReasonFacts,
+    StageFacts,
+    TableFacts,
+)
+from oncelake.observe.report.happened import Happened
 from oncelake.observe.report.lines import late_lines, lines_over_time
+from oncelake.observe.report.measures import PLOTS, Measures
+from oncelake.observe.report.period import Period
 from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.link import Link
@@ -43,11 +56,13 @@ class Collector:
     """Collects the facts of a lake at one moment.
 
     Attributes:
+        period: the period to report on; None for all that is in the lake.
         troubles: per part that could not be read, the reason.
     """
 
     chain: Chain
     spark: SparkSession
+    period: Period | None = None
     troubles: dict[str, str] = field(default_factory=dict)
 
     def facts(self, proof: ProofFacts) -> Facts:
@@ -58,6 +73,9 @@ class Collector:
         chain = self.chain
         declared = [target.table for stage in chain.stages for target in stage.writes]
         found = [self._table(table) for table in reversed(declared)]
+        batches = self._try("batches", lambda: tuple(_batches(record(chain)))) or ()
+        drawn = Measures(chain, self.spark, self.period)
+        measures = tuple(self._measures(drawn))
         facts = Facts(
             at_ms=now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
@@ -66,14 +84,17 @@ class Collector:
             writing=writing(chain.lake),
             tables=tuple(each for each in reversed(found) if each),
             stages=tuple(self._stages()),
-            lines=self._try("lines over time", lambda: lines_over_time(chain, self.spark)),
+            lines=self._try("lines over time", lambda: lines_over_time(chain, self.spark, self.period)),
             late=self._try("late lines", lambda: late_lines(chain, self.spark)),
-            batches=self._try("batches", lambda: tuple(_batches(record(chain)))) or (),
+            batches=batches,
             look=LOOK,
             reasons=self._try("quarantine", self._reasons) or (),
             masked=self._try("masked data", self._masked) or {},
             versions=versions(self.spark),
             settings=settings_summary(chain),
+            period=self._period(batches),
+            measures=measures,
+            not_drawn=tuple(drawn.not_drawn),
             begun=unfinished(chain),
             troubles=self.troubles,
         )
@@ -86,6 +107,19 @@ class Collector:
         except Exception as error:
             self.troubles[part] = why(error)
             return None
+
+    def _period(self, batches: Sequence[BatchFacts]) -> PeriodFacts | None:
+        asked = self.period
+        if asked is None:
+            return None
+        return self._try("what happened", lambda: Happened(self.chain, self.spark, asked).facts(batches))
+
+    def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
+        room = PLOTS
+        for name, declared in self.chain.settings.gold.items():
+            found = self._try(f"measures of gold.{name}", partial(_listed, drawn.of(name, declared, room))) or ()
+            room -= len(found)
+            yield from found
 
     def _stages(self) -> Iterator[StageFacts]:
         for stage in self.chain.stages:
@@ -122,6 +156,10 @@ class Collector:
             return ()
         found = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
         return tuple(ReasonFacts(each.rule, each.column, each.lines, tuple(each.samples)) for each in found)
+
+
+def _listed(found: Iterator[MeasureFacts]) -> tuple[MeasureFacts, ...]:
+    return tuple(found)
 
 
 def _matches(rows: DataFrame) -> dict[str, int]:

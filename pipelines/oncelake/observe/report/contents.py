@@ -6,13 +6,46 @@ from statistics import median
 from typing import Any, Literal
 
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
-from oncelake.common.wording import count_of, duration, size
-from oncelake.observe.report.facts import BatchFacts, Facts
+from oncelake.common.wording import count_of, duration, number, share, size
+from oncelake.observe.report.facts import GROUPS, BatchFacts, ChangeFacts, Facts, PeriodFacts
 from oncelake.observe.report.figures import stage_colours
 
 Tone = Literal["good", "bad", "open"]
 # At most this many entries of a long list are shown.
 LISTED = 10
+
+
+WORDS = (
+    ("Line", "one entry of a log; a record of several lines, such as a stack trace, counts as one"),
+    ("Bronze", "the table of every line as it came, with its origin"),
+    ("Silver", "the table of the lines that could be read: time, level, message"),
+    (
+        "Quarantine",
+        "the table of the lines that broke a rule, with the rule; they count nowhere until they are replayed",
+    ),
+    ("Gold", "the tables of counts and other measures, per window of time"),
+    ("Serving", "the copies of gold tables in a database"),
+    ("Stage", "one step from a table to the next; each remembers how far it has read"),
+    ("Batch", "the lines that a stage processes in one go, and writes in one commit"),
+    ("Commit", "one change of a table: all of it is there, or nothing"),
+    ("Backlog", "what a stage has not read yet"),
+    ("Freshness", "how old a line is, from its planning in bronze, when it counts in a table"),
+    ("Late line", "a line whose time is before that of a line in an earlier batch"),
+    ("Proof", "the comparison of every table with the one before it, from the source on"),
+    ("Template", "the text that messages share; what differs is a placeholder such as <n>"),
+)
+
+
+@dataclass(frozen=True)
+class ChangeWords:
+    """One row of the table of changes, in words."""
+
+    name: str
+    meaning: str
+    by: str
+    value: str
+    before: str
+    change: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +118,9 @@ def contents(facts: Facts) -> dict[str, Any]:
     lines = facts.lines
     bins = zip(lines.starts, lines.errors, lines.all, strict=True) if lines else ()
     return {
+        "changes": list(changes(facts.period)) if facts.period else [],
+        "groups": GROUPS,
+        "words": WORDS,
         "f": facts,
         "v": verdict(facts),
         "notices": list(attention(facts)),
@@ -95,6 +131,37 @@ def contents(facts: Facts) -> dict[str, Any]:
         "sums": list(_sums(facts)),
         "warned": [batch for batch in reversed(facts.batches) if batch.warned][:LISTED],
     }
+
+
+def changes(period: PeriodFacts) -> Iterator[ChangeWords]:
+    """Yield what changed in words: a difference in the figure's own unit, for lines also as a share."""
+    for each in period.changes:
+        value, before = _in_words(each.value, each.unit), _in_words(each.before, each.unit)
+        yield ChangeWords(each.name, each.meaning, each.by, value, before, _difference(each))
+
+
+def _in_words(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    if unit == "seconds":
+        return duration(float(value))
+    return share(value, 100) if unit == "percent" else number(int(value))
+
+
+def _difference(change: ChangeFacts) -> str:
+    if change.value is None or change.before is None:
+        return "–"
+    by = change.value - change.before
+    if not by:
+        return "no change"
+    sign = "+" if by > 0 else "−"
+    if change.unit == "seconds":
+        return f"{sign}{duration(float(abs(by)))}"
+    if change.unit == "percent":
+        return f"{sign}{abs(by):.2f} points"
+    # a narrow column breaks between the two numbers, not before the percent sign
+    relative = f" ({sign}{share(abs(by), change.before)})".replace(" %", "\u00a0%") if change.before else ""
+    return f"{sign}{number(int(abs(by)))}{relative}"
 
 
 def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str]]]]:

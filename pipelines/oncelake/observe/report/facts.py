@@ -8,6 +8,8 @@ from oncelake.proof.link import Link
 
 # The levels that the page counts as errors.
 ERRORS = ("ERROR", "FATAL")
+# At most this many groups of a measure are drawn one by one.
+GROUPS = 5
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,117 @@ class ReasonFacts:
     samples: tuple[str, ...]
 
 
+# What times decide in which period something counts.
+By = Literal["log time", "ingest time", "commit time"]
+
+
+@dataclass(frozen=True)
+class ChangeFacts:
+    """One figure in the period and in the period of the same length before it.
+
+    Attributes:
+        name: what was counted or measured.
+        meaning: the same in words for a reader who does not know the terms.
+        unit: of both values.
+        by: which time of a line or batch decides the period in which it counts.
+        value: in the period; None if there is none, or if it is not known.
+        before: in the period before.
+    """
+
+    name: str
+    meaning: str
+    unit: Literal["lines", "percent", "seconds"]
+    by: By
+    value: float | None
+    before: float | None
+
+
+@dataclass(frozen=True)
+class MessageFacts:
+    """The messages of one template in a peak.
+
+    Attributes:
+        template: the text that they share, with placeholders for what differs.
+        lines: how many of the peak's read lines they are.
+        example: one of these messages.
+        trace: the command that shows the way of one of these lines; None if the line cannot be written on a page.
+    """
+
+    template: str
+    lines: int
+    example: str
+    trace: str | None = None
+
+
+@dataclass(frozen=True)
+class PeakFacts:
+    """A span of time with many errors.
+
+    Attributes:
+        start: its start, in seconds since 1970.
+        seconds: its length.
+        errors: its lines of level ERROR or FATAL.
+        lines: its lines of all levels.
+        read: how many of its errors were read and grouped by template; at most a fixed number.
+        messages: their most frequent templates.
+    """
+
+    start: int
+    seconds: int
+    errors: int
+    lines: int
+    read: int = 0
+    messages: tuple[MessageFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class PeriodFacts:
+    """What happened in a period, against the period of the same length before it.
+
+    Attributes:
+        since_ms: the period's start, in milliseconds since 1970.
+        until_ms: its end, which is not part of it.
+        before_ms: the start of the period before, which ends at `since_ms`.
+        table: the table whose lines were counted.
+        seconds: the length of that table's windows; a window counts in the period in which it starts.
+        changes: what changed.
+        peaks: the spans with the most errors, the highest first.
+    """
+
+    since_ms: int
+    until_ms: int
+    before_ms: int
+    table: str
+    seconds: int
+    changes: tuple[ChangeFacts, ...] = ()
+    peaks: tuple[PeakFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeasureFacts:
+    """One measure of a gold table over time, for the groups with the most, and for all other groups together.
+
+    Attributes:
+        table: the gold table.
+        measure: the measure's name.
+        how: the measure as declared, with the table's windows and keys.
+        function: the measure's function, such as `count`.
+        seconds: the length of a bin.
+        starts: the start of each bin with rows, in seconds since 1970, ascending.
+        groups: per group, its keys in words, and its value in each of these bins; None where it has none.
+        others: the same of all other groups together; empty if there are none.
+    """
+
+    table: str
+    measure: str
+    how: str
+    function: str
+    seconds: int
+    starts: tuple[int, ...]
+    groups: Mapping[str, tuple[float | None, ...]]
+    others: tuple[float | None, ...] = ()
+
+
 @dataclass(frozen=True)
 class Facts:
     """All facts of one lake at one moment.
@@ -195,6 +308,9 @@ class Facts:
         tables: the existing tables, in the order in which the data passes them.
         look: at most this many commits of each table were read for `batches`.
         masked: per rule that masks personal data, how many matches bronze's lines had.
+        period: what happened in the period that was asked for; None if none was.
+        measures: the measures of the user's gold tables; with a period, in that period.
+        not_drawn: measures that are not among them, each with the reason.
         begun: an unfinished rebuild or replay, and the command that finishes it.
         troubles: per part of the page that could not be read, the reason.
     """
@@ -214,6 +330,9 @@ class Facts:
     masked: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    period: PeriodFacts | None = None
+    measures: tuple[MeasureFacts, ...] = ()
+    not_drawn: tuple[str, ...] = ()
     begun: str | None = None
     troubles: Mapping[str, str] = field(default_factory=dict)
 

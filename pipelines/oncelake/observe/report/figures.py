@@ -1,7 +1,4 @@
-"""Plotly figures of the facts, as plain JSON; the page's script colors them for light and dark mode.
-
-Neighboring colors also differ in lightness, so color-blind readers can distinguish the bars.
-"""
+"""Plotly figures of the facts, as plain JSON; the page's script colors them for light and dark mode."""
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,32 +7,15 @@ from statistics import median
 from typing import Any
 
 from oncelake.common.wording import count_of, duration, printable
-from oncelake.observe.report.facts import ERRORS, BatchFacts, Facts, LinesFacts
+from oncelake.observe.palette import LEVELS, REST, SERIES, STAGES, Pair
+from oncelake.observe.report.facts import ERRORS, BatchFacts, Facts, LinesFacts, MeasureFacts
 
 Figure = dict[str, Any]
-Pair = tuple[str, str]
 
-LEVELS: dict[str, Pair] = {
-    "other": ("#c8ccd2", "#4b525c"),
-    "TRACE": ("#d5dbe3", "#3f4854"),
-    "DEBUG": ("#b4c4d6", "#52647a"),
-    "INFO": ("#7ea6cf", "#5f8fc0"),
-    "WARN": ("#f0b429", "#e0ad3c"),
-    "ERROR": ("#c8412b", "#f0674d"),
-    "FATAL": ("#6b1d5c", "#d08ac4"),
-}
-_STAGES: dict[str, tuple[Pair, ...]] = {
-    "bronze": (("#a2622f", "#cf8a54"),),
-    "silver": (("#64748b", "#a3b1c4"),),
-    "gold": (("#c99700", "#e9be3d"), ("#7d6200", "#b3922a"), ("#a8842c", "#d2c08a")),
-    "serving": (("#1f7a6d", "#4db6a5"), ("#2d5f8a", "#6fa4d4")),
-}
-_RULES: tuple[Pair, ...] = (
-    *(("#64748b", "#a3b1c4"), ("#c99700", "#e9be3d"), ("#2d5f8a", "#6fa4d4"), ("#a2622f", "#cf8a54")),
-    *(("#1f7a6d", "#4db6a5"), ("#8a4b7d", "#c992bd"), ("#b4c4d6", "#52647a")),
-)
 # The most bars that stay distinct side by side, and the most markers that stay distinct on one line.
 CALM, MANY = 500, 150
+# The most markers that stay distinct on one line of a small plot.
+_POINTS = 60
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "x", "star")
 _FROM_ZERO = {"rangemode": "tozero", "tickformat": ",~f"}
 _TIMES = {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S UTC"}
@@ -50,7 +30,7 @@ _OVER_BATCHES = {
 
 def stage_colours(stages: Iterable[str]) -> Iterator[tuple[str, Pair]]:
     """Yield each stage once, with its color pair."""
-    used = {layer: cycle(colours) for layer, colours in _STAGES.items()}
+    used = {layer: cycle(colours) for layer, colours in STAGES.items()}
     for stage in dict.fromkeys(stages):
         yield stage, next(used[stage.split(".")[0]])
 
@@ -64,7 +44,69 @@ def figures(facts: Facts) -> dict[str, Figure]:
         found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
         found |= {name: _over_batches(facts.batches, name, *axis) for name, axis in _OVER_BATCHES.items()}
-    return found
+    return found | {measure_id(number): measure_figure(each) for number, each in enumerate(facts.measures)}
+
+
+def measure_id(number: int) -> str:
+    """Return the name of the figure of a measure, by its place among the measures."""
+    return f"measure-{number}"
+
+
+def measure_figure(facts: MeasureFacts) -> Figure:
+    """Return the figure of a measure: a line per group, and one for all others together.
+
+    Counts and sums are zero where no window is; other measures have no value there, so their line has a gap.
+    """
+    adds = facts.function in ("count", "sum")
+    named = [(name or facts.measure, values) for name, values in facts.groups.items()]
+    series = [(*each, LEVELS.get(each[0], colours)) for each, colours in zip(named, SERIES, strict=False)]
+    if facts.others:
+        series.append(("others", facts.others, REST))
+    data = []
+    for number, (name, values, colours) in enumerate(series):
+        x, y = _with_gaps(facts, values, 0 if adds else None)
+        few = len(x) <= _POINTS
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if few else "lines",
+                "name": label(name),
+                "x": x,
+                "y": y,
+                "line": {"color": colours[0], "width": 1.5},
+                "marker": {"color": colours[0], "size": 4, "symbol": _SHAPES[number % len(_SHAPES)]},
+                "hovertemplate": f"{_no_template(label(name))}: %{{y:,}}<extra></extra>",
+                "meta": {"colours": colours},
+            }
+        )
+    layout = {
+        "hovermode": "x unified",
+        "showlegend": len(data) > 1,
+        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M UTC"},
+        "yaxis": {
+            "title": {"text": f"per {each_bin(facts.seconds)}"},
+            **(_FROM_ZERO if adds else {"tickformat": ",~f"}),
+        },
+        "meta": {"height": 250 if len(data) > 1 else 230},
+    }
+    return {"data": data, "layout": layout}
+
+
+def _with_gaps(
+    facts: MeasureFacts, values: Sequence[float | None], empty: float | None
+) -> tuple[list[int], list[float | None]]:
+    """Return the times in milliseconds and the values, with an empty bin at both ends of each gap between bins."""
+    x: list[int] = []
+    y: list[float | None] = []
+    for start, value in zip(facts.starts, values, strict=True):
+        missing = start - x[-1] // 1000 - facts.seconds if x else 0
+        ends = [x[-1] // 1000 + facts.seconds, start - facts.seconds] if missing else []
+        for at in dict.fromkeys(ends):
+            x.append(at * 1000)
+            y.append(empty)
+        x.append(start * 1000)
+        y.append(value)
+    return x, y
 
 
 def _quality(batches: list[BatchFacts]) -> Figure:
@@ -80,7 +122,7 @@ def _quality(batches: list[BatchFacts]) -> Figure:
             "hovertemplate": f"{_no_template(label(rule))} %{{y:,}}<extra>batch %{{customdata}}</extra>",
             "meta": {"colours": colours},
         }
-        for rule, colours in zip(rules, cycle(_RULES), strict=False)
+        for rule, colours in zip(rules, cycle(SERIES), strict=False)
     ]
     layout = {
         "barmode": "stack",

@@ -7,6 +7,8 @@ are not late.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +19,7 @@ from oncelake.common.lake import SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.observe.report.facts import LateFacts, LinesFacts
+from oncelake.observe.report.period import Period
 from oncelake.silver.format import LEVELS
 
 # At most this many bins are drawn.
@@ -26,26 +29,59 @@ _HOUR, _DAY = 3600, 86_400
 _BINS = (60, 300, 900, 1800, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY)
 
 
-def lines_over_time(chain: Chain, spark: SparkSession) -> LinesFacts | None:
-    """Count lines per bin and level, in the first gold table that counts all lines by level, else in silver.
+@dataclass(frozen=True)
+class LineCounts:
+    """Numbers of lines by time and level.
 
-    Returns:
-        None if there are no lines.
+    Attributes:
+        rows: `at` bigint, the start of a window in seconds since 1970; `level` string; `lines` bigint.
+        table: the table that they come from.
+        every: the length of a window, in seconds.
     """
-    table, every = SILVER, 1
-    counts: DataFrame | None = None
+
+    rows: DataFrame
+    table: str
+    every: int
+
+
+def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> LineCounts | None:
+    """Return line counts of the first gold table that counts all lines by level, else of silver; None without a table.
+
+    Only files that can hold rows of the period are read.
+    """
     for name, declared in chain.settings.gold.items():
         found = _columns(declared)
         if found and chain.commit_log(Table("gold", name)).newest() is not None:
-            table, every = Table("gold", name), declared.seconds
+            table = Table("gold", name)
             level, count = (F.col(each) for each in found)
-            counts = _counts(tables.read(spark, chain.lake.at(table)), level, count)
-            break
-    if counts is None:
-        if chain.commit_log(SILVER).newest() is None:
-            return None
-        counts = _counts(tables.read(spark, chain.lake.at(SILVER)), F.col("level"), F.lit(1))
-    return _binned(counts, str(table), every)
+            rows = in_period(tables.read(spark, chain.lake.at(table)), period)
+            return LineCounts(_counts(rows, level, count), str(table), declared.seconds)
+    if chain.commit_log(SILVER).newest() is None:
+        return None
+    rows = in_period(tables.read(spark, chain.lake.at(SILVER)), period)
+    return LineCounts(_counts(rows, F.col("level"), F.lit(1)), str(SILVER), 1)
+
+
+def in_period(rows: DataFrame, period: Period | None, by: str = LOG_TIME) -> DataFrame:
+    """Return the rows of a period; a literal bound lets Delta skip files by their statistics."""
+    if period is None:
+        return rows
+    return rows.where((F.col(by) >= timestamp(period.since)) & (F.col(by) < timestamp(period.until)))
+
+
+def timestamp(at: datetime) -> Column:
+    """Return a time as a literal of Spark SQL, which no session's zone changes."""
+    return F.expr(f"TIMESTAMP '{at.isoformat(sep=' ')}'")
+
+
+def lines_over_time(chain: Chain, spark: SparkSession, period: Period | None = None) -> LinesFacts | None:
+    """Count lines per bin and level, see `counted`; None if there are no lines."""
+    found = counted(chain, spark, period)
+    if found is None:
+        return None
+    seconds = bin_length(found.rows, found.every)
+    rows = found.rows.groupBy(bin_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
+    return _facts(rows, found.table, seconds) if rows else None
 
 
 def _columns(declared: GoldTable) -> tuple[str, str] | None:
@@ -60,21 +96,22 @@ def _counts(rows: DataFrame, level: Column, count: Column) -> DataFrame:
     return rows.select(F.unix_seconds(LOG_TIME).alias("at"), level.alias("level"), count.alias("lines"))
 
 
-def _binned(counts: DataFrame, table: str, every: int) -> LinesFacts | None:
-    seconds = _bin(counts, every)
-    rows = counts.groupBy(_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
-    return _facts(rows, table, seconds) if rows else None
+def bin_length(rows: DataFrame, every: int, most: int = MOST) -> int:
+    """Return the shortest bin length with at most `most` non-empty bins; empty bins are not drawn and cost nothing.
 
-
-def _bin(counts: DataFrame, every: int) -> int:
-    """Return the shortest bin length with at most MOST non-empty bins; empty bins are not drawn and cost nothing."""
+    Args:
+        rows: rows with a column `at`, in seconds since 1970.
+        every: the length of their windows; a bin is a multiple of it.
+        most: the largest number of bins.
+    """
     bins = sorted({-(-each // every) * every for each in _BINS})
     used = [F.approx_count_distinct(F.floor(F.col("at") / each)).alias(str(each)) for each in bins]
-    found = counts.agg(*used).collect()[0]
-    return next((each for each in bins if found[str(each)] <= MOST), bins[-1])
+    found = rows.agg(*used).collect()[0]
+    return next((each for each in bins if found[str(each)] <= most), bins[-1])
 
 
-def _start(seconds: int) -> Column:
+def bin_start(seconds: int) -> Column:
+    """Return the column `start` of the bin that a row's `at` is in."""
     return (F.floor(F.col("at") / seconds) * seconds).alias("start")
 
 

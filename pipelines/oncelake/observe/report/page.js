@@ -76,7 +76,7 @@
       rebin(figure, bin());
       if (chosen['lines-scale'] === 'log') dots(figure);   // stacked bars have no meaning on a log scale
       revision = chosen.stretch + bin();
-    } else {
+    } else if (!name.startsWith('measure')) {
       const by = name === 'quality' ? (layout.meta.few ? 'batch' : 'time') : chosen['batches-by'];
       if (by === 'batch') {
         for (const trace of figure.data) trace.x = trace.customdata;
@@ -178,11 +178,11 @@
       const group = button.dataset.choice;
       chosen[group] = button.dataset.value;
       for (const each of button.parentElement.querySelectorAll('button')) each.setAttribute('aria-pressed', String(each === button));
-      draw(name => (name === 'lines') === !group.startsWith('batches') && name !== 'quality');
+      draw(name => (name === 'lines') === !group.startsWith('batches') && name !== 'quality' && !name.startsWith('measure'));
     } else if (button.dataset.stage) {
       const stage = button.dataset.stage;
       if (!hidden.delete(stage)) hidden.add(stage);
-      draw(name => name !== 'lines' && name !== 'quality');
+      draw(name => name !== 'lines' && name !== 'quality' && !name.startsWith('measure'));
     }
   });
   prefersDark.addEventListener('change', () => draw());

@@ -17,9 +17,10 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from oncelake.common.wording import ago, count_of, duration, number, printable, share, size
+from oncelake.observe.palette import LEVELS, PAGE, STAGES
 from oncelake.observe.report.contents import contents
 from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.figures import LEVELS, bins, each_bin, figures
+from oncelake.observe.report.figures import bins, each_bin, figures, measure_id
 from oncelake.observe.status import backlog_words
 
 
@@ -79,6 +80,7 @@ def _template() -> Any:
         "bin": each_bin,
         "bins": bins,
         "waits": backlog_words,
+        "measure": measure_id,
         "bytes": size,
         "share": share,
         "text": lambda value: printable(value, 2_000),  # escapes control characters
@@ -89,9 +91,12 @@ def _template() -> Any:
 
 @cache
 def _css() -> Markup:
-    levels = [f"  --level-{level}: light-dark({light}, {dark});" for level, (light, dark) in LEVELS.items()]
+    layers = {layer: colours[0] for layer, colours in STAGES.items()}
+    levels = {f"level-{level}": colours for level, colours in LEVELS.items()}
+    named = {**PAGE, **layers, **levels}.items()
+    colours = [f"  --{name}: light-dark({light}, {dark});" for name, (light, dark) in named]
     tones = [f".level-{level} {{ --tone: var(--level-{level}) }}" for level in LEVELS]
-    return Markup(_text("page.css").replace("{{ levels }}", "\n".join(levels)) + "\n".join(tones))
+    return Markup(_text("page.css").replace("{{ colours }}", "\n".join(colours)) + "\n".join(tones))
 
 
 def _text(name: str) -> str:

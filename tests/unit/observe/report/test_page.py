@@ -6,16 +6,20 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import plotly.graph_objects
 import pytest
 
-from oncelake.observe.report.contents import attention, balance, verdict
+from oncelake.lab import plots
+from oncelake.observe import palette
+from oncelake.observe.palette import REST
+from oncelake.observe.report.contents import attention, balance, changes, verdict
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
-from oncelake.observe.report.figures import bins, figures, label, opening
+from oncelake.observe.report.figures import bins, figures, label, measure_figure, opening
 from oncelake.observe.report.page import page, parts
 from oncelake.proof.link import Link
-from tests.support.made_facts import AT, FACTS, MINUTE, hostile
+from tests.support.made_facts import AT, FACTS, MEASURE, MINUTE, PERIOD, hostile
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -36,6 +40,7 @@ class Parsed(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.css = ""
         self.scripts: list[str] = []
         self._open = ""
         self.feed(html)
@@ -53,7 +58,9 @@ class Parsed(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._open == "script":
             self.scripts[-1] += data
-        elif self._open != "style":
+        elif self._open == "style":
+            self.css += data
+        else:
             self.text += data
 
 
@@ -65,7 +72,7 @@ def test_text_from_a_log_is_text_everywhere_on_the_page(text: str) -> None:
     found = Parsed(page(hostile(text)))
     assert [tag for tag, _ in found.tags] == [tag for tag, _ in PLAIN.tags]
     assert [sorted(attributes) for _, attributes in found.tags] == [sorted(attributes) for _, attributes in PLAIN.tags]
-    assert found.text.count(text) == PLAIN.text.count("plain") >= 15
+    assert found.text.count(text) == PLAIN.text.count("plain") >= 20
     assert found.scripts[1:] == PLAIN.scripts[1:]
     assert json.loads(found.scripts[0])["facts"]["begun"] == text
 
@@ -180,7 +187,7 @@ def test_a_page_can_be_made_of_empty_facts() -> None:
 
 def test_the_updated_parts_equal_those_of_the_page() -> None:
     html, found = page(FACTS, 3), parts(FACTS)
-    assert len(found) == 12
+    assert len(found) == 14
     for name, part in found.items():
         if name not in ("when", "title"):
             assert part.strip() in html
@@ -217,3 +224,56 @@ def test_bins_are_counted_by_their_length() -> None:
     assert [bins(*each) for each in ((1, 60), (2, 60), (1, 86_400), (1, 300), (1_200, 1800))] == [
         *("1 minute", "2 minutes", "1 day", "1 bin of 5 min", "1,200 bins of 30 min"),
     ]
+
+
+def test_what_changed_is_told_with_its_difference() -> None:
+    rows = {each.name: (each.value, each.before, each.change) for each in changes(PERIOD)}
+    assert rows == {
+        "Lines": ("180", "120", "+60 (+50.0\u00a0%)"),
+        "Errors": ("10", "0", "+10"),
+        "Share of errors": ("5.6 %", "0 %", "+5.56 points"),
+        "In quarantine": ("5", "20", "−15 (−75.0\u00a0%)"),
+        "Freshness, median": ("2.5 s", "–", "–"),
+        "Freshness, longest": ("8.0 s", "8.0 s", "no change"),
+    }
+    found = Parsed(page(FACTS)).text
+    assert [each for row in rows.values() for each in row if each not in found] == []
+    assert "From 2017-07-30 12:09:00 to 2017-07-30 16:09:00 UTC, against the 4 h before" in found
+    assert "oncelake trace alog/0/1234" in found
+    assert "10 errors in 100 lines" in found
+
+
+def test_a_page_without_a_period_does_not_tell_what_happened() -> None:
+    found = Parsed(page(replace(FACTS, period=None)))
+    assert "What happened" not in found.text
+    assert not [each for _, each in found.tags if each.get("href") == "#happened"]
+    failed = replace(FACTS, period=None, troubles={"what happened": "a file is gone"})
+    assert "It could not be read: a file is gone" in Parsed(page(failed)).text
+
+
+def test_a_count_is_zero_where_no_window_is_and_other_measures_have_a_gap() -> None:
+    figure = measure_figure(MEASURE)
+    info, error, others = figure["data"]
+    minutes = [0, 1, 2, 4, 5]
+    assert (info["name"], error["name"], others["name"]) == ("INFO", "ERROR", "others")
+    assert info["x"] == [(MINUTE + 60 * each) * 1000 for each in minutes]
+    assert (info["y"], others["y"]) == ([90, 80, 0, 0, 5], [3, 0, 0, 0, 1])
+    assert others["meta"]["colours"] == REST
+    longest = measure_figure(replace(MEASURE, function="max", starts=(0, 120), groups={"": (3, 5)}, others=()))
+    assert [(each["name"], each["x"], each["y"]) for each in longest["data"]] == [
+        ("log_count", [0, 60_000, 120_000], [3, None, 5]),
+    ]
+
+
+def test_the_report_and_the_notebooks_have_one_palette() -> None:
+    css = Parsed(page(FACTS)).css
+    pairs = {**palette.PAGE, **{f"level-{level}": pair for level, pair in palette.LEVELS.items()}}
+    for name, (light, dark) in pairs.items():
+        assert f"--{name}: light-dark({light}, {dark});" in css
+    assert {name: palette.LEVELS[name][0] for name in plots.LEVELS} == plots.LEVELS
+    assert not re.findall(r"#[0-9a-f]{6}", (files("oncelake.observe.report") / "page.css").read_text(encoding="utf-8"))
+
+
+def test_a_level_has_its_own_colour_also_among_groups() -> None:
+    info, error, _ = measure_figure(MEASURE)["data"]
+    assert (info["meta"]["colours"], error["meta"]["colours"]) == (palette.LEVELS["INFO"], palette.LEVELS["ERROR"])

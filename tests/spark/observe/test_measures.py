@@ -1,0 +1,65 @@
+"""Measures of a gold table over time are those of all its lines, whatever their bins, groups and names."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelake.gold.declaration import GoldTable
+from oncelake.gold.transform import aggregate
+from oncelake.observe.report.measures import over_time
+from oncelake.silver.schema import SILVER
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+# seven groups with 7, 6, … 1 lines each minute, of the users 1, 2, … of that minute; one key is null
+LINES = [
+    (minute, str(group) if group else None, user)
+    for minute in (0, 1, 5)
+    for group in range(7)
+    for user in range(1, 8 - group)
+]
+# names that the collection itself could use
+DECLARED = GoldTable(
+    every="1 minute",
+    by={"group": "fields['group']", "at": "fields['group']"},
+    measures={
+        "value": "count",
+        "place": "sum(cast(fields['user'] as bigint))",
+        "start": "max(cast(fields['user'] as double))",
+        "least": "min(cast(fields['user'] as bigint))",
+        "users": "approx_distinct(fields['user'])",
+        "last": "max(log_time)",
+    },
+)
+
+
+def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(spark: SparkSession) -> None:
+    rows = [
+        {
+            "log_time": START + timedelta(minutes=minute),
+            "level": "INFO",
+            "fields": {"user": str(user)} | ({"group": group} if group else {}),
+        }
+        for minute, group, user in LINES
+    ]
+    gold = aggregate(spark.createDataFrame(rows, SILVER), DECLARED).coalesce(1).localCheckpoint()
+    found = {each.measure: each for each in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:5])}
+    first = int(START.timestamp())
+    assert {(each.seconds, each.starts) for each in found.values()} == {(60, (first, first + 60, first + 300))}
+    count, total, most, least, users = found.values()
+    names = ["(none) · (none)", *(f"{each} · {each}" for each in range(1, 5))]
+    assert dict(count.groups) == {name: (7 - number,) * 3 for number, name in enumerate(names)}
+    assert count.others == (3, 3, 3)
+    assert dict(total.groups)[names[0]] == (28, 28, 28)
+    assert total.others == (4, 4, 4)
+    assert most.others == (2, 2, 2)
+    assert least.others == (1, 1, 1)
+    assert users.others == (2, 2, 2), "one user in two groups is one user"
+    assert (count.how, count.function) == ("count per 1 minute by group, at", "count")
+
+
+def test_a_table_without_rows_has_no_measure_to_draw(spark: SparkSession) -> None:
+    gold = aggregate(spark.createDataFrame([], SILVER), DECLARED)
+    assert list(over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:1])) == []
