@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 # The size of bronze's compressed files whose text is a small backlog.
 SMALL_LAKE = SMALL_BACKLOG // 4
-# Settings for the proof of such a lake: planning again after each exchange would take a fifth of its time.
+# Settings for the proof of such a lake: planning again after each exchange would take a tenth of its time.
 WHOLE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 
 
