@@ -55,7 +55,7 @@ from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.observe.alerts.follow import alert_of, alerting, round_of
 from oncelake.observe.alerts.look import write_proof
 from oncelake.observe.alerts.message import Message
-from oncelake.observe.alerts.state import AlertStatus, directory, read_state, status_of
+from oncelake.observe.alerts.state import AlertStatus, read_states, status_of
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits
 from oncelake.observe.endpoint import check_port
@@ -550,11 +550,9 @@ class Lakehouse:
         Raises:
             StateError: the state of an alert cannot be read.
         """
-        files, root = files_at(self.lake.root, self.chain.spark), self.lake.root
-        return [
-            status_of(name, each.when, each.to.kind, read_state(files, directory(root, name)))
-            for name, each in self.settings.alerts.items()
-        ]
+        declared = self.settings.alerts
+        states = read_states(files_at(self.lake.root, self.chain.spark), self.lake.root, declared)
+        return [status_of(name, each.when, each.to.kind, states[name]) for name, each in declared.items()]
 
     def send_alerts(self) -> list[AlertStatus]:
         """Look once at every alert, send what is due, and return the states afterwards.

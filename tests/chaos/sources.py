@@ -140,7 +140,7 @@ class Sources(World):
             self.each[name].emptied(accepted=accepted)
 
     def wrong(self, table: Path, *, whole: bool) -> Iterator[str]:
-        """Yield the sources of which silver and quarantine do not hold as many lines as bronze."""
+        """Yield the sources with another number of lines in silver and quarantine than in bronze."""
         for name, each in self.each.items():
             yield from each.wrong(table.parent / name, whole=whole)
         if not whole:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from oncelake.engine.chain import Chain, StageState, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
-from oncelake.observe.alerts.state import directory, read_state
+from oncelake.observe.alerts.state import read_states
 from oncelake.observe.endpoint import endpoint
 from oncelake.observe.listener import Ask, QueryEvent, listening
 from oncelake.observe.metrics import Instruments, StageReading, instruments
@@ -61,8 +61,7 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
 
 def _alerts(chain: Chain) -> dict[str, tuple[int, int]]:
     """Return how many windows or times are open for each alert, and how many of its messages are not sent."""
-    files, root = files_at(chain.lake.root, chain.spark), chain.lake.root
-    states = {name: read_state(files, directory(root, name)) for name in chain.settings.alerts}
+    states = read_states(files_at(chain.lake.root, chain.spark), chain.lake.root, chain.settings.alerts)
     return {name: (state.open, state.unsent) if state else (0, 0) for name, state in states.items()}
 
 

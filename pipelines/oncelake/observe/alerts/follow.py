@@ -65,7 +65,7 @@ def alone(lake: Lake, name: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[EventSink]:
-    """AlertWatch the declared alerts during a run, and yield the sink for its events; without one, nothing happens.
+    """Watch the declared alerts during a run, and yield the sink for its events; without one, nothing happens.
 
     Raises:
         ConfigError: a secret cannot be read here, or a measure is no number.

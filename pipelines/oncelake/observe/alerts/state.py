@@ -7,6 +7,7 @@ newest one that can be read counts. So a process that dies while it writes leave
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -148,6 +149,17 @@ def read_state(files: Files, where: str) -> AlertState | None:
             "messages that are not sent are lost, and the alert begins now"
         )
     return None
+
+
+def read_states(files: Files, lake: str, names: Iterable[str]) -> dict[str, AlertState | None]:
+    """Return the states of alerts, by name, as `read_state` does.
+
+    Args:
+        files: access to the files next to the tables.
+        lake: their directory.
+        names: the alerts.
+    """
+    return {name: read_state(files, directory(lake, name)) for name in names}
 
 
 def write_state(files: Files, where: str, state: AlertState) -> AlertState:
