@@ -1,0 +1,30 @@
+"""Four quarters together are all tests, and each of them has the tests of all guards."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.guards.quarters import COUNT, SLOW, Case, outside
+
+MARKS = st.sets(st.sampled_from([*SLOW, "long", "xdist_group", "parametrize"]), max_size=3)
+IDS = st.sampled_from(["tests/a.py::test_one[1]", "tests/a.py::test_one[2]", "tests/a.py::test_two"])
+CASES = st.lists(st.builds(Case, IDS, MARKS))
+NAMED = st.sets(st.sampled_from(["tests/a.py::test_one", "tests/a.py::test_one[2]", "tests/a.py::test_two"]))
+
+
+@given(CASES, NAMED)
+def test_a_slow_test_that_no_guard_names_is_in_exactly_one_quarter_and_any_other_in_each(
+    cases: list[Case], named: set[str]
+) -> None:
+    functions = {each.partition("[")[0] for each in named}
+    left = [outside(cases, quarter, named) for quarter in range(COUNT)]
+    for place, case in enumerate(cases):
+        times = COUNT - sum(place in each for each in left)
+        slow = not SLOW.isdisjoint(case.marks) and "long" not in case.marks
+        assert times == (1 if slow and case.id.partition("[")[0] not in functions else COUNT)
+
+
+@given(st.integers(0, 50))
+def test_quarters_differ_by_one_test_at_most(number: int) -> None:
+    cases = [Case("tests/a.py::test_one", ["spark"])] * number
+    sizes = [number - len(outside(cases, quarter, ())) for quarter in range(COUNT)]
+    assert max(sizes) - min(sizes) <= 1
