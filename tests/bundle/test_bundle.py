@@ -22,7 +22,7 @@ from tests.support.places import ROOT
 GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
 # variables without a default in a target
 GIVEN: Mapping[str, Mapping[str, Any]] = {
-    "dev": {"catalog": "main", "warehouse_id": "0123456789abcdef"},
+    "dev": {"catalog": "main"},
     "prod": {
         "catalog": "logs-eu",
         "warehouse_id": "0123456789abcdef",
@@ -147,9 +147,7 @@ def test_development_has_its_own_names_and_starts_nothing_by_itself() -> None:
         "[dev ada] oncelake audit",
         "[dev ada] oncelake notebooks",
     }
-    (dashboard,) = bundle.config["resources"]["dashboards"].values()
-    assert dashboard["display_name"] == "[dev ada] oncelake"
-    assert "`dev_ada_silver`.quarantine" in queries(content(bundle, dashboard))["reasons"]
+    assert "dashboards" not in bundle.config["resources"], "dev needs no SQL warehouse"
     assert bundle.config["presets"]["artifacts_dynamic_version"] is True
     assert all("run_as" not in job for job in bundle.jobs.values())
 
@@ -180,6 +178,28 @@ def copy(tmp_path: Path) -> Path:
     for name in (MAIN, "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
+
+
+def test_the_last_line_of_its_file_adds_the_dashboard_to_dev(copy: Path) -> None:
+    path = copy / "conf/bundle/oncelake.dashboard.yml"
+    path.write_text(path.read_text(encoding="utf-8").replace("  # dev: *", "  dev: *"), encoding="utf-8")
+    bundle = of("dev", copy, warehouse_id="0123456789abcdef")
+    (dashboard,) = bundle.config["resources"]["dashboards"].values()
+    assert (dashboard["display_name"], dashboard["warehouse_id"]) == ("[dev ada] oncelake", "0123456789abcdef")
+    assert "`dev_ada_silver`.quarantine" in queries(content(bundle, dashboard))["reasons"]
+    assert problems_of(bundle) == []
+
+
+def test_prod_works_without_the_dashboard_and_a_warehouse(copy: Path) -> None:
+    (copy / "conf/bundle/oncelake.dashboard.yml").unlink()
+    main = copy / MAIN
+    text, declared = re.subn(r"  warehouse_id:\n    description: .*\n", "", main.read_text(encoding="utf-8"))
+    text, given = re.subn(r"      warehouse_id: none .*\n", "", text)
+    assert (declared, given) == (1, 1)
+    main.write_text(text, encoding="utf-8")
+    for target in TARGETS:
+        values = {name: value for name, value in GIVEN[target].items() if name != "warehouse_id"}
+        assert problems_of(resolve(copy, target, values)) == []
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -16,17 +16,24 @@ from tests.support.places import ROOT
 
 pytestmark = pytest.mark.spark
 
-GIVEN = {"catalog": "spark_catalog", "warehouse_id": "0123456789abcdef"}
+GIVEN = {
+    "catalog": "spark_catalog",
+    "warehouse_id": "0123456789abcdef",
+    "source": "{path: /logs}",
+    "service_principal": "6f1c4f4e-5a44-4a8e-a6a5-0d9a86d0a000",
+    "operators": "log-operators",
+    "readers": "log-readers",
+}
 
 
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
-    return resolve(ROOT, "dev", GIVEN)
+    return resolve(ROOT, "prod", GIVEN)
 
 
 @pytest.fixture(scope="module")
 def dashboard(bundle: Bundle) -> dict[str, Any]:
-    """Return the dashboard's file, as deployed in dev."""
+    """Return the dashboard's file, as deployed in prod."""
     (found,) = bundle.config["resources"]["dashboards"].values()
     assert found["dataset_catalog"] == "spark_catalog"
     return content(bundle, found)
@@ -34,7 +41,7 @@ def dashboard(bundle: Bundle) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lake(bundle: Bundle, filled: Filled, spark: SparkSession) -> Iterator[House]:
-    """Copy the filled lake into the schemas that dev has on Databricks."""
+    """Copy the filled lake into the schemas that prod has on Databricks."""
     house = filled.again(spark)
     schemas = {layer: each["name"] for layer, each in bundle.config["resources"]["schemas"].items()}
     for layer, schema in schemas.items():
