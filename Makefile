@@ -19,9 +19,9 @@ notebooks: .venv/notebooks ## open the notebooks in JupyterLab
 fast: .venv/dev ## run the tests that start no stream and no server: units, models, docs, bundle, names
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/docs tests/guards tests/model tests/bundle tests/frozen/test_names.py tests/notebooks/test_stored.py
 
-test: QUARTER ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 4)
-test: .venv/dev ## run the tests, of the slow ones that no guard names another quarter for each commit; QUARTER= runs all
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(QUARTER),-p tests.guards.quarters --quarter $(QUARTER))
+test: SHARE ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 6)
+test: .venv/dev ## run the tests, of the slow ones that no guard names another sixth for each commit; SHARE= runs all
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(SHARE),-p tests.guards.shares --share $(SHARE))
 
 test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks) and write docs/long-tests.md
 	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended

@@ -1,9 +1,9 @@
-"""Four quarters together are all tests, and each of them has the tests of all guards."""
+"""All shares together are all tests, and each of them has the tests of all guards."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.guards.quarters import COUNT, SLOW, Case, outside
+from tests.guards.shares import COUNT, SLOW, Case, outside
 
 MARKS = st.sets(st.sampled_from([*SLOW, "long", "xdist_group", "parametrize"]), max_size=3)
 IDS = st.sampled_from(["tests/a.py::test_one[1]", "tests/a.py::test_one[2]", "tests/a.py::test_two"])
@@ -12,11 +12,11 @@ NAMED = st.sets(st.sampled_from(["tests/a.py::test_one", "tests/a.py::test_one[2
 
 
 @given(CASES, NAMED)
-def test_a_slow_test_that_no_guard_names_is_in_exactly_one_quarter_and_any_other_in_each(
+def test_a_slow_test_that_no_guard_names_is_in_exactly_one_share_and_any_other_in_each(
     cases: list[Case], named: set[str]
 ) -> None:
     functions = {each.partition("[")[0] for each in named}
-    left = [outside(cases, quarter, named) for quarter in range(COUNT)]
+    left = [outside(cases, share, named) for share in range(COUNT)]
     for place, case in enumerate(cases):
         times = COUNT - sum(place in each for each in left)
         slow = not SLOW.isdisjoint(case.marks) and "long" not in case.marks
@@ -24,7 +24,7 @@ def test_a_slow_test_that_no_guard_names_is_in_exactly_one_quarter_and_any_other
 
 
 @given(st.integers(0, 50))
-def test_quarters_differ_by_one_test_at_most(number: int) -> None:
+def test_shares_differ_by_one_test_at_most(number: int) -> None:
     cases = [Case("tests/a.py::test_one", ["spark"])] * number
-    sizes = [number - len(outside(cases, quarter, ())) for quarter in range(COUNT)]
+    sizes = [number - len(outside(cases, share, ())) for share in range(COUNT)]
     assert max(sizes) - min(sizes) <= 1

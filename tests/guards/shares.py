@@ -1,6 +1,6 @@
-"""A plugin of pytest: quarters of the slow tests (docs/decisions/0029-quarters-of-the-tests.md).
+"""A plugin of pytest: shares of the slow tests (docs/decisions/0029-a-share-of-the-tests.md).
 
-`pytest -p tests.guards.quarters --quarter 2` runs all fast tests, all that a guard names, and a quarter of the others.
+`pytest -p tests.guards.shares --share 2` runs all fast tests, all that a guard names, and a sixth of the others.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ import pytest
 
 from tests.guards.entries import GUARDS
 
-COUNT = 4
+COUNT = 6
 SLOW = frozenset({"spark", "chain", "kafka", "database", "notebook"})
 
 
@@ -21,15 +21,15 @@ class Case(NamedTuple):
     marks: Collection[str]
 
 
-def outside(cases: Sequence[Case], quarter: int, named: Collection[str]) -> list[int]:
-    """Return the positions of the tests that this quarter leaves to the other three.
+def outside(cases: Sequence[Case], share: int, named: Collection[str]) -> list[int]:
+    """Return the positions of the tests that this share leaves to the others.
 
     A test is never left out if it is fast, if a guard names it, or if it has the mark `long`, which pytest itself
     deselects. The others are dealt out one by one, so that the cases of one test and the tests of one file spread.
 
     Args:
         cases: all tests, in any order that is the same in each run.
-        quarter: 0 to 3.
+        share: its number, from 0.
         named: the IDs that guards name, with or without the parameters of a test.
     """
     functions = {each.partition("[")[0] for each in named}
@@ -38,25 +38,25 @@ def outside(cases: Sequence[Case], quarter: int, named: Collection[str]) -> list
         for place, case in enumerate(cases)
         if SLOW.intersection(case.marks) and "long" not in case.marks and case.id.partition("[")[0] not in functions
     ]
-    return [place for turn, place in enumerate(dealt) if turn % COUNT != quarter]
+    return [place for turn, place in enumerate(dealt) if turn % COUNT != share]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of the quarter."""
-    parser.addoption("--quarter", type=int, required=True, choices=range(COUNT), help="a quarter of the slow tests")
+    """Add the option of the share."""
+    parser.addoption("--share", type=int, required=True, choices=range(COUNT), help="the number of a share")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Return the line that says what this run leaves out."""
-    quarter = config.getoption("quarter")
-    return f"quarter {quarter} (0 to 3) of the slow tests that no guard names; `make test QUARTER=` runs all tests"
+    share = config.getoption("share")
+    return f"share {share} (0 to {COUNT - 1}) of the slow tests that no guard names; `make test SHARE=` runs all tests"
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the IDs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the other quarters out."""
+    """Leave the tests of the other shares out."""
     cases = [Case(item.nodeid, [mark.name for mark in item.iter_markers()]) for item in items]
     named = {each for guard in GUARDS for each in (*guard.ids, *(f"tests/{test}" for test in guard.also))}
-    left = set(outside(cases, config.getoption("quarter"), named))
+    left = set(outside(cases, config.getoption("share"), named))
     config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place in left])
     items[:] = [item for place, item in enumerate(items) if place not in left]
