@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.chaos import draw
 from tests.chaos.growing import Logs
 from tests.chaos.operations import Place
+from tests.chaos.ruled import Ruled
 from tests.chaos.sources import Sources
 from tests.chaos.steps import Step
 from tests.chaos.topic import Topic
@@ -41,6 +42,10 @@ def _logs(directory: Path, *, records: bool) -> World:
     return Logs(Place.below(directory), records)
 
 
+def _ruled(directory: Path) -> World:
+    return Ruled(Place.below(directory))
+
+
 def topics(broker: Broker) -> Callable[[Path], World]:
     """Return what makes a topic for each sequence."""
     return lambda _: Topic(broker, f"chaos-{time.time_ns()}")
@@ -49,6 +54,9 @@ def topics(broker: Broker) -> Callable[[Path], World]:
 KINDS = {
     "files": Kind("a directory", draw.draw, partial(_directory, records=False), 1),
     "records": Kind("a directory, with records of several lines", draw.draw, partial(_directory, records=True), 20),
+    "rules": Kind(
+        "a directory whose lines are masked, extended by own code and dropped as repeats", draw.draw, _ruled, 20
+    ),
     "tail": Kind("growing files", draw.draw_logs, partial(_logs, records=False), 5),
     "tail-records": Kind(
         "growing files, with records of several lines", draw.draw_records, partial(_logs, records=True), 20

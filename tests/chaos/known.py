@@ -209,6 +209,25 @@ RECORDS = {
     """,
 }
 
+RULES = {
+    "lines that are all refused, and repeats in one batch, in two, and after a lost checkpoint": """
+        create c.log #7 #1
+        run
+        create d.log #1 #9
+        copy d.log e.log
+        run {0 before stop}
+        run
+        copy d.log f.log
+        forget
+        recover
+        run
+        swap d.log
+        prove-deep
+        rebuild-accept
+        prove-full
+    """,
+}
+
 TAIL = {
     "bytes that are deleted after a batch planned or read them, before it was done": """
         append app.log #1 #5

@@ -1,4 +1,4 @@
-"""Whatever happens to growing files, to records, to several sources and to the runs, every line is accounted for."""
+"""Whatever happens to growing files, records, rules, several sources and the runs, every line is accounted for."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.chaos.draw import seeds
 from tests.chaos.kinds import KINDS
-from tests.chaos.known import RECORDS, SOURCES, TAIL, TAIL_RECORDS
+from tests.chaos.known import RECORDS, RULES, SOURCES, TAIL, TAIL_RECORDS
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.spark
 
 SECONDS = 20.0
 # what other tests do not cover: the rest is in make test-long
-IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done",)
-SEQUENCES = {"records": RECORDS, "tail": TAIL, "tail-records": TAIL_RECORDS, "sources": SOURCES}
+IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done", *RULES)
+SEQUENCES = {"records": RECORDS, "rules": RULES, "tail": TAIL, "tail-records": TAIL_RECORDS, "sources": SOURCES}
 KNOWN = [
     pytest.param(kind, steps, id=name, marks=[] if name in IN_MAKE_TEST else pytest.mark.long)
     for kind, sequences in SEQUENCES.items()
@@ -34,7 +34,7 @@ def test_a_known_sequence(kind: str, steps: str, spark: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize(
     ("kind", "seconds"),
-    [("tail", 3.0), *(pytest.param(kind, SECONDS, marks=pytest.mark.long) for kind in SEQUENCES)],
+    [("tail", 3.0), ("rules", 3.0), *(pytest.param(kind, SECONDS, marks=pytest.mark.long) for kind in SEQUENCES)],
 )
 def test_random_sequences_until_the_time_is_over(
     kind: str, seconds: float, spark: SparkSession, tmp_path: Path

@@ -71,6 +71,29 @@ class CatalogHouse(House):
         return self.warehouse / f"{self.prefix}{layer}.db" / table
 
 
+@dataclass
+class SeveralInCatalog(CatalogHouse):
+    """The same with several sources, each with a directory of its name."""
+
+    @property
+    def flags(self) -> list[str]:
+        return self.sets
+
+    def declare(self, *names: str) -> None:
+        """Declare the sources."""
+        conf = yaml.safe_load(self.conf.read_text())
+        conf.pop("source", None)
+        conf["sources"] = {name: {"path": str(self.logs / name)} for name in names}
+        self.conf.write_text(yaml.safe_dump(conf))
+        for name in names:
+            (self.logs / name).mkdir(parents=True, exist_ok=True)
+
+    def counts(self, spark: SparkSession) -> dict[str | None, int]:
+        """Return the number of silver's rows of each source."""
+        silver = spark.read.table(self.chain(spark).lake.at(SILVER))
+        return {row["source"]: row["count"] for row in silver.groupBy("source").count().collect()}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def kept_in_memory() -> Iterator[None]:
     """Accept the catalog in memory, which ends with the tests' Spark."""
@@ -180,6 +203,38 @@ def test_a_lost_checkpoint_is_recovered(filled: CatalogHouse, spark: SparkSessio
     filled.run(spark)
     filled.must_be(filled.lines)
     assert filled.doubts(spark) == []
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_several_sources_come_and_go_and_are_recovered_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+    house = SeveralInCatalog(tmp_path, warehouse=warehouse, prefix="several_test_")
+    first, second, third = BATCHES
+    house.declare("access_log", "app")
+    house.write("access_log/0.log", *first)
+    house.write("app/0.log", *second)
+    house.run(spark)
+    assert house.counts(spark) == {"access_log": 3, "app": 3}
+    house.declare("app", "web")
+    house.write("web/0.log", *first)
+    house.write("app/1.log", *first)
+    house.run(spark)
+    expected = {"access_log": 3, "app": 6, "web": 3}
+    assert house.counts(spark) == expected
+    assert house.doubts(spark) == []
+    shutil.rmtree(house.lake / "_checkpoints")
+    house.declare("access_log", "app", "web")
+    house.recover(spark)
+    house.write("access_log/1.log", *third)
+    house.run(spark)
+    expected["access_log"] = 5
+    assert house.counts(spark) == expected
+    assert house.doubts(spark) == []
+    for stage in ("bronze.app", "silver"):
+        house.rebuild(spark, stage)
+        assert house.counts(spark) == expected
+        assert house.doubts(spark) == []
 
 
 @pytest.mark.spark

@@ -32,6 +32,11 @@ REPEATS = (
     [(Sent("event 2", 725), AGAIN), (Sent("event 30", 631), SECOND[12])],
 )
 KEPT = (FIRST, [*SECOND, AGAIN], THIRD)
+OWN_CODE = """
+from pyspark.sql import functions as F
+def add(rows):
+    return rows.withColumn("size", F.length("message"))
+"""
 STEPS = (
     "_checkpoints/silver/offsets/1",
     f"silver/access_log/_delta_log/{2:020}.json",
@@ -65,7 +70,9 @@ def must_be(house: House, spark: SparkSession, batches: int) -> None:
 def test_a_crash_at_any_step_drops_each_repeat_once(
     house: House, spark: SparkSession, small_batch: str, kind: str
 ) -> None:
-    house.sets += [f"run.small_batch={small_batch}"]
+    (house.conf.parent / "own_code.py").write_text(OWN_CODE)
+    house.sets += [f"run.small_batch={small_batch}", "silver.transform=own_code:add"]
+    house.sets += ["source.mask={rules: [{pattern: 'any format', action: drop}]}"]
     send(house, 0)
     house.run(spark)
     send(house, 1)
@@ -82,6 +89,8 @@ def test_a_crash_at_any_step_drops_each_repeat_once(
     send(house, 2)
     house.run(spark)
     must_be(house, spark, 3)
+    assert {row["value"] for row in house.rows("silver/quarantine")} == {BROKEN.removesuffix(b"any format")}
+    assert all(row["size"] == len(row["message"]) for row in house.rows("silver/access_log"))
 
 
 DOTTED = (

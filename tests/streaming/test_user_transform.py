@@ -103,6 +103,17 @@ def test_a_half_written_batch_is_finished_by_the_code_that_began_it(house: House
     proven(house, spark)
 
 
+def test_a_batch_whose_lines_are_all_refused_goes_to_quarantine(house: House, spark: SparkSession) -> None:
+    declare(house, words=WORDS)
+    house.write("a.log", b"broken", b"broken as well")
+    house.run(spark)
+    assert (house.size("silver/access_log"), house.size("silver/quarantine")) == (0, 2)
+    house.write("b.log", *OLD)
+    house.run(spark)
+    assert silver_values(house, "words") == [(1,)]
+    proven(house, spark)
+
+
 def test_another_type_is_refused_and_a_rebuild_or_a_replay_makes_the_rows_again(
     house: House, spark: SparkSession
 ) -> None:

@@ -43,7 +43,8 @@ class Collected:
 
     def frame(self) -> DataFrame:
         """Return the rows as a frame that holds them itself, so that Spark computes nothing again."""
-        return self.spark.createDataFrame(self.rows)
+        rows = self.rows if self.rows.num_rows else self.rows.schema.empty_table()  # PySpark fails without a chunk
+        return self.spark.createDataFrame(rows)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import pyarrow
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +34,14 @@ def test_rows_of_every_type_are_those_that_spark_collects(spark: SparkSession) -
     assert found is not None
     assert found.rows.equals(frame.toArrow())
     assert found.frame().collect() == frame.collect()
+
+
+def test_collected_rows_of_which_none_are_left_are_a_frame(spark: SparkSession) -> None:
+    found = ENOUGH.collect(several(spark, 4))
+    assert found is not None
+    none = found.where(pyarrow.chunked_array([[False] * 4]))
+    assert none.frame().schema == found.frame().schema
+    assert none.frame().collect() == []
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 10])

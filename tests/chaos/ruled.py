@@ -1,0 +1,92 @@
+"""A directory whose lines are masked, get a column by own code, and are dropped by silver if they repeat another."""
+
+import hashlib
+import hmac
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.chaos.bronze import rows_of
+from tests.chaos.directory import Listing
+from tests.chaos.world import Directory, record_format
+
+_KEY_VARIABLE, _KEY = "CHAOS_MASK_KEY", "chaos-mask-key-0123456789"
+_RULES = (
+    r"{name: number, pattern: '\.(\d+)', group: 1, action: hash, length: 8}",
+    r"{name: braces, pattern: '\{\}', action: replace, text: '<braces>'}",
+)
+# The number of a line's file is its time, so all lines are within one window.
+_FORMAT = r"""
+pattern: '^L(?<time>\d+)(?<message>[. ].*)$'
+time: epoch_seconds
+default_level: INFO
+"""
+_PARSED = re.compile(rb"L\d+[. ].*", re.DOTALL)
+
+
+def with_length(rows: DataFrame) -> DataFrame:
+    """Return silver's rows with the length of their message."""
+    return rows.withColumn("length", F.length("message"))
+
+
+@dataclass
+class Ruled(Directory):
+    """A directory whose lines are known by what the rules leave of them."""
+
+    layers: tuple[str, ...] = ("bronze", "silver")
+
+    @property
+    def sets(self) -> list[str]:
+        """Return the settings of the rules."""
+        os.environ[_KEY_VARIABLE] = _KEY
+        return [
+            *super().sets,
+            f"source.format={record_format(self.place, _FORMAT)}",
+            f"source.mask={{key_variable: {_KEY_VARIABLE}, rules: [{', '.join(_RULES)}]}}",
+            "silver.deduplicate={key: ['hash:record'], within: 1 hour}",
+            f"silver.transform={with_length.__module__}:{with_length.__name__}",
+        ]
+
+    def look(self) -> Listing:
+        """Return the files with their lines as the rules leave them."""
+        listing = super().look()
+        masked_files = {
+            path: replace(content, lines=content.lines and tuple(map(masked, content.lines)))
+            for path, content in listing.files.items()
+        }
+        return replace(listing, files=masked_files)
+
+    def wrong(self, table: Path, *, whole: bool) -> Iterable[str]:
+        """Yield what is wrong with silver's tables after a run that ended well."""
+        return self._wrong(table) if whole else ()
+
+    def _wrong(self, table: Path) -> Iterator[str]:
+        silver = table.parent.parent / "silver"
+        bronze = [row["value"] for row in rows_of(table, ["value"])]
+        kept = rows_of(silver / "access_log", ["message", "length", "event_key"])
+        dropped, refused = rows_of(silver / "duplicates", ["value"]), rows_of(silver / "quarantine", ["value"])
+        if len(bronze) != len(kept) + len(dropped) + len(refused):
+            yield f"{len(bronze)} rows in bronze, {len(kept)} + {len(dropped)} + {len(refused)} after it"
+        parsed = Counter(value for value in bronze if _PARSED.fullmatch(value))
+        if len(parsed) != len(kept):
+            yield f"{len(parsed)} different lines are parsed, silver has {len(kept)}"
+        if Counter(row["value"] for row in dropped) != parsed - Counter(parsed.keys()):
+            yield "the dropped lines are not all repeats but one of each line"
+        if len({row["event_key"] for row in kept}) != len(kept):
+            yield "silver has two rows of one key"
+        yield from (f"the length of {row} is wrong" for row in kept if row["length"] != len(row["message"]))
+
+
+def masked(line: bytes) -> bytes:
+    """Return a line as the rules leave it."""
+
+    def pseudonym(found: re.Match[bytes]) -> bytes:
+        return b"." + hmac.new(_KEY.encode(), found[1], hashlib.sha256).hexdigest()[:8].encode()
+
+    return re.sub(rb"\.(\d+)", pseudonym, line).replace(b"{}", b"<braces>")
