@@ -185,6 +185,23 @@ def test_a_setting_that_spark_refuses_is_an_error_before_the_start(
     assert not house.lake.exists()
 
 
+def test_a_directory_whose_name_is_a_pattern_is_read_with_backslashes(
+    house: House, spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = tmp_path / "app[1]"
+    logs.mkdir()
+    (logs / "a.log").write_bytes(b"2017-07-30 14:09:08 ERROR one\n")
+    house.sets = [f"source.path={logs}"]
+    with pytest.raises(
+        ConfigError, match=r"app\[1\]: it is read as a pattern, which matches nothing, and a directory has"
+    ):
+        preflight(spark, house.chain(spark))
+    house.sets = [f"source.path={tmp_path}/app\\[1\\]"]
+    house.run(spark)
+    assert house.size("silver/access_log") == 1
+    assert house.doubts(spark) == []
+
+
 def test_a_pattern_that_java_refuses_is_an_error(house: House, spark: SparkSession, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("pattern: '^(?<time>x{2,1}) (?<level>a) (?<message>.*)$'\ntime: yyyy\n")

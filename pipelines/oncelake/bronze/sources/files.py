@@ -1,5 +1,7 @@
 """Read a directory of log files into bronze, with Spark's file source or with Auto Loader on Databricks."""
 
+import os
+
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
@@ -20,7 +22,7 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
-from oncelake.exactly_once.listing import Problem, loops
+from oncelake.exactly_once.listing import Problem, has_pattern, loops
 from oncelake.exactly_once.positions import listing_number
 
 # Spark ignores files that are older than the newest file by more than this. No file is that old.
@@ -45,6 +47,11 @@ class FilesKind(DirectoryKind):
             found = store.globStatus(where)
         except Exception as error:
             raise ConfigError(f"{self.key}.path {path}: Spark cannot read it: {str(error).splitlines()[0]}") from error
+        if not found and has_pattern(path) and is_local(path) and os.path.lexists(path):
+            raise ConfigError(
+                f"{self.key}.path {path}: it is read as a pattern, which matches nothing, and a directory has this "
+                f"very name; write \\ before each of *?[]{{}} that belongs to the name"
+            )
         if not found:
             raise ConfigError(f"{self.key}.path {path}: nothing exists at this path; set the directory with your logs")
         _refuse_loops(path)
