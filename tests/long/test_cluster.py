@@ -1,5 +1,8 @@
 """The guarantee on a Spark cluster: tasks run on workers that die, the driver dies, and every line counts once."""
 
+import hashlib
+import hmac
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +18,18 @@ pytestmark = [pytest.mark.chain, pytest.mark.kafka, pytest.mark.long]
 
 # executors that live for seconds compile quickly
 QUICKLY = "spark.conf.spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"
+KEY = "canary-key-of-a-cluster-0123456789"
+RECORDS = r"""
+pattern: '^(?<time>\S+ \S+) (?<level>\S+) (?<message>.*)$'
+time: yyyy-MM-dd HH:mm:ss
+record: {starts: '^\d{4}-'}
+"""
 STAGES = ("bronze", "silver", "gold/error_log")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    os.environ["CLUSTER_MASK_KEY"] = KEY  # workers hand their environment on to executors
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -43,6 +53,23 @@ def test_killed_workers_and_a_killed_driver_lose_nothing(cluster: Cluster, house
     house.call("run", "--once")
     directories = [path for path in house.logs.rglob("*") if path.is_dir()]
     house.must_be([line for directory in (house.logs, *directories) for line in lines_of(directory)])
+
+
+def test_records_of_several_lines_are_masked_by_the_executors(cluster: Cluster, house: House) -> None:
+    (house.root / "records.yaml").write_text(RECORDS)
+    house.sets = [*SMALL, *cluster.sets, QUICKLY, f"source.format={house.root}/records.yaml"]
+    house.sets += ["source.mask={key_variable: CLUSTER_MASK_KEY, rules: [{find: email, action: hash}]}"]
+    mail, trace = b"ada@mask.example", b"java.lang.Error: of "
+    for number in range(4):
+        head = b"2017-07-30 14:09:%02d ERROR record %d" % (number, number)
+        house.write(f"{number}.log", *[head, trace + mail, b"\tat a.B.c(D.java:7)"] * 50)
+    house.call("run", "--once")
+    pseudonym = hmac.new(KEY.encode(), mail, hashlib.sha256).hexdigest()[:16].encode()
+    rows = house.rows("bronze/access_log")
+    assert len(rows) == 200
+    assert all(trace + pseudonym in row["value"] and mail not in row["value"] for row in rows)
+    assert sum(house.errors().values()) == 200
+    assert '"holds": true' in house.call("prove", "--deep", "--json")
 
 
 def test_both_workers_process_a_backlog_from_kafka(

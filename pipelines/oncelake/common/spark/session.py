@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark import class_data, compiled, direct_file_system, first_use, jars
+from oncelake.common.spark import class_data, compiled, direct_file_system, first_use
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm, keep_classes
 from oncelake.common.spark.launch import JAVA_OPTIONS, java_output_to, launch
@@ -95,7 +95,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         paths = compiled.class_path()
         own = {**_ALONE, compiled.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
     else:
-        own = {"spark.jars": jars.class_path().replace(os.pathsep, ",")}
+        own = {"spark.jars": compiled.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
