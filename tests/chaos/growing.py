@@ -122,11 +122,15 @@ class Logs(World):
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each line; a header only if there are more than were written."""
         lines: Counter[bytes] = Counter()
-        for row in rows_of(table, ["value"]):
-            lines.update(row["value"].split(b"\n"))
+        for value in self.values(table):
+            lines.update(value.split(b"\n"))
         for line in (*self.begun, *([_HEADER] if lines[_HEADER] <= self.headers else [])):
             del lines[line]
         return {line: Held(Counter({line: count}), {(0, 0)}) for line, count in lines.items()}
+
+    def values(self, table: Path) -> Iterator[bytes]:
+        """Yield the records of bronze."""
+        yield from (row["value"] for row in rows_of(table, ["value"]))
 
     def accepted(self, table: Path) -> list[bytes]:
         """Return the lines that are lost by consent."""

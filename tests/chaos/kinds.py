@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos import draw
 from tests.chaos.growing import Logs
 from tests.chaos.operations import Place
-from tests.chaos.ruled import Ruled
+from tests.chaos.ruled import Ruled, RuledLogs
 from tests.chaos.sources import Sources
 from tests.chaos.steps import Step
 from tests.chaos.topic import Topic
@@ -46,6 +46,10 @@ def _ruled(directory: Path) -> World:
     return Ruled(Place.below(directory))
 
 
+def _ruled_logs(directory: Path) -> World:
+    return RuledLogs(Place.below(directory))
+
+
 def topics(broker: Broker) -> Callable[[Path], World]:
     """Return what makes a topic for each sequence."""
     return lambda _: Topic(broker, f"chaos-{time.time_ns()}")
@@ -61,6 +65,7 @@ KINDS = {
     "tail-records": Kind(
         "growing files, with records of several lines", draw.draw_records, partial(_logs, records=True), 20
     ),
+    "tail-rules": Kind("growing files, with the same rules", draw.draw_logs, _ruled_logs, 50),
     "sources": Kind("two sources of one lake", draw.draw_sources, Sources.below, 50),
     "topic": Kind("a Kafka topic", draw.draw_topic, None, 100),
 }

@@ -1,4 +1,4 @@
-"""A directory whose lines are masked, get a column by own code, and are dropped by silver if they repeat another."""
+"""Sources whose lines are masked, get a column by own code, and are dropped by silver if they repeat another."""
 
 import hashlib
 import hmac
@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 
 from tests.chaos.bronze import rows_of
 from tests.chaos.directory import Listing
+from tests.chaos.growing import Logs
+from tests.chaos.operations import Place
 from tests.chaos.world import Directory, record_format
 
 _KEY_VARIABLE, _KEY = "CHAOS_MASK_KEY", "chaos-mask-key-0123456789"
@@ -44,14 +46,7 @@ class Ruled(Directory):
     @property
     def sets(self) -> list[str]:
         """Return the settings of the rules."""
-        os.environ[_KEY_VARIABLE] = _KEY
-        return [
-            *super().sets,
-            f"source.format={record_format(self.place, _FORMAT)}",
-            f"source.mask={{key_variable: {_KEY_VARIABLE}, rules: [{', '.join(_RULES)}]}}",
-            "silver.deduplicate={key: ['hash:record'], within: 1 hour}",
-            f"silver.transform={with_length.__module__}:{with_length.__name__}",
-        ]
+        return [*super().sets, *_sets(self.place)]
 
     def look(self) -> Listing:
         """Return the files with their lines as the rules leave them."""
@@ -64,23 +59,66 @@ class Ruled(Directory):
 
     def wrong(self, table: Path, *, whole: bool) -> Iterable[str]:
         """Yield what is wrong with silver's tables after a run that ended well."""
-        return self._wrong(table) if whole else ()
+        return _wrong(table) if whole else ()
 
-    def _wrong(self, table: Path) -> Iterator[str]:
-        silver = table.parent.parent / "silver"
-        bronze = [row["value"] for row in rows_of(table, ["value"])]
-        kept = rows_of(silver / "access_log", ["message", "length", "event_key"])
-        dropped, refused = rows_of(silver / "duplicates", ["value"]), rows_of(silver / "quarantine", ["value"])
-        if len(bronze) != len(kept) + len(dropped) + len(refused):
-            yield f"{len(bronze)} rows in bronze, {len(kept)} + {len(dropped)} + {len(refused)} after it"
-        parsed = Counter(value for value in bronze if _PARSED.fullmatch(value))
-        if len(parsed) != len(kept):
-            yield f"{len(parsed)} different lines are parsed, silver has {len(kept)}"
-        if Counter(row["value"] for row in dropped) != parsed - Counter(parsed.keys()):
-            yield "the dropped lines are not all repeats but one of each line"
-        if len({row["event_key"] for row in kept}) != len(kept):
-            yield "silver has two rows of one key"
-        yield from (f"the length of {row} is wrong" for row in kept if row["length"] != len(row["message"]))
+
+@dataclass
+class RuledLogs(Logs):
+    """Growing files. Their lines are known as they were written.
+
+    Attributes:
+        originals: each line that was there, by what the rules leave of it.
+    """
+
+    layers: tuple[str, ...] = ("bronze", "silver")
+    originals: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def sets(self) -> list[str]:
+        """Return the settings of the rules."""
+        return [*super().sets, *_sets(self.place)]
+
+    def look(self) -> Listing:
+        """Return the lines, and keep them."""
+        listing = super().look()
+        self.originals |= {masked(line): line for line in (*listing.files, *self.begun)}
+        return listing
+
+    def values(self, table: Path) -> Iterator[bytes]:
+        """Yield what bronze holds as it was written."""
+        yield from (self.originals.get(value, value) for value in super().values(table))
+
+    def wrong(self, table: Path, *, whole: bool) -> Iterator[str]:
+        """Yield what is wrong with the rows of bronze, and with silver's tables after a run that ended well."""
+        yield from super().wrong(table, whole=whole)
+        yield from _wrong(table) if whole else ()
+
+
+def _sets(place: Place) -> list[str]:
+    os.environ[_KEY_VARIABLE] = _KEY
+    return [
+        f"source.format={record_format(place, _FORMAT)}",
+        f"source.mask={{key_variable: {_KEY_VARIABLE}, rules: [{', '.join(_RULES)}]}}",
+        "silver.deduplicate={key: ['hash:record'], within: 1 hour}",
+        f"silver.transform={with_length.__module__}:{with_length.__name__}",
+    ]
+
+
+def _wrong(table: Path) -> Iterator[str]:
+    silver = table.parent.parent / "silver"
+    bronze = [row["value"] for row in rows_of(table, ["value"])]
+    kept = rows_of(silver / "access_log", ["message", "length", "event_key"])
+    dropped, refused = rows_of(silver / "duplicates", ["value"]), rows_of(silver / "quarantine", ["value"])
+    if len(bronze) != len(kept) + len(dropped) + len(refused):
+        yield f"{len(bronze)} rows in bronze, {len(kept)} + {len(dropped)} + {len(refused)} after it"
+    parsed = Counter(value for value in bronze if _PARSED.fullmatch(value))
+    if len(parsed) != len(kept):
+        yield f"{len(parsed)} different lines are parsed, silver has {len(kept)}"
+    if Counter(row["value"] for row in dropped) != parsed - Counter(parsed.keys()):
+        yield "the dropped lines are not all repeats but one of each line"
+    if len({row["event_key"] for row in kept}) != len(kept):
+        yield "silver has two rows of one key"
+    yield from (f"the length of {row} is wrong" for row in kept if row["length"] != len(row["message"]))
 
 
 def masked(line: bytes) -> bytes:

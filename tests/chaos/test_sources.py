@@ -16,7 +16,14 @@ pytestmark = pytest.mark.spark
 SECONDS = 20.0
 # what other tests do not cover: the rest is in make test-long
 IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done", *RULES)
-SEQUENCES = {"records": RECORDS, "rules": RULES, "tail": TAIL, "tail-records": TAIL_RECORDS, "sources": SOURCES}
+SEQUENCES = {
+    "records": RECORDS,
+    "rules": RULES,
+    "tail": TAIL,
+    "tail-records": TAIL_RECORDS,
+    "sources": SOURCES,
+    "tail-rules": {},
+}
 KNOWN = [
     pytest.param(kind, steps, id=name, marks=[] if name in IN_MAKE_TEST else pytest.mark.long)
     for kind, sequences in SEQUENCES.items()
