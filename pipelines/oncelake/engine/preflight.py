@@ -15,7 +15,7 @@ from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Lake, Table
-from oncelake.common.spark import direct_file_system
+from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
@@ -212,4 +212,6 @@ def _other_log_store(settings: SparkSettings) -> str | None:
         return None if ours else "oncelake did not start this Spark, which has another log store"
     if not settings.master.startswith("local"):
         return f"with spark.master {settings.master}, Spark uses Delta's own log store"
+    if first_use.compiles_at_the_start():
+        return direct_file_system.replaced(settings.conf)
     return direct_file_system.why_not(settings.conf)

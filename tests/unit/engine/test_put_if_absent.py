@@ -29,6 +29,12 @@ def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return compiled.jar()
 
 
+def fail_to_compile(jar: Path) -> None:
+    """Leave what a first use leaves that could not compile."""
+    jar.unlink()
+    jar.with_suffix(".failed").write_text("no space left")
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path), str(tmp_path))
@@ -48,9 +54,15 @@ def test_a_log_store_that_is_not_used_is_a_warning_with_the_reason(lake: Lake, c
     assert "spark.conf.spark.driver.extraClassPath replaces" in said(lake, spark__driver__extraClassPath="/my.jar")
     assert "spark.conf.spark.hadoop.fs.file.impl replaces" in said(lake, spark__hadoop__fs__file__impl="my.Own")
     assert "with spark.master spark://head:7077" in said(lake, "spark://head:7077")
-    compiled_jar.unlink()
+    fail_to_compile(compiled_jar)
     assert said(lake).startswith(f"{lake.root}: if two processes commit at the same moment")
     assert said(lake).endswith("is not compiled; run python -m oncelake.set_up")
+
+
+def test_before_the_first_use_only_what_it_cannot_repair_is_a_warning(lake: Lake, compiled_jar: Path) -> None:
+    compiled_jar.unlink()
+    assert not said(lake)
+    assert "spark.conf.spark.driver.extraClassPath replaces" in said(lake, spark__driver__extraClassPath="/my.jar")
 
 
 def test_a_given_session_has_its_own_log_store(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +90,7 @@ def test_the_lock_holder_records_a_disk_without_hard_links(
 def test_doctor_prints_the_warning_and_changes_nothing(tmp_path: Path, compiled_jar: Path) -> None:
     house = House(tmp_path / "house")
     assert "warning" not in CliRunner().invoke(app, ["doctor", *house.options]).output
-    compiled_jar.unlink()
+    fail_to_compile(compiled_jar)
     house.lake.mkdir()
     (house.lake / lease.NAME).write_text("process 1 on here\nabc\nno hard links\n")
     before = house.lake.stat().st_mtime_ns
@@ -95,7 +107,7 @@ def test_a_writer_prints_the_warning_too(
 ) -> None:
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
-    compiled_jar.unlink()
+    fail_to_compile(compiled_jar)
     monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
     monkeypatch.setattr(lakehouse, "preflight", lambda *_, **__: None)
     monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))

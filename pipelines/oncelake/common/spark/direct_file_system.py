@@ -33,9 +33,13 @@ def why_not(given: Container[str]) -> str | None:
     Args:
         given: the keys that the user sets.
     """
-    own = next((key for key in (CLASS_PATH, *CONF) if key in given), None)
-    if own is not None:
-        return f"spark.conf.{own} replaces oncelake's log store; remove that setting"
-    if not jar().exists():
+    why = replaced(given)
+    if why is None and not jar().exists():
         return "oncelake's log store is not compiled; run python -m oncelake.set_up"
-    return None
+    return why
+
+
+def replaced(given: Container[str]) -> str | None:
+    """Return which of the user's settings replaces the direct file system, and what to do; None if none does."""
+    own = next((key for key in (CLASS_PATH, *CONF) if key in given), None)
+    return None if own is None else f"spark.conf.{own} replaces oncelake's log store; remove that setting"

@@ -63,6 +63,11 @@ def prepare(*, again: bool = False) -> None:
             _prepare(step)
 
 
+def compiles_at_the_start() -> bool:
+    """Return True if the next start of oncelake's own Spark first compiles our Java classes."""
+    return not any(path.exists() for path in (compiled.jar(), compiled.jar().with_suffix(_FAILED)))
+
+
 def _is_ready(*, again: bool) -> bool:
     return jars.are_here() and all(
         path.exists() or (not again and path.with_suffix(_FAILED).exists())
