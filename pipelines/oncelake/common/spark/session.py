@@ -3,6 +3,7 @@
 import logging
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -94,6 +95,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     if local:
         paths = compiled.class_path()
         own = {**_ALONE, compiled.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
+        # otherwise the Python functions of silver.transform run in the first `python3` on the path
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     else:
         own = {"spark.jars": compiled.class_path().replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
