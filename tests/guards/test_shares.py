@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.guards.shares import COUNT, SLOW, Case, outside
+from tests.support.places import ROOT
 
 MARKS = st.sets(st.sampled_from([*SLOW, "long", "xdist_group", "parametrize"]), max_size=3)
 IDS = st.sampled_from(["tests/a.py::test_one[1]", "tests/a.py::test_one[2]", "tests/a.py::test_two"])
@@ -28,3 +29,7 @@ def test_shares_differ_by_one_test_at_most(number: int) -> None:
     cases = [Case("tests/a.py::test_one", ["spark"])] * number
     sizes = [number - len(outside(cases, share, ())) for share in range(COUNT)]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_make_test_goes_through_all_shares() -> None:
+    assert f"% {COUNT})" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -116,6 +116,10 @@ def test_a_key_is_null_without_a_part_and_different_for_other_parts(spark: Spark
     assert last is not None
     assert last == one != keys(spark, ("request", "header:id"), {"headers": headers[0]})[0]
     assert lacking == [None, None, None]
+    ab, a_b = keys(
+        spark, ("header:a", "header:b"), *({"headers": [("a", x), ("b", y)]} for x, y in ((b"a", b"b1"), (b"ab", b"1")))
+    )
+    assert ab != a_b
     said = b'{"time": 1767268800000, "request": "%s", "message": "%s"}'
     parts = ((b"a", b"b:c"), (b"a:b", b"c"), (b"a:1:b", b"c"), (b"a", b"b:1:c"))
     of_texts = keys(spark, ("request", "message"), *({"value": said % each} for each in parts))

@@ -45,6 +45,7 @@ def test_each_expression_uses_metrics_and_labels_that_exist(name: str, expressio
     used = re.findall(r"oncelake_\w+", expression)
     assert used or "up{" in expression, name
     assert {each.removesuffix("_bucket") for each in used} <= exported()
+    assert expression.count("(") == expression.count(")")
     if not expression.startswith("label_values("):  # a function of Grafana, as is the variable below
         promql_parser.parse(expression.replace("$__rate_interval", "5m"))
     known = {attribute for metric in METRICS for attribute in metric.attributes} | GIVEN
