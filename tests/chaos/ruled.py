@@ -1,7 +1,5 @@
 """Sources whose lines are masked, get a column by own code, and are dropped by silver if they repeat another."""
 
-import hashlib
-import hmac
 import os
 import re
 from collections import Counter
@@ -17,6 +15,7 @@ from tests.chaos.directory import Listing
 from tests.chaos.growing import Logs
 from tests.chaos.operations import Place
 from tests.chaos.world import Directory, record_format
+from tests.support.masking import pseudonym
 
 _KEY_VARIABLE, _KEY = "CHAOS_MASK_KEY", "chaos-mask-key-0123456789"
 _RULES = (
@@ -124,7 +123,5 @@ def _wrong(table: Path) -> Iterator[str]:
 def masked(line: bytes) -> bytes:
     """Return a line as the rules leave it."""
 
-    def pseudonym(found: re.Match[bytes]) -> bytes:
-        return b"." + hmac.new(_KEY.encode(), found[1], hashlib.sha256).hexdigest()[:8].encode()
-
-    return re.sub(rb"\.(\d+)", pseudonym, line).replace(b"{}", b"<braces>")
+    number = re.compile(rb"\.(\d+)")
+    return number.sub(lambda found: b"." + pseudonym(_KEY, found[1], 8), line).replace(b"{}", b"<braces>")

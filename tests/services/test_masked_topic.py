@@ -1,7 +1,5 @@
 """Personal data in a record's value, key and headers is masked before bronze, on a real broker."""
 
-import hashlib
-import hmac
 import shutil
 from collections.abc import Iterator
 
@@ -11,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
+from tests.support import masking
 from tests.support.broker import Broker
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -44,7 +43,7 @@ def send(broker: Broker, first: int, number: int) -> None:
 
 
 def pseudonym(text: bytes) -> bytes:
-    return hmac.new(KEY.encode(), text, hashlib.sha256).hexdigest()[:16].encode()
+    return masking.pseudonym(KEY, text)
 
 
 def holding(house: House) -> list[str]:

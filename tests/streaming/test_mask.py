@@ -1,8 +1,6 @@
 """Masked data is stored nowhere, whatever happens to a batch; and everything that is counted still adds up."""
 
 import gzip
-import hashlib
-import hmac
 import os
 import shutil
 from pathlib import Path
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
 from oncelake.common.spark.jvm import jvm
+from tests.support import masking
 from tests.support.crashing import crashed
 from tests.support.house import House
 
@@ -38,7 +37,7 @@ def mask(variable: str, *more: str) -> str:
 
 
 def pseudonym(key: str) -> bytes:
-    return hmac.new(key.encode(), MAIL, hashlib.sha256).hexdigest()[:16].encode()
+    return masking.pseudonym(key, MAIL)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """Rules mask what they find and no other byte, in a value alone and in bronze's rows alike."""
 
-import hashlib
-import hmac
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from oncelake.bronze.mask import BYTES, MASKED, VERSION, Mask, MaskSettings, che
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.errors import ConfigError
 from oncelake.common.explain import explain
+from tests.support import masking
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +34,7 @@ def masked(spark: SparkSession, value: bytes, *rules: dict[str, Any]) -> bytes:
 
 
 def pseudonym(value: bytes, length: int = 16) -> bytes:
-    return hmac.new(KEY.encode(), value, hashlib.sha256).hexdigest()[:length].encode()
+    return masking.pseudonym(KEY, value, length)
 
 
 @pytest.mark.parametrize(

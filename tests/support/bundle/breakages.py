@@ -1,6 +1,7 @@
 """Define the ways to break the bundle, and the error that each must cause."""
 
 from dataclasses import dataclass
+from functools import partial
 
 TARGETS = ("dev", "prod")
 
@@ -26,6 +27,7 @@ class Breakage:
     by_schema: bool = False
 
 
+_in_prod = partial(Breakage, targets=("prod",))  # only prod has the dashboard
 MAIN, CONTINUOUS, DRAIN, AUDIT, DASHBOARD, DRAWN = (
     "databricks.yml",
     "conf/bundle/continuous.job.yml",
@@ -120,41 +122,23 @@ BREAKAGES = {
     "secret in the open": Breakage(
         MAIN, "default: {}", "default: {ONCELAKE_SERVING__PASSWORD: hunter2}", "a secret is given by"
     ),
-    "misspelt dashboard key": Breakage(DASHBOARD, "dataset_catalog", "data_catalog", "data_catalog", ("prod",)),
-    "misspelt dashboard key, by schema": Breakage(
-        DASHBOARD, "display_name", "name", "oncelake: Additional properties", ("prod",), by_schema=True
+    "misspelt dashboard key": _in_prod(DASHBOARD, "dataset_catalog", "data_catalog", "data_catalog"),
+    "misspelt dashboard key, by schema": _in_prod(
+        DASHBOARD, "display_name", "name", "oncelake: Additional properties", by_schema=True
     ),
-    "no warehouse": Breakage(DASHBOARD, "warehouse_id: ${var.warehouse_id}", "", "warehouse_id is required", ("prod",)),
-    "embedded credentials": Breakage(
-        DASHBOARD, "embed_credentials: false", "embed_credentials: true", "run_as", ("prod",)
-    ),
-    "missing dashboard": Breakage(
-        DASHBOARD, "oncelake.lvdash", "gone.lvdash", "gone.lvdash.json cannot be read", ("prod",)
-    ),
-    "dashboard that is no JSON": Breakage(DRAWN, '"datasets": [', '"datasets": [,', "cannot be read", ("prod",)),
-    "dashboard without datasets": Breakage(DRAWN, '"datasets"', '"dataset"', "has no datasets", ("prod",)),
-    "variable in a dashboard": Breakage(
-        DRAWN, "${resources.schemas.gold.name}", "${var.catalog}", "stays as it is", ("prod",)
-    ),
-    "no such schema in a dashboard": Breakage(
-        DRAWN, "schemas.gold.name", "schemas.golden.name", "stays as it is", ("prod",)
-    ),
-    "no such dataset": Breakage(
-        DRAWN, '"datasetName": "reasons"', '"datasetName": "reason"', "no dataset reason", ("prod",)
-    ),
-    "misspelt column": Breakage(
-        DRAWN, "SUM(`errors`)", "SUM(`error`)", "dataset errors has no column error", ("prod",)
-    ),
-    "misspelt column in a query": Breakage(
-        DRAWN, "AS on_the_way", "AS on_the_wey", "has no column on_the_way", ("prod",)
-    ),
-    "misspelt field": Breakage(
-        DRAWN, '"fieldName": "minutes_since"', '"fieldName": "minutes"', "shows minutes,", ("prod",)
-    ),
-    "widget over another": Breakage(DRAWN, '"x": 3', '"x": 2', "is over another widget", ("prod",)),
-    "widget of another version": Breakage(
-        DRAWN, '"version": 3', '"version": 4', "no test knows version 4 of", ("prod",)
-    ),
+    "no warehouse": _in_prod(DASHBOARD, "warehouse_id: ${var.warehouse_id}", "", "warehouse_id is required"),
+    "embedded credentials": _in_prod(DASHBOARD, "embed_credentials: false", "embed_credentials: true", "run_as"),
+    "missing dashboard": _in_prod(DASHBOARD, "oncelake.lvdash", "gone.lvdash", "gone.lvdash.json cannot be read"),
+    "dashboard that is no JSON": _in_prod(DRAWN, '"datasets": [', '"datasets": [,', "cannot be read"),
+    "dashboard without datasets": _in_prod(DRAWN, '"datasets"', '"dataset"', "has no datasets"),
+    "variable in a dashboard": _in_prod(DRAWN, "${resources.schemas.gold.name}", "${var.catalog}", "stays as it is"),
+    "no such schema in a dashboard": _in_prod(DRAWN, "schemas.gold.name", "schemas.golden.name", "stays as it is"),
+    "no such dataset": _in_prod(DRAWN, '"datasetName": "reasons"', '"datasetName": "reason"', "no dataset reason"),
+    "misspelt column": _in_prod(DRAWN, "SUM(`errors`)", "SUM(`error`)", "dataset errors has no column error"),
+    "misspelt column in a query": _in_prod(DRAWN, "AS on_the_way", "AS on_the_wey", "has no column on_the_way"),
+    "misspelt field": _in_prod(DRAWN, '"fieldName": "minutes_since"', '"fieldName": "minutes"', "shows minutes,"),
+    "widget over another": _in_prod(DRAWN, '"x": 3', '"x": 2', "is over another widget"),
+    "widget of another version": _in_prod(DRAWN, '"version": 3', '"version": 4', "no test knows version 4 of"),
     "no root_path": Breakage(MAIN, "root_path:", "state_path:", "needs workspace.root_path", ("prod",)),
     "wrong configuration": Breakage("conf/prod.yaml", "format: default", "format: defualt", "defualt", ("prod",)),
 }

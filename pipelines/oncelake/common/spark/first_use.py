@@ -65,13 +65,16 @@ def prepare(*, again: bool = False) -> None:
 
 def compiles_at_the_start() -> bool:
     """Return True if the next start of oncelake's own Spark first compiles our Java classes."""
-    return not any(path.exists() for path in (compiled.jar(), compiled.jar().with_suffix(_FAILED)))
+    return not _is_tried(compiled.jar())
+
+
+def _is_tried(path: Path) -> bool:
+    return path.exists() or path.with_suffix(_FAILED).exists()
 
 
 def _is_ready(*, again: bool) -> bool:
     return jars.are_here() and all(
-        path.exists() or (not again and path.with_suffix(_FAILED).exists())
-        for path in (compiled.jar(), class_data.archive())
+        path.exists() if again else _is_tried(path) for path in (compiled.jar(), class_data.archive())
     )
 
 

@@ -92,13 +92,13 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     java_command()  # Spark itself would report a missing or too old Java with a stack trace
     master, local = settings.master, settings.master.startswith("local")
     # On one machine the class path is enough; executors on other machines need the jars sent to them.
+    paths = compiled.class_path()
     if local:
-        paths = compiled.class_path()
         own = {**_ALONE, compiled.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
         # otherwise the Python functions of silver.transform run in the first `python3` on the path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     else:
-        own = {"spark.jars": compiled.class_path().replace(os.pathsep, ",")}
+        own = {"spark.jars": paths.replace(os.pathsep, ",")}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
