@@ -38,7 +38,13 @@ from oncelake.engine.chain import (
 )
 from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
-from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
+from oncelake.engine.preflight import (
+    check_served_stage,
+    no_hard_links,
+    other_log_store,
+    preflight,
+    refused_tables,
+)
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
@@ -118,8 +124,8 @@ class DoctorResult:
 
     Attributes:
         stages: the status of each stage, in data order.
-        begun: the unfinished rebuild or replay, with the command that finishes it, or the masking key that is missing;
-            None if there is none.
+        begun: why no run may start although each stage could, and what to do: an unfinished rebuild or replay, a table
+            or a source that does not fit the settings, a masking key that is missing; None if there is nothing.
         warnings: problems that do not stop a run.
     """
 
@@ -338,7 +344,7 @@ class Lakehouse:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             there += [state.stage] if state is not None else []
         changed = refused_change(replace(chain, stages=tuple(there)))
-        begun = unfinished(chain) or changed or missing_key(chain)
+        begun = unfinished(chain) or changed or missing_key(chain) or refused_tables(chain)
         return DoctorResult(rows, begun, warnings)
 
     @staticmethod

@@ -30,6 +30,20 @@ GUARDS = (
         tests=(f"{_CHANGED}test_a_run_of_the_old_declaration_goes_on_while_the_new_table_is_built",),
     ),
     Guard(
+        "a served table is compared by the declaration that its gold table was built by",
+        "a lake in which nothing is missing is called not proven",
+        "proof/prove.py::Proof._served",
+        reads("replace(served, declared=built_by(self.chain, served.table.name))", "served"),
+        tests=(f"{_CHANGED}test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration",),
+    ),
+    Guard(
+        "doctor says that a table does not fit the settings",
+        "doctor finds nothing, and every run is refused",
+        "lakehouse.py::Lakehouse.doctor",
+        reads("unfinished(chain) or changed or missing_key(chain) or refused_tables(chain)", "unfinished(chain)"),
+        tests=(f"{_CHANGED}test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration",),
+    ),
+    Guard(
         "a new gold table that was begun for another declaration is built again",
         "counts of two declarations are added up",
         f"{_CHANGE}_remove_unfit",

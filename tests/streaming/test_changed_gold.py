@@ -104,6 +104,29 @@ def test_a_changed_table_is_built_beside_the_old_one_and_replaces_it(house: Hous
     proven(house, spark)
 
 
+def test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration(tmp_path: Path, spark: SparkSession) -> None:
+    """The columns that the table and the served one have are those of the old declaration."""
+    house = House.with_error_log(tmp_path)
+    serving = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
+    house.sets = [*serving]
+    house.tell(spark, "serving", "init")
+    house.write("lines.log", *LINES)
+    house.run(spark)
+    change(house)
+    alert = {"when": "error_log.lines > 0", "to": {"kind": "webhook", "url": "http://127.0.0.1:9/none"}}
+    house.sets += [f"alerts.many={json.dumps(alert)}"]
+
+    assert "gold.error_log is declared as" in house.tell(spark, "doctor", expect=1)
+    assert "gold.error_log is declared otherwise now" in house.tell(spark, "prove")
+    facts = house.lakehouse(spark).report()
+    assert (facts.troubles, [each.measure for each in facts.measures]) == ({}, ["log_count"])
+    traced = house.lakehouse(spark).trace(f"lines.log:{LINES[0].decode()}").steps[-1]
+    assert (traced.table, traced.row and traced.row["log_count"]) == ("gold.error_log", 4)
+    assert "alert many: gold.error_log has no lines yet, as it was" in house.tell(spark, "alerts", "send")
+    house.sets = [*serving]
+    assert "ok  gold.error_log" in house.tell(spark, "doctor")
+
+
 @contextmanager
 def held(house: House) -> Iterator[None]:
     """Hold the lake's lock in another process, as a run does."""

@@ -133,6 +133,15 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
             )
 
 
+def refused_tables(chain: Chain) -> str | None:
+    """Return why a table does not fit the settings, and what to do, see `check_tables`; None if all do."""
+    try:
+        check_tables(chain)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
 def is_changed(chain: Chain, name: str) -> bool:
     """Return True if the table of a gold declaration was built from another declaration."""
     built = _built(chain, name)
@@ -144,6 +153,11 @@ def built_by(chain: Chain, name: str) -> GoldTable:
     """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one."""
     built = _built(chain, name)
     return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
+
+
+def all_built_by(chain: Chain) -> dict[str, GoldTable]:
+    """Return, for each declared gold table, the declaration that its rows were counted by, see `built_by`."""
+    return {name: built_by(chain, name) for name in chain.settings.gold}
 
 
 def _check_columns(chain: Chain, spark: SparkSession | None) -> None:

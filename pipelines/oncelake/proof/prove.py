@@ -221,7 +221,8 @@ class Proof:
         from oncelake.proof.served import ServedProof  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
 
         state = self._states[stage.name]
-        for link in ServedProof(self.chain, self.spark, served).links():
+        counted = replace(served, declared=built_by(self.chain, served.table.name))
+        for link in ServedProof(self.chain, self.spark, counted).links():
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
 
     def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:

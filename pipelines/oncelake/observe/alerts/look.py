@@ -10,12 +10,13 @@ from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
 from oncelake.common.wording import ago, count_of, duration, printable, share
 from oncelake.engine.alerts import Condition
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import built_by
 from oncelake.exactly_once.files import Files
 from oncelake.gold.declaration import LOG_TIME, quoted
 from oncelake.observe.alerts.message import utc
@@ -104,7 +105,7 @@ class LakeLook(Look):
     @property
     def length_ms(self) -> int:
         """The length of a window of the gold table, in milliseconds."""
-        return self.chain.settings.gold[self.condition.table].seconds * 1000
+        return built_by(self.chain, self.condition.table).seconds * 1000
 
     def settled(self) -> bool:
         wanted = ("silver", str(self._gold))
@@ -125,7 +126,12 @@ class LakeLook(Look):
         return found["newest"] if found else None
 
     def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
-        length, declared = self.length_ms, self.chain.settings.gold[self.condition.table]
+        length, declared = self.length_ms, built_by(self.chain, self.condition.table)
+        if self.condition.column not in declared.measures:
+            raise ConfigError(
+                f"{self._gold} has no {self.condition.column} yet, as it was built by another declaration. To build it "
+                f"again: oncelake rebuild {self._gold}"
+            )
         value = F.col(quoted(self.condition.column)).cast("double")
         rows = self._rows(version).where(_COMPARE[self.condition.operator](value, self.condition.limit))
         rows = rows.where(~F.isnan(value) & (F.col(LOG_TIME) > F.timestamp_millis(F.lit(after_ms - length))))

@@ -22,6 +22,7 @@ from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import all_built_by
 from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.lease import writing
 from oncelake.exactly_once.positions import SourcePosition
@@ -116,7 +117,7 @@ class Collector:
 
     def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
         room = PLOTS
-        for name, declared in self.chain.settings.gold.items():
+        for name, declared in all_built_by(self.chain).items():
             found = self._try(f"measures of gold.{name}", partial(_listed, drawn.of(name, declared, room))) or ()
             room -= len(found)
             yield from found

@@ -17,6 +17,7 @@ from pyspark.sql.window import Window
 from oncelake.common import tables
 from oncelake.common.lake import SILVER, Table
 from oncelake.engine.chain import Chain
+from oncelake.engine.preflight import all_built_by
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.observe.report.facts import LateFacts, LinesFacts
 from oncelake.observe.report.period import Period
@@ -49,7 +50,7 @@ def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> 
 
     Only files that can hold rows of the period are read.
     """
-    for name, declared in chain.settings.gold.items():
+    for name, declared in all_built_by(chain).items():
         found = _columns(declared)
         if found and chain.commit_log(Table("gold", name)).newest() is not None:
             table = Table("gold", name)

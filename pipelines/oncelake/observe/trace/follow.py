@@ -19,6 +19,7 @@ from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, 
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import all_built_by
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
@@ -61,7 +62,7 @@ class Tracer:
             return Way(self._asked(asked, found), found.text, found.equal, (bronze, dropped))
         rows = self._silver_rows(found)
         silver = self._silver(replace(found, equal=found.equal - repeats), rows, versions)
-        gold = [self._gold(name, declared, silver, rows) for name, declared in self.chain.settings.gold.items()]
+        gold = [self._gold(name, declared, silver, rows) for name, declared in all_built_by(self.chain).items()]
         steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
         return Way(self._asked(asked, found), found.text, found.equal, steps)
 
