@@ -108,6 +108,9 @@ _LOGS = {
 }
 _RECORDS = {"half-record": 6, "rest-of-record": 8}
 _SETTINGS = {"remove": 2, "return": 3}
+_WHOLE = {"create": 20, "append": 1, "replace": 1, "delete": 2, "rename": 1, "empty": 1}
+_CHAIN = {"declare": 4, "watch": 6, "writer": 2}
+_NUMBERS = {"declare": 3, "watch": 4, "writer": 2}
 _TWO = ("rename", "rename-over", "copy", "link")
 _COMMANDS = {
     "run": 30,
@@ -120,6 +123,8 @@ _COMMANDS = {
     "rebuild-accept": 2,
     "forget": 1,
 }
+
+_WHOLE_COMMANDS = {**_COMMANDS, "run": 40, "recover": 5, "forget": 6, "take-over": 14}
 
 
 def draw(seed: int) -> list[Step]:
@@ -164,6 +169,17 @@ def draw_sources(seed: int) -> list[Step]:
     return [*steps, Step("return", (), (0,)), Step("return", (), (1,)), Step("run")]
 
 
+def draw_whole(seed: int) -> list[Step]:
+    """Draw one sequence for the whole chain; it ends with the declared gold table and a run."""
+    drawn = _DrawWhole(Random(seed))
+    steps = [drawn.operation("create") for _ in range(drawn.random.randint(1, 3))]
+    for _ in range(drawn.random.randint(3, 5)):
+        steps += [drawn.operation() for _ in range(drawn.random.randint(1, 3))]
+        steps += [drawn.change() for _ in range(drawn.random.randint(0, 2))]
+        steps.append(drawn.command())
+    return [*steps, Step("recover"), Step("take-over"), Step("run")]
+
+
 class _Drawing(ABC):
     """Draws steps from a random generator.
 
@@ -174,6 +190,7 @@ class _Drawing(ABC):
     """
 
     stops: tuple[str, ...] = ("stop", "stop", "stop-unplanned")
+    commands: Mapping[str, int] = _COMMANDS
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -185,17 +202,18 @@ class _Drawing(ABC):
 
     def command(self) -> Step:
         """Draw a command; half of the runs are disturbed."""
-        verb = self.weighed(_COMMANDS)
-        if not verb.startswith(("run", "rebuild")) or self.random.random() < 0.5:
+        verb = self.weighed(self.commands)
+        if not verb.startswith(("run", "rebuild", "take-over")) or self.random.random() < 0.5:
             return Step(verb)
-        during = [self._during() for _ in range(self.random.randint(1, 2))]
+        during = [self.during(verb) for _ in range(self.random.randint(1, 2))]
         return Step(verb, during=tuple(sorted(during, key=lambda each: each.batch)))
 
     def weighed(self, weights: Mapping[str, int]) -> str:
         """Draw a key by weight."""
         return self.random.choices(list(weights), list(weights.values()))[0]
 
-    def _during(self) -> During:
+    def during(self, verb: str) -> During:
+        del verb
         moment = self.random.choice(("before", "writing", "after"))
         stop = self.random.choice((*self.stops, None, None, None, None))
         step = Step(stop) if stop else self.operation()
@@ -222,10 +240,11 @@ class _DrawFiles(_Drawing):
         super().__init__(random)
         odd = random.choice((0, 0, 0, 1, 2))
         self._names = [*random.sample(PLAIN, 4 - odd), *random.sample(ODD, odd)]
+        self._weights = _FILES
 
     def operation(self, verb: str | None = None) -> Step:
         """Draw an operation on the directory."""
-        verb = verb or self.weighed(_FILES)
+        verb = verb or self.weighed(self._weights)
         names = tuple(self.random.sample(self._names, 2 if verb in _TWO else 1))
         self.tag += 1
         numbers: tuple[int, ...] = ()
@@ -244,6 +263,32 @@ class _DrawFiles(_Drawing):
         elif verb.startswith("root-"):
             names = ()
         return Step(verb, names, numbers)
+
+
+class _DrawWhole(_DrawFiles):
+    """Draws operations on a few plain files, and changes of the chain behind them."""
+
+    commands = _WHOLE_COMMANDS
+    stops = ("stop", "stop", "stop", "stop", "stop", "stop-unplanned", "stop-unplanned")
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._names = random.sample(PLAIN, 4)
+        self._weights = _WHOLE
+
+    def change(self) -> Step:
+        """Draw another declaration of the gold table, another writer, or the stage that is disturbed."""
+        verb = self.weighed(_CHAIN)
+        return Step(verb, (), (self.random.randrange(_NUMBERS[verb]),))
+
+    def during(self, verb: str) -> During:
+        """Draw what happens; in a change of the gold table, it may be a kill at a file, or a run that goes on."""
+        chance = self.random.random()
+        if verb == "take-over" and chance < 0.6:
+            return During(self.random.randrange(14), "step", Step("stop"))
+        if verb == "take-over" and chance < 0.8:
+            return During(self.random.randrange(2), self.random.choice(("before", "after")), Step("run"))
+        return super().during(verb)
 
 
 class _DrawLogs(_Drawing):

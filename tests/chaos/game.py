@@ -4,7 +4,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,7 @@ from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
 from tests.chaos.product import Failed, Killed, Outcome, Product
 from tests.chaos.steps import Step, spelled
+from tests.chaos.whole import Whole
 from tests.chaos.world import World
 from tests.support.callbacks import callbacks_closed
 
@@ -77,8 +78,9 @@ class Game:
 
     def run(self, step: Step) -> None:
         """Run with the step's disturbances, then prove."""
+        alone = not step.during and self.world.may_run(self.product.table)
         outcome, listings = self._watched(step, self.product.run)
-        self.judge.ran(listings, outcome, self._held(), alone=not step.during)
+        self.judge.ran(listings, outcome, self._held(), alone=alone)
         self.judge.wrote(self.world.wrong(self.product.table, whole=outcome.ok))
         self._sound = outcome.ok
         self._prove(deep=False, full=False)
@@ -110,6 +112,19 @@ class Game:
             self._sound = outcome.ok
         self._prove(deep=False, full=False)
 
+    def take_over(self, step: Step) -> None:
+        """Build the gold table by its declaration in the settings, with the step's disturbances, then prove."""
+        assert isinstance(self.world, Whole)
+        held, before = self._held(), self.world.counted(self.product.table)
+        outcome, _ = self._watched(step, self.product.take_over)
+        self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held(), accepted=False)
+        if outcome.ok:
+            self.judge.wrote(self.world.wrong(self.product.table, whole=False))
+        elif not any(each.step.verb == "run" for each in step.during):
+            self.judge.wrote(self.world.took_over(self.product.table, before))
+        self._sound = self._sound and outcome.ok
+        self._prove(deep=False, full=False)
+
     def forget(self, step: Step) -> None:
         """Remove the checkpoint."""
         del step
@@ -137,7 +152,10 @@ class Game:
                     raise Killed
                 if each.step.verb == "fail":
                     raise Failed
-                self.world.apply(each.step)
+                if each.step.verb == "run":
+                    self._run_as_built()
+                else:
+                    self.world.apply(each.step)
                 seen.append(self._look())
 
         outcome = command(at)
@@ -146,6 +164,15 @@ class Game:
             self.world.forgotten()
         self._note(step.verb, outcome)
         return outcome, seen
+
+    def _run_as_built(self) -> None:
+        """Run by the declaration that a gold table was built by, while another one is built beside it."""
+        assert isinstance(self.world, Whole)
+        if not self.product.is_building:  # the lake's lock keeps a run out
+            return
+        with self.world.as_built(self.product.table):
+            outcome = Product(self.product.house, self.product.spark, self.world).run(lambda *_: None)
+        self._note("run of the old declaration", outcome)
 
     def _prove(self, *, deep: bool, full: bool) -> None:
         outcome = self.product.prove(deep=deep, full=full)
@@ -175,6 +202,7 @@ _COMMANDS: dict[str, Callable[[Game, Step], None]] = {
     "recover-accept": Game.recover,
     "rebuild": Game.rebuild,
     "rebuild-accept": Game.rebuild,
+    "take-over": Game.take_over,
     "forget": Game.forget,
 }
 

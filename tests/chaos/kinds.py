@@ -13,6 +13,7 @@ from tests.chaos.ruled import Ruled, RuledLogs
 from tests.chaos.sources import Sources
 from tests.chaos.steps import Step
 from tests.chaos.topic import Topic
+from tests.chaos.whole import Whole
 from tests.chaos.world import Directory, World
 from tests.support.broker import Broker
 
@@ -50,6 +51,10 @@ def _ruled_logs(directory: Path) -> World:
     return RuledLogs(Place.below(directory))
 
 
+def _whole(directory: Path) -> World:
+    return Whole(Place.below(directory), directory=directory)
+
+
 def topics(broker: Broker) -> Callable[[Path], World]:
     """Return what makes a topic for each sequence."""
     return lambda _: Topic(broker, f"chaos-{time.time_ns()}")
@@ -67,5 +72,8 @@ KINDS = {
     ),
     "tail-rules": Kind("growing files, with the same rules", draw.draw_logs, _ruled_logs, 50),
     "sources": Kind("two sources of one lake", draw.draw_sources, Sources.below, 50),
+    "whole": Kind(
+        "a directory with the whole chain: silver, a changing gold table and a sink", draw.draw_whole, _whole, 20
+    ),
     "topic": Kind("a Kafka topic", draw.draw_topic, None, 100),
 }

@@ -387,3 +387,56 @@ SOURCES = {
         run
     """,
 }
+
+# On the whole chain: silver, a gold table and a sink.
+WHOLE = {
+    "a change of gold that is cut off at its files, while a run goes on, and another change before it is finished": """
+        create a.log #1 #6
+        create b.log #2 #6
+        run
+        declare #1
+        create sub/a.log #3 #6
+        prove
+        take-over {0 before run} {1 after stop}
+        watch #3
+        create c.log #4 #6
+        run
+        take-over {1 step stop}
+        declare #2
+        take-over {2 step stop}
+        take-over {5 step stop}
+        run
+        recover
+        take-over {7 step stop}
+        take-over
+        run
+        prove-full
+    """,
+    "each stage is killed, with both writers, and loses its checkpoint": """
+        create a.log #1 #6
+        create b.log #2 #6
+        run {1 writing stop}
+        writer #0
+        watch #1
+        run {0 after stop}
+        watch #2
+        run {1 writing stop}
+        writer #1
+        create c.log #3 #6
+        run {0 after stop-unplanned}
+        watch #3
+        run {0 after stop}
+        forget
+        recover
+        create sub/a.log #4 #6
+        run {0 writing stop}
+        watch #2
+        forget
+        run
+        recover
+        run
+        prove-deep
+        rebuild {0 after stop}
+        rebuild
+    """,
+}

@@ -1,5 +1,6 @@
 """Run the product as the sequences use it: bronze alone, in this process, on a warm Spark session."""
 
+import itertools
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -7,17 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.errors import OncelakeError, StateError
+from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.common.explain import explain
+from oncelake.engine.beside import Change
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import check_tables
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
@@ -30,6 +35,10 @@ At = Callable[[int, str], None]
 
 class Killed(Exception):  # noqa: N818 - what a kill leaves behind, not an error of the chain
     """Raised to end a run as a kill would."""
+
+
+class Ended(BaseException):
+    """Raised to end this process's own work as a kill would: no `except` of an error handles it."""
 
 
 class Failed(Exception):  # noqa: N818 - as above
@@ -60,12 +69,14 @@ class Product:
     Attributes:
         world: says which layers are run, and in which stage's batches something happens.
         batch: the ID of the batch in which the last run ended.
+        is_building: whether a gold table is being built beside another one, so that a run may go on.
     """
 
     house: House
     spark: SparkSession
     world: World
     batch: int | None = None
+    is_building: bool = False
     _said: list[str] = field(default_factory=list)
 
     @property
@@ -75,14 +86,15 @@ class Product:
 
     @property
     def checkpoint(self) -> Path:
-        """Return bronze's checkpoint."""
-        return self.house.lake / "_checkpoints" / self.world.stage
+        """Return the checkpoint of the stage in whose batches something happens."""
+        return self.house.checkpoint(self.world.stage)
 
     def run(self, at: At) -> Outcome:
         """Run bronze once over all available input."""
 
         def go() -> None:
-            chain, inside = self._bronze(at)
+            chain, inside = self._chain(at)
+            check_tables(chain, spark=self.spark)
             for stage in _first(chain):
                 chain.kind(stage).check_here()
                 source = chain.stage_state(stage).source
@@ -109,7 +121,7 @@ class Product:
         """Recover bronze."""
 
         def go() -> None:
-            chain, _ = self._bronze(lambda *_: None)
+            chain, _ = self._chain(lambda *_: None)
             outcomes = [
                 recover(chain, self.spark, stage, accept_loss=accept_loss, dry_run=False) for stage in chain.stages
             ]
@@ -124,13 +136,44 @@ class Product:
         """Rebuild bronze."""
 
         def go() -> None:
-            chain, inside = self._bronze(at)
+            chain, inside = self._chain(at)
             for stage in _first(chain):
                 chain.kind(stage).check_here()
             work = Rebuild(chain, self.spark, chain.stages, lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 
         return self._outcome(go)
+
+    def take_over(self, at: At) -> Outcome:
+        """Build the gold table by its declaration in the settings, and put it in the place of the old one.
+
+        Args:
+            at: also called before each change that this process makes to a file itself: its number, and `step`.
+        """
+
+        def go() -> None:
+            chain = self.house.chain(self.spark)
+            gold, served = (stages_of(chain, layer) for layer in ("gold", "serving"))
+            inside = Inside(at, gold[0].write, self._begun)
+
+            def run(part: Chain) -> None:
+                hooked = (replace(each, write=inside) if each.layer == "gold" else each for each in part.stages)
+                self._run(replace(part, stages=tuple(hooked)), inside)
+
+            change = Change(chain, self.spark, gold[0], served, run, self._said.append)
+            if change.is_needed:
+                self.is_building = True
+                change.build()
+                self.is_building = False
+            if change.is_needed and change.take_over(inside.fence):
+                run(replace(chain, stages=served))
+            else:
+                Rebuild(chain, self.spark, (*gold, *served), run, self._said.append).go(accept_loss=False)
+
+        with _each_step(at):
+            outcome = self._outcome(go)
+        self.is_building = False
+        return outcome
 
     def forget(self) -> None:
         """Remove the checkpoint."""
@@ -141,7 +184,7 @@ class Product:
         for name in (str(self.batch), f".{self.batch}.crc"):
             (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
 
-    def _bronze(self, at: At) -> tuple[Chain, "Inside"]:
+    def _chain(self, at: At) -> tuple[Chain, "Inside"]:
         """Reduce the chain to bronze, or to the world's layers, with a hook at each point of a stage's batches."""
         chain = self.house.chain(self.spark)
         stages = {stage.name: stage for stage in chain.stages if stage.layer in self.world.layers}
@@ -165,11 +208,40 @@ class Product:
             go()
         except Exception as raised:
             error = raised
+        except Ended:
+            error = StageError("the process was killed")
         if error is None:
             return Outcome(ok=True, said="\n".join(self._said))
         known = isinstance(error, OncelakeError)
         said = "\n".join([*self._said, str(error) if known else explain(error)])
         return Outcome(False, said, isinstance(error, StateError), None if known else f"{type(error).__name__}: {said}")
+
+
+@contextmanager
+def _each_step(at: At) -> Iterator[None]:
+    """Call `at` before each file or directory that this thread writes, moves or removes by itself."""
+    thread, numbers = threading.get_ident(), itertools.count()
+
+    def told(call: Callable[..., None]) -> Callable[..., None]:
+        def called(files: LocalFiles, *paths: str) -> None:
+            if threading.get_ident() == thread:
+                try:
+                    at(next(numbers), "step")
+                except Killed:
+                    raise Ended from None
+            call(files, *paths)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("write", "move", "remove"):
+            patch.setattr(LocalFiles, name, told(getattr(LocalFiles, name)))
+        yield
+
+
+def stages_of(chain: Chain, layer: str) -> tuple[Stage, ...]:
+    """Return the stages of a layer."""
+    return tuple(stage for stage in chain.stages if stage.layer == layer)
 
 
 def _first(chain: Chain) -> list[Stage]:

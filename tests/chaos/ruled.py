@@ -23,7 +23,7 @@ _RULES = (
     r"{name: braces, pattern: '\{\}', action: replace, text: '<braces>'}",
 )
 # The number of a line's file is its time, so all lines are within one window.
-_FORMAT = r"""
+FORMAT = r"""
 pattern: '^L(?<time>\d+)(?<message>[. ].*)$'
 time: epoch_seconds
 default_level: INFO
@@ -96,7 +96,7 @@ class RuledLogs(Logs):
 def _sets(place: Place) -> list[str]:
     os.environ[_KEY_VARIABLE] = _KEY
     return [
-        f"source.format={record_format(place, _FORMAT)}",
+        f"source.format={record_format(place, FORMAT)}",
         f"source.mask={{key_variable: {_KEY_VARIABLE}, rules: [{', '.join(_RULES)}]}}",
         "silver.deduplicate={key: ['hash:record'], within: 1 hour}",
         f"silver.transform={with_length.__module__}:{with_length.__name__}",

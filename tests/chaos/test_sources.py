@@ -1,4 +1,4 @@
-"""Whatever happens to growing files, records, rules, several sources and the runs, every line is accounted for."""
+"""Whatever happens to the sources of a lake, its rules, its gold table and the runs, every line is accounted for."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.chaos.draw import seeds
 from tests.chaos.kinds import KINDS
-from tests.chaos.known import RECORDS, RULES, SOURCES, TAIL, TAIL_RECORDS
+from tests.chaos.known import RECORDS, RULES, SOURCES, TAIL, TAIL_RECORDS, WHOLE
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 SECONDS = 20.0
 # what other tests do not cover: the rest is in make test-long
-IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done", *RULES)
+IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done", *RULES, *WHOLE)
 SEQUENCES = {
     "records": RECORDS,
     "rules": RULES,
@@ -23,6 +23,7 @@ SEQUENCES = {
     "tail-records": TAIL_RECORDS,
     "sources": SOURCES,
     "tail-rules": {},
+    "whole": WHOLE,
 }
 KNOWN = [
     pytest.param(kind, steps, id=name, marks=[] if name in IN_MAKE_TEST else pytest.mark.long)

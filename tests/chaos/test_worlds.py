@@ -1,5 +1,7 @@
-"""The chaos test sees every line of growing files and of several sources, and detects each violation."""
+"""The chaos test sees every line of growing files, of several sources and of gold, and detects each violation."""
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import deltalake
@@ -14,6 +16,7 @@ from tests.chaos.operations import Place
 from tests.chaos.product import Outcome
 from tests.chaos.sources import Sources
 from tests.chaos.steps import parsed
+from tests.chaos.whole import DECLARATIONS, Whole
 
 HOLDS = Outcome(ok=True, said="")
 
@@ -106,3 +109,50 @@ def test_lines_that_silver_lacks_after_a_run_are_detected(tmp_path: Path) -> Non
     bronze(table, b"one")
     assert list(sources.wrong(table, whole=False)) == []
     assert list(sources.wrong(table, whole=True)) == ["bronze holds 1 rows of access_log, silver and quarantine hold 0"]
+
+
+def chain(lake: Path, lines: int, counted: dict[int, int]) -> Path:
+    """Write bronze, silver with lines of one second each, and gold of the first declaration; return bronze."""
+    for each in ("bronze/access_log", "silver/access_log", "silver/quarantine", "gold/lines"):
+        (lake / each).mkdir(parents=True)
+    offsets = pyarrow.array(range(lines), pyarrow.int64())
+    messages = [f".{number}" for number in range(lines)]
+    times = [datetime.fromtimestamp(number, UTC) for number in range(lines)]
+    silver = pyarrow.table({"offset": offsets, "message": messages, "log_time": times})
+    deltalake.write_deltalake(lake / "bronze" / "access_log", pyarrow.table({"offset": offsets}))
+    deltalake.write_deltalake(lake / "silver" / "access_log", silver)
+    starts = [datetime.fromtimestamp(start, UTC) for start in counted]
+    newest = [datetime.fromtimestamp(min(start + 4, lines - 1), UTC) for start in counted]
+    gold = pyarrow.table({"log_time": starts, "lines": [*counted.values()], "newest": newest})
+    deltalake.write_deltalake(lake / "gold" / "lines", gold)
+    first = lake / "gold" / "lines" / "_delta_log" / f"{0:020}.json"
+    declared = json.dumps({"oncelake.declaration": json.dumps(DECLARATIONS[0].text)})
+    first.write_text(first.read_text().replace('"configuration":{}', f'"configuration":{declared}'))
+    return lake / "bronze" / "access_log"
+
+
+def test_what_gold_counts_twice_or_not_at_all_is_detected(tmp_path: Path) -> None:
+    whole = Whole(Place.below(tmp_path), directory=tmp_path)
+    right, twice, less = (
+        chain(tmp_path / name, 7, counted)
+        for name, counted in (("right", {0: 5, 5: 2}), ("twice", {0: 5, 5: 4}), ("less", {0: 5}))
+    )
+    for table, found in ((right, 0), (twice, 1), (less, 0)):
+        assert len(list(whole.wrong(table, whole=False))) == found
+    said = [list(whole.wrong(table, whole=True)) for table in (right, less)]
+    assert [len(each) for each in said] == [1, 2]
+    assert said[0][0].startswith("served are []")
+    assert list(whole.took_over(right, {})) == []
+    assert list(whole.took_over(less, whole.counted(less))) == []
+    assert len(list(whole.took_over(less, {}))) == 1
+
+
+def test_a_run_goes_on_with_the_declaration_that_gold_was_built_by(tmp_path: Path) -> None:
+    whole = Whole(Place.below(tmp_path), directory=tmp_path)
+    table = chain(tmp_path / "lake", 7, {0: 5, 5: 2})
+    assert whole.may_run(table)
+    assert all(whole.apply(step) for step in parsed("declare #1\nwatch #2\nwriter #0"))
+    assert (whole.may_run(table), whole.stage) == (False, "gold.lines")
+    with whole.as_built(table):
+        assert whole.may_run(table)
+    assert whole.declared == 1

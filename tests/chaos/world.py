@@ -86,6 +86,11 @@ class World(Protocol):
         """Record that bronze was emptied and begins with the current source, and whether that loss was accepted."""
         del accepted
 
+    def may_run(self, table: Path) -> bool:
+        """Return whether the settings fit the tables, so that a run may start."""
+        del table
+        return True
+
     def names(self, said: str, part: bytes) -> bool:
         """Return whether a text names a part, or says that it names only some."""
 

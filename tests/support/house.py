@@ -99,7 +99,7 @@ class House:
         return self.lake / name
 
     def checkpoint(self, stage: str) -> Path:
-        return self.lake / "_checkpoints" / stage.replace(".", "/")
+        return self.lake / "_checkpoints" / (stage if stage.startswith("bronze.") else stage.replace(".", "/"))
 
     def write(self, name: str, *lines: bytes) -> None:
         """Write one log file atomically."""
