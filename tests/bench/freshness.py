@@ -5,8 +5,8 @@ is long. delta-rs reads gold from outside, SQL the served table: a line is count
 reached its number. Of the lines, only errors count, so a line's number is the number of errors up to it.
 
 `python -m tests.bench.freshness` measures files and Kafka at 1,000 and 20,000 lines per second, files that grow at
-1,000, then files with MySQL behind gold; at first the plain chain too. Any argument makes it measure one run:
-`--source kafka --rate 20000 run.small_batch=0`.
+1,000, files with MySQL behind gold, and the plain chain: three rounds of all, and keeps the median of each case. With
+`--source` it measures one case: `--source kafka --rate 20000 --rounds 3 run.small_batch=0`.
 """
 
 import argparse
@@ -162,6 +162,21 @@ def measure(case: Case, warm: float = WARM, measured: float = MEASURED) -> list[
     return runs
 
 
+def medians(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the medians of the runs of each case, with the percentiles of each run in ascending order."""
+    cases: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        cases.setdefault((run["program"], run["rate"]), []).append(run)
+    found = []
+    for of in cases.values():
+        spread = {
+            name: sorted((run[name] for run in of), key=lambda each: (each is None, each)) for name in ("p50", "p99")
+        }
+        middle = {name: each[len(each) // 2] for name, each in spread.items()}
+        found.append({**of[0], **middle, "runs": spread})
+    return found
+
+
 def plain(root: Path) -> list[str]:
     """Return the command that runs the plain chain on files."""
     return [sys.executable, "-m", "tests.bench.programs.plain_chain", f"{root}/logs", f"{root}/lake", "--on"]
@@ -170,21 +185,26 @@ def plain(root: Path) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Print and keep the figures of all cases; with arguments, print those of one."""
     parser = argparse.ArgumentParser("python -m tests.bench.freshness")
-    parser.add_argument("--source", choices=("files", "kafka", "tail"), default="files")
+    parser.add_argument("--source", choices=("files", "kafka", "tail"), help="measure one case")
     parser.add_argument("--rate", type=int, default=RATE, help="lines per second")
     parser.add_argument("--serve", action="store_true", help="serve gold from MySQL, and measure that too")
+    parser.add_argument("--rounds", type=int, help="how often each case is measured; default: 3, of one case 1")
     parser.add_argument("--warm", type=float, default=WARM, help="seconds before the measurement")
     parser.add_argument("--measured", type=float, default=MEASURED, help="seconds of the measurement")
     parser.add_argument("sets", nargs="*", metavar="SETTING=VALUE", help="further settings of oncelake")
     given = parser.parse_args(arguments)
-    one = Case(given.source, given.rate, given.serve, tuple(given.sets))
-    runs = []
-    for case in [one] if arguments else CASES:
+    one = given.source and Case(given.source, given.rate, given.serve, tuple(given.sets))
+    cases = (one,) if one else CASES
+    runs: list[dict[str, Any]] = []
+    for case in cases * (given.rounds or (1 if one else 3)):
         for run in measure(case, given.warm, given.measured):
             runs.append(run)
             print(json.dumps(run), flush=True)
-    if not arguments:
-        print(f"{keep('freshness', {'runs': runs})}, {page()}")
+    found = medians(runs)
+    for run in found:
+        print(json.dumps(run))
+    if not one:
+        print(f"{keep('freshness', {'runs': found})}, {page()}")
 
 
 if __name__ == "__main__":
