@@ -136,10 +136,17 @@ GUARDS = (
     ),
     Guard(
         "a table that uses what delta-rs writes otherwise is left to Spark",
-        "readers of the table's changes miss rows",
+        "deleted rows are counted again",
         f"{_SMALL}_is_plain",
         answers("True"),
         tests=(f"{_SMALL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
+    ),
+    Guard(
+        "a table with constraints or generated columns is left to Spark",
+        "a run stops, or a generated column is null",
+        f"{_SMALL}_is_plain",
+        reads("metadata.configuration", "()"),
+        tests=(f"{_SMALL_TESTS}test_a_table_with_constraints_or_generated_columns_is_left_to_spark",),
     ),
     Guard(
         "a table that lacks a column of the batch, and a gold table with other columns, are left to Spark",

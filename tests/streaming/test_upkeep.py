@@ -1,5 +1,8 @@
 """The upkeep of small batches in a run: the chain, its proof and a replay hold over it, whoever writes the batches."""
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
@@ -57,6 +60,30 @@ def test_every_line_counts_once_over_upkeep_with_both_writers(house: House, spar
     forget_commits(house, "silver")
     assert house.run(spark)[0].replayed
     house.must_be(lines(6))
+    assert house.doubts(spark) == []
+
+
+def test_a_served_table_follows_the_changes_that_both_writers_made(house: House, spark: SparkSession) -> None:
+    """The change data feed has each changed window once, also of batches that were written while serving was behind."""
+    house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
+    house.tell(spark, "serving", "init")
+    upserted = []
+    for batch, some in enumerate(LINES):
+        house.write(f"{batch}.log", *some)
+        small = "0" if batch in (1, 4) else "32MiB"
+        again = House(house.root, house.conf, [*house.sets, f"run.small_batch={small}"])
+        if batch in (3, 4):
+            with crashed(spark, f"_checkpoints/serving/error_log/offsets/{3}", before=True), pytest.raises(StageError):
+                again.run(spark)
+        else:
+            upserted += [sum(each.rows.values()) for each in again.run(spark) if each.stage.startswith("serving")]
+    log = house.table("gold/error_log") / "_delta_log"
+    writers = {"engineInfo" in each and "delta-rs" in each for each in map(Path.read_text, log.glob("*.json"))}
+    assert (writers, "OPTIMIZE" in operations(house, "gold/error_log")) == ({True, False}, True)
+    assert upserted == [2, 2, 2, 4]  # the last one has the windows of three batches, and the one that all have
+    with sqlite3.connect(house.root / "served.db") as connection:
+        served = connection.execute("SELECT log_time, log_count FROM error_log ORDER BY log_time").fetchall()
+    assert [count for _, count in served] == [count for _, count in sorted(house.errors().items())]
     assert house.doubts(spark) == []
 
 

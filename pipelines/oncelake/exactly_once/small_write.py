@@ -26,8 +26,10 @@ from oncelake.exactly_once.version_checksum import write_checksum
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
 MERGED = 5_000_000
 # What a table may use: features of the protocol that delta-rs writes as Spark does.
-_FEATURES = frozenset({"appendOnly", "invariants"})
+_FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed"})
 _PLAIN_VERSION = 2
+# A plain table has this version once its change data feed is turned on, one with constraints or generated columns too.
+_CHANGES_VERSION = 4
 _FEATURES_VERSION = 7
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -252,4 +254,7 @@ def _is_plain(table: DeltaTable) -> bool:
         return False
     if protocol.min_writer_version == _FEATURES_VERSION:
         return set(protocol.writer_features or ()) <= _FEATURES
+    if protocol.min_writer_version == _CHANGES_VERSION:
+        constrained = any(name.startswith("delta.constraints.") for name in metadata.configuration)
+        return not constrained and "delta.generationExpression" not in table.schema().to_json()
     return bool(protocol.min_writer_version == _PLAIN_VERSION)

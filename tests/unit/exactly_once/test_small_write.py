@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field, write_deltalake
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
@@ -158,12 +158,44 @@ def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
     assert held(path) == [("b", 1)]
 
 
-@pytest.mark.parametrize(
-    "properties", [{"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}], ids=str
-)
-def test_a_table_with_other_features_is_left_to_spark(tmp_path: Path, properties: dict[str, str | None]) -> None:
-    DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration=properties)
+def test_a_table_with_other_features_is_left_to_spark(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration={"delta.enableDeletionVectors": "true"})
     assert SmallTable(str(tmp_path)).snapshot(SCHEMA.names) is None
+
+
+def test_a_table_with_constraints_or_generated_columns_is_left_to_spark(tmp_path: Path) -> None:
+    """They have the version of Delta's protocol that a change data feed has."""
+    generated = Field("twice", PrimitiveType("long"), metadata={"delta.generationExpression": "counted * 2"})
+    plain = [Field("key", PrimitiveType("string")), Field("counted", PrimitiveType("long"))]
+    found = []
+    for number, schema in enumerate([Schema(plain), Schema(plain), Schema([*plain, generated])]):
+        path = str(tmp_path / str(number))
+        table = DeltaTable.create(path, schema=schema, configuration={"delta.enableChangeDataFeed": "true"})
+        if number == 1:
+            table.alter.add_constraint({"positive": "counted > 0"})
+        assert table.protocol().min_writer_version in (4, 7)
+        found.append(SmallTable(path).snapshot(SCHEMA.names) is not None)
+    assert found == [True, False, False]
+
+
+def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    DeltaTable.create(path, schema=SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+    for batch, given in enumerate([[("a", 1), ("b", 2)], [("b", 3), ("c", 4)], []]):
+        found = SmallTable(path, "key").snapshot(SCHEMA.names)
+        assert found is not None
+        update = {"counted": "gold.counted + batch.counted"}
+        found.merge(rows(*given), metadata(batch), "gold.key = batch.key", update)
+    DeltaTable(path).optimize.z_order(["key"])
+    feed = pa.table(DeltaTable(path).load_cdf(starting_version=1).read_all())
+    names = ["_commit_version", "_change_type", "key", "counted"]
+    assert sorted(zip(*(feed[name].to_pylist() for name in names), strict=True)) == [
+        (1, "insert", "a", 1),
+        (1, "insert", "b", 2),
+        (2, "insert", "c", 4),
+        (2, "update_postimage", "b", 5),
+        (2, "update_preimage", "b", 2),
+    ]
 
 
 def test_a_partitioned_table_is_left_to_spark(tmp_path: Path) -> None:
@@ -219,6 +251,8 @@ def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path
     table = SmallTable(path)
     assert table.snapshot(SCHEMA.names) is not None
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert table.snapshot(SCHEMA.names) is not None
+    DeltaTable(path).alter.add_constraint({"positive": "counted > 0"})
     assert table.snapshot(SCHEMA.names) is None
 
 
