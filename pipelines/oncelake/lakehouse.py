@@ -328,7 +328,7 @@ class Lakehouse:
         return [row for row, _ in self._statuses(self.chain)]
 
     def doctor(self) -> DoctorResult:
-        """Return the state of each stage and everything that would stop a run from starting. Change nothing.
+        """Return the state of each stage and what else would stop a run from starting. Change nothing.
 
         For a local lake that reads files, no JVM is started, unless an ingested file has changed.
         """
