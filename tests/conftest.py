@@ -1,6 +1,7 @@
 """Fixtures that tests share: one Spark session for the process, and lakes in temporary directories."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests.support.house import CODE, House
 # PySpark collects timestamps in the machine's zone; tests compare times in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+# A shell starts what a script runs in the background with SIGINT ignored, and so would be all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
