@@ -80,8 +80,18 @@ def edited(source: str, symbol: str, edit: Edit) -> str:
         EntryError: there is no such symbol, or the edit does not fit it.
     """
     tree = ast.parse(source)
-    edit(scope_of(tree, symbol))
+    scope = scope_of(tree, symbol)
+    before = _names(scope, ast.Store)
+    edit(scope)
+    arguments = {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    unbound = (before - _names(scope, ast.Store) - arguments) & _names(scope, ast.Load)
+    if unbound:
+        raise EntryError(f"without it, {', '.join(sorted(unbound))} has no value: the tests would fail for that reason")
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _names(scope: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
 def scope_of(tree: ast.Module, symbol: str) -> _Scope:

@@ -139,7 +139,7 @@ GUARDS = (
         "positions are within the existing table",
         "a table that has read more than its source has",
         f"{_POSITIONS}_out_of_source",
-        without("up to version"),
+        reads("at and table and table.newest is not None and at.version > table.newest + 1", "False"),
         tests=(f"{_AT}test_positions_in_another_table_or_past_its_end_are_named",),
     ),
     Guard(

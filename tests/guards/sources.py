@@ -582,7 +582,7 @@ GUARDS = (
         "no offset waits for a stage that could not start",
         "records that no run reads count as waiting",
         f"{_KAFKA}account",
-        without("no run reads them"),
+        reads("waiting and (not diagnosis.may_start)", "False"),
         tests=(f"{_TOPIC}test_records_that_wait_for_a_refused_stage_do_not_hold",),
     ),
     Guard(

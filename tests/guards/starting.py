@@ -179,7 +179,11 @@ GUARDS = (
         "an accepted loss is also in the checkpoint",
         "the batch that was planned instead is replayed and treated as done",
         f"{_STATE}_other_range",
-        without("accepts a loss"),
+        reads(
+            "metadata.event in (CommitKind.LOSS, CommitKind.TOPICS) and planned == batch"
+            " and checkpoint.committed != batch",
+            "False",
+        ),
         tests=(f"{_RECOVERY}test_a_committed_loss_that_is_not_in_the_checkpoint_skips_no_planned_file",),
     ),
     Guard(

@@ -137,6 +137,10 @@ class Lease:
 def lines():
     yield "one"
     yield "two"
+
+def count():
+    total = 1
+    return total
 '''
 
 
@@ -151,6 +155,7 @@ def test_an_edit_that_does_not_fit_is_an_error() -> None:
         ("lines", without("yield"), "there are 2 times a statement with 'yield'"),
         ("Lease.check", reads("self.path_of", "1"), "there is no expression self.path_of"),
         ("Lease", answers("1"), "only a function can answer something else"),
+        ("count", without("total ="), "without it, total has no value"),
     ):
         with pytest.raises(EntryError, match=said.replace(".", r"\.")):
             edited(SOURCE, symbol, edit)
