@@ -40,12 +40,13 @@ from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import (
     check_served_stage,
+    counted_otherwise,
     no_hard_links,
     other_log_store,
     preflight,
     refused_tables,
 )
-from oncelake.engine.rebuild import Rebuild, stages_from
+from oncelake.engine.rebuild import Rebuild, stages_from, with_served
 from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
@@ -343,8 +344,9 @@ class Lakehouse:
             else:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             there += [state.stage] if state is not None else []
-        changed = refused_change(replace(chain, stages=tuple(there)))
-        begun = unfinished(chain) or changed or missing_key(chain) or refused_tables(chain)
+        answering = replace(chain, stages=tuple(there))
+        refused = refused_change(answering) or missing_key(chain) or refused_tables(answering)
+        begun = unfinished(chain) or refused or next(filter(None, map(counted_otherwise, chain.stages)), None)
         return DoctorResult(rows, begun, warnings)
 
     @staticmethod
@@ -645,7 +647,7 @@ class Lakehouse:
             LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
-        stages = stages_from(chain.stages, stage)
+        stages = with_served(chain, stages_from(chain.stages, stage))
         if stages[0].name == stage and stages[0].layer == "gold":
             named_so = [
                 each for each in chain.stages if each.served and each.served.table.name == stages[0].tables[0].name

@@ -30,6 +30,20 @@ GUARDS = (
         tests=(f"{_CHANGED}test_a_run_of_the_old_declaration_goes_on_while_the_new_table_is_built",),
     ),
     Guard(
+        "a rebuilt gold table takes the served table with it that counts the same lines by itself",
+        "the rebuild of gold is refused, or in transactional mode counts of two declarations are added up",
+        "lakehouse.py::Lakehouse.rebuild",
+        reads("with_served(chain, stages_from(chain.stages, stage))", "stages_from(chain.stages, stage)"),
+        tests=(f"{_CHANGED}test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table",),
+    ),
+    Guard(
+        "no run starts that would add to counts of another declaration in a served table",
+        "its batch fails, after the stages before it have run",
+        "engine/preflight.py::preflight",
+        without("raise ConfigError(refused)"),
+        tests=(f"{_CHANGED}test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table",),
+    ),
+    Guard(
         "a served table is compared by the declaration that its gold table was built by",
         "a lake in which nothing is missing is called not proven",
         "proof/prove.py::Proof._served",
@@ -100,10 +114,10 @@ GUARDS = (
         tests=("unit/exactly_once/test_lease.py::test_a_locked_lake_is_not_written_and_its_holder_is_named",),
     ),
     Guard(
-        "the lock file's text is read again once it is locked",
+        "the lock file is looked at again by its name once it is locked",
         "one process holds a file that has lost its name, another one the new file",
         f"{_LOCK}_acquired",
-        reads("_text(path) == text", "True"),
+        reads("_text(path) == text and _identity(path) == _identity(own.fileno())", "True"),
         tests=("unit/exactly_once/test_lease.py::test_the_locked_file_is_the_one_with_the_name_of_the_lock",),
     ),
     Guard(

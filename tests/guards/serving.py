@@ -12,6 +12,13 @@ _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_par
 
 GUARDS = (
     Guard(
+        "a batch is not added to counts of another declaration",
+        "in transactional mode, a served table holds the sum of both",
+        "serving/served.py::Served._apply",
+        without("raise ConfigError(refused)"),
+        tests=("unit/serving/test_served.py::test_counts_of_another_declaration_are_not_added",),
+    ),
+    Guard(
         "a batch without its predecessors is not applied",
         "counts begin in the middle",
         f"{_SERVED}_is_applied",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -355,6 +356,34 @@ def test_a_served_table_is_filled_again_after_the_change(tmp_path: Path, spark: 
     house.write("more.log", b"2017-07-30 14:11:00 WARN again")
     house.run(spark)
     assert [count for _, count in served(house)] == [2]
+    proven(house, spark)
+
+
+def test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table(tmp_path: Path, spark: SparkSession) -> None:
+    """In transactional mode a served table reads silver, so it does not follow its gold table into a rebuild."""
+    house = House.with_error_log(tmp_path)
+    house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
+    house.sets += ["serving.mode=transactional"]
+    house.tell(spark, "serving", "init")
+    house.write("lines.log", *LINES)
+    house.run(spark)
+    change(house, where="level = 'WARN'", by={}, measures={"log_count": "count"})
+    with died(r"_checkpoints/gold/error_log$", before=False):
+        house.rebuild(spark, "gold")
+    house.rebuild(spark, "gold")
+    assert served(house) == [("2017-07-30 14:00:00.000000", 1)]
+    proven(house, spark)
+
+    house.sets.pop()
+    change(house, where="level = 'ERROR'", by={}, measures={"log_count": "count"})
+    shutil.rmtree(house.table(TABLE))
+    shutil.rmtree(house.checkpoint("gold.error_log"))
+    assert "serving.error_log holds counts by another declaration" in house.tell(spark, "doctor", expect=1)
+    with pytest.raises(ConfigError, match=r"by another declaration .* oncelake rebuild serving.error_log"):
+        house.run(spark)
+    house.rebuild(spark, "serving.error_log")
+    house.run(spark)
+    assert sum(count for _, count in served(house)) == sum(row["log_count"] for row in house.rows(TABLE)) > 1
     proven(house, spark)
 
 

@@ -8,12 +8,13 @@ a commit that another process wrote between the two steps.
 import json
 from collections.abc import Collection
 
+from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError
+from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
@@ -68,6 +69,8 @@ def preflight(
     check_tables(chain, emptied, spark)
     for stage in chain.stages:
         check_served_stage(spark, stage)
+        if not set(stage.tables) <= set(emptied) and (refused := counted_otherwise(stage)):
+            raise ConfigError(refused)
 
 
 def check_served_stage(spark: SparkSession, stage: Stage) -> None:
@@ -81,6 +84,19 @@ def check_served_stage(spark: SparkSession, stage: Stage) -> None:
         from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         check_served(spark, stage.served)
+
+
+def counted_otherwise(stage: Stage) -> str | None:
+    """Return what to do if a served table holds counts by another declaration, see `Served.counted_otherwise`.
+
+    None also if its sink is unavailable: each batch asks again.
+    """
+    if stage.served is None or stage.served.mode == "idempotent":
+        return None
+    try:
+        return stage.served.counted_otherwise(stage.served.state().last, stage.rules)
+    except TargetAwayError:
+        return None
 
 
 def _check_source(spark: SparkSession, kind: SourceKind) -> None:
@@ -150,9 +166,19 @@ def is_changed(chain: Chain, name: str) -> bool:
 
 
 def built_by(chain: Chain, name: str) -> GoldTable:
-    """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one."""
+    """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one.
+
+    Raises:
+        ConfigError: this version of oncelake does not accept the table's declaration.
+    """
     built = _built(chain, name)
-    return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
+    try:
+        return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
+    except ValidationError as error:
+        raise ConfigError(
+            f"gold.{name} was built as {built}, which this version does not accept: {error.errors()[0]['msg']}. To "
+            f"build it again: oncelake rebuild gold.{name}"
+        ) from None
 
 
 def all_built_by(chain: Chain) -> dict[str, GoldTable]:

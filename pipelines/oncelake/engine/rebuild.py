@@ -19,6 +19,7 @@ from oncelake.common.tables import has_table, is_name, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
@@ -141,6 +142,17 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
         if stage not in chosen and made & set(stage.reads):
             chosen.append(stage)
     return tuple(chosen)
+
+
+def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return stages to rebuild, and the served tables that hold counts by another declaration of their gold tables.
+
+    Such a table does not read the gold table, but counts the same lines. The rebuild may have emptied it already.
+    """
+    begun, names = unfinished_rebuild(chain), {each.name for each in chosen}
+    others = [each for each in chain.stages if each.served is not None and each not in chosen]
+    same = [each for each in others if each.name.replace("serving.", "gold.", 1) in names]
+    return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
 
 
 def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:

@@ -67,7 +67,7 @@ def _add(action: Mapping[str, Any], result: dict[str, Any]) -> bool:
     if kind in _REPLACED:
         result[_REPLACED[kind]] = value
         return True
-    return kind == "txn" or (kind == "commitInfo" and value.get("inCommitTimestamp") is None)
+    return kind in ("txn", "cdc") or (kind == "commitInfo" and value.get("inCommitTimestamp") is None)
 
 
 def _put(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from oncelake.common import tables
 from oncelake.common.errors import OvertakenError, TargetAwayError, TargetError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
@@ -18,7 +19,7 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
-from oncelake.gold.schema import gold_schema
+from oncelake.gold.schema import schema_over
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import Link
 from oncelake.proof.positions import goes_back
@@ -52,7 +53,7 @@ class ServedProof:
         yield self._position(last)
         yield compare(
             self.served,
-            gold_schema(self.spark, self.served.declared, self.served.silver_schema(self.spark)),
+            schema_over(tables.read(self.spark, self.chain.lake.at(SILVER)), self.served.declared),
             self._gold,
         )
 

@@ -89,6 +89,22 @@ class Served:
         commit = self._commit(last) if last is not None and last.batch_id is not None else None
         return TableState(commit, newest=commit)
 
+    def counted_otherwise(self, last: ChainCommit | None, rules: str) -> str | None:
+        """Return what to do if the table holds counts by other rules, to which a batch would add its own.
+
+        None if it does not, and if its rows are replaced by gold's.
+
+        Args:
+            last: the table's last batch.
+            rules: the hash of the declaration that the next batch is counted by.
+        """
+        if self.mode == "idempotent" or last is None or last.metadata.rules in ("", rules):
+            return None
+        return (
+            f"{self.stage} holds counts by another declaration of gold.{self.table.name} than the one in the settings. "
+            f"To count it again: oncelake rebuild {self.stage}"
+        )
+
     def newest_first(self) -> Iterator[tuple[Commit, bool]]:
         """Return the last batch only: the sink keeps no history."""
         last = self.state().last
@@ -107,7 +123,7 @@ class Served:
             fence: raises an error if this process may no longer write.
 
         Raises:
-            ConfigError: a table is missing or is not as it must be.
+            ConfigError: a table is missing or is not as it must be, or it holds counts by another declaration.
             ReplayError: the batch overlaps the stored range, or leaves a gap.
             TargetError: the sink reports an error that waiting does not fix, or is unavailable for too long.
             ReceiptError: the sink did not store the batch that it was given.
@@ -122,6 +138,8 @@ class Served:
             if _is_applied(metadata, held.metadata if held else None, self.place):
                 assert held is not None
                 return Written(held, replayed=True)
+            if (refused := self.counted_otherwise(held, metadata.rules)) is not None:
+                raise ConfigError(refused)
             batch = self._batch(metadata, last, taken)
             try:
                 with self._named(rows):

@@ -19,6 +19,7 @@ from oncelake.exactly_once.small_write import (
     TransactionHeldError,
     VersionTakenError,
 )
+from oncelake.exactly_once.version_checksum import write_checksum
 from oncelake.exactly_once.write import MergeSql, TableWriter
 from tests.support.memory import metadata
 
@@ -186,6 +187,8 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
         assert found is not None
         update = {"counted": "gold.counted + batch.counted"}
         found.merge(rows(*given), metadata(batch), "gold.key = batch.key", update)
+        write_checksum(tmp_path / "_delta_log", batch + 1)
+        assert (tmp_path / "_delta_log" / f"{batch + 1:020}.crc").exists()
     DeltaTable(path).optimize.z_order(["key"])
     feed = pa.table(DeltaTable(path).load_cdf(starting_version=1).read_all())
     names = ["_commit_version", "_change_type", "key", "counted"]

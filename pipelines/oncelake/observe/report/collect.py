@@ -22,7 +22,7 @@ from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
-from oncelake.engine.preflight import all_built_by
+from oncelake.engine.preflight import built_by
 from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.lease import writing
 from oncelake.exactly_once.positions import SourcePosition
@@ -117,10 +117,13 @@ class Collector:
 
     def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
         room = PLOTS
-        for name, declared in all_built_by(self.chain).items():
-            found = self._try(f"measures of gold.{name}", partial(_listed, drawn.of(name, declared, room))) or ()
+        for name in self.chain.settings.gold:
+            found = self._try(f"measures of gold.{name}", partial(self._drawn, drawn, name, room)) or ()
             room -= len(found)
             yield from found
+
+    def _drawn(self, drawn: Measures, name: str, room: int) -> tuple[MeasureFacts, ...]:
+        return tuple(drawn.of(name, built_by(self.chain, name), room))
 
     def _stages(self) -> Iterator[StageFacts]:
         for stage in self.chain.stages:
@@ -157,10 +160,6 @@ class Collector:
             return ()
         found = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
         return tuple(ReasonFacts(each.rule, each.column, each.lines, tuple(each.samples)) for each in found)
-
-
-def _listed(found: Iterator[MeasureFacts]) -> tuple[MeasureFacts, ...]:
-    return tuple(found)
 
 
 def _matches(rows: DataFrame) -> dict[str, int]:
