@@ -24,11 +24,11 @@ class Held:
     stamps: set[tuple[int, int]] = field(default_factory=set)
 
 
-def rows_of(table: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """Return bronze's rows; none if there is no table."""
+def rows_of(table: Path, columns: list[str], version: int | None = None) -> list[dict[str, Any]]:
+    """Return a table's rows, at a version or the newest ones; none if there is no table."""
     if not (table / "_delta_log").exists():
         return []
-    rows: list[dict[str, Any]] = deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns).to_pylist()
+    rows: list[dict[str, Any]] = deltalake.DeltaTable(table, version).to_pyarrow_dataset().to_table(columns).to_pylist()
     return rows
 
 

@@ -116,11 +116,13 @@ class Game:
         """Build the gold table by its declaration in the settings, with the step's disturbances, then prove."""
         assert isinstance(self.world, Whole)
         held, before = self._held(), self.world.counted(self.product.table)
+        changes = not self.world.may_run(self.product.table)
         outcome, _ = self._watched(step, self.product.take_over)
         self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held(), accepted=False)
+        self.judge.wrote(self.world.wrong(self.product.table, whole=False))
         if outcome.ok:
-            self.judge.wrote(self.world.wrong(self.product.table, whole=False))
-        elif not any(each.step.verb == "run" for each in step.during):
+            self.judge.wrote(self.world.wrong_after_gold(self.product.table))
+        elif changes and not any(each.step.verb == "run" for each in step.during):
             self.judge.wrote(self.world.took_over(self.product.table, before))
         self._sound = self._sound and outcome.ok
         self._prove(deep=False, full=False)
@@ -178,6 +180,8 @@ class Game:
         outcome = self.product.prove(deep=deep, full=full)
         self._note("prove", outcome)
         listing = self.world.look()
+        if outcome.ok:
+            self.judge.wrote(f"prove holds, and {how}" for how in self.world.wrong_if_proven(self.product.table))
         self.judge.proved(outcome, listing, self._held(), deep=deep, sound=self._sound)
 
     def _look(self) -> Listing:

@@ -78,6 +78,7 @@ class Product:
     batch: int | None = None
     is_building: bool = False
     _said: list[str] = field(default_factory=list)
+    _planned_in: Path = Path()
 
     @property
     def table(self) -> Path:
@@ -152,20 +153,21 @@ class Product:
         """
 
         def go() -> None:
-            chain = self.house.chain(self.spark)
+            chain, stopping = self.house.chain(self.spark), threading.Event()
             gold, served = (stages_of(chain, layer) for layer in ("gold", "serving"))
-            inside = Inside(at, gold[0].write, self._begun)
 
             def run(part: Chain) -> None:
-                hooked = (replace(each, write=inside) if each.layer == "gold" else each for each in part.stages)
-                self._run(replace(part, stages=tuple(hooked)), inside)
+                hooks = {each.name: Inside(at, each.write, self._begun, stopping) for each in (*gold, *served)}
+                self._planned_in = Path(part.lake.checkpoint(part.stages[0].name))
+                hooked = (replace(each, write=hooks.get(each.name, each.write)) for each in part.stages)
+                self._run(replace(part, stages=tuple(hooked)), *hooks.values())
 
             change = Change(chain, self.spark, gold[0], served, run, self._said.append)
             if change.is_needed:
                 self.is_building = True
                 change.build()
                 self.is_building = False
-            if change.is_needed and change.take_over(inside.fence):
+            if change.is_needed and change.take_over(lambda: None):
                 run(replace(chain, stages=served))
             else:
                 Rebuild(chain, self.spark, (*gold, *served), run, self._said.append).go(accept_loss=False)
@@ -182,13 +184,14 @@ class Product:
     def unplan(self) -> None:
         """Remove the plan of the batch in which the last run was killed, as if the kill had come earlier."""
         for name in (str(self.batch), f".{self.batch}.crc"):
-            (self.checkpoint / "offsets" / name).unlink(missing_ok=True)
+            (self._planned_in / "offsets" / name).unlink(missing_ok=True)
 
     def _chain(self, at: At) -> tuple[Chain, "Inside"]:
         """Reduce the chain to bronze, or to the world's layers, with a hook at each point of a stage's batches."""
         chain = self.house.chain(self.spark)
         stages = {stage.name: stage for stage in chain.stages if stage.layer in self.world.layers}
         stage = stages[self.world.stage]
+        self._planned_in = self.checkpoint
         inside = Inside(at, stage.write, self._begun)
         stages[stage.name] = replace(stage, write=inside)
         return replace(chain, stages=tuple(stages.values())), inside
@@ -196,9 +199,14 @@ class Product:
     def _begun(self, batch: int) -> None:
         self.batch = batch
 
-    def _run(self, chain: Chain, inside: "Inside") -> None:
+    def _run(self, chain: Chain, *inside: "Inside") -> None:
         progress = Progress(chain, Recorder([], self._said.append))
-        Run(chain, self.spark, progress, inside.stopping, inside.fence).once()
+
+        def fence() -> None:
+            for each in inside:
+                each.fence()
+
+        Run(chain, self.spark, progress, inside[0].stopping, fence).once()
 
     def _outcome(self, go: Callable[[], None]) -> Outcome:
         """Run a command, and return its outcome as the command line would report it."""

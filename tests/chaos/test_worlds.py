@@ -124,7 +124,10 @@ def chain(lake: Path, lines: int, counted: dict[int, int]) -> Path:
     starts = [datetime.fromtimestamp(start, UTC) for start in counted]
     newest = [datetime.fromtimestamp(min(start + 4, lines - 1), UTC) for start in counted]
     gold = pyarrow.table({"log_time": starts, "lines": [*counted.values()], "newest": newest})
-    deltalake.write_deltalake(lake / "gold" / "lines", gold)
+    position = json.dumps({"reservoirVersion": 1, "index": -1, "isStartingVersion": False})
+    metadata = {"userMetadata": json.dumps({"after": f"v1\n{{}}\n{position}"})}
+    properties = deltalake.CommitProperties(custom_metadata=metadata)
+    deltalake.write_deltalake(lake / "gold" / "lines", gold, commit_properties=properties)
     first = lake / "gold" / "lines" / "_delta_log" / f"{0:020}.json"
     declared = json.dumps({"oncelake.declaration": json.dumps(DECLARATIONS[0].text)})
     first.write_text(first.read_text().replace('"configuration":{}', f'"configuration":{declared}'))
@@ -139,9 +142,10 @@ def test_what_gold_counts_twice_or_not_at_all_is_detected(tmp_path: Path) -> Non
     )
     for table, found in ((right, 0), (twice, 1), (less, 0)):
         assert len(list(whole.wrong(table, whole=False))) == found
+        assert len(list(whole.wrong_if_proven(table))) == (table != right)
     said = [list(whole.wrong(table, whole=True)) for table in (right, less)]
     assert [len(each) for each in said] == [1, 2]
-    assert said[0][0].startswith("served are []")
+    assert said[0][0].startswith("served are {}, not ")
     assert list(whole.took_over(right, {})) == []
     assert list(whole.took_over(less, whole.counted(less))) == []
     assert len(list(whole.took_over(less, {}))) == 1

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pytest
 import yaml
 
+from oncelake.exactly_once import upkeep
 from tests.chaos.bronze import rows_of
 from tests.chaos.ruled import FORMAT
 from tests.chaos.steps import Step
@@ -51,6 +53,13 @@ class Declared:
     def columns(self) -> list[str]:
         """Return the names of the table's columns."""
         return ["log_time", *self.text.get("by", {}), *self.text["measures"]]
+
+    def by_key(self, rows: list[tuple[Any, ...]]) -> Counts:
+        """Return rows by window and keys."""
+        keys = 1 + len(self.text.get("by", {}))
+        found = {tuple(map(_plain, row[:keys])): tuple(map(_plain, row[keys:])) for row in rows}
+        assert len(found) == len(rows), f"two rows have one key: {rows}"
+        return found
 
     def expected(self, silver: list[dict[str, Any]]) -> Counts:
         """Return the rows that the table must have for these rows of silver, by window and keys."""
@@ -109,6 +118,7 @@ class Whole(Directory):
     layers: tuple[str, ...] = ("bronze", "silver", "gold", "serving")
     declared: int = 0
     writer: int = 1
+    _patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
 
     @property
     def sets(self) -> list[str]:
@@ -116,9 +126,15 @@ class Whole(Directory):
         return ["source.max_bytes_per_batch=40"]
 
     def house(self, directory: Path) -> House:
-        """Return a lake with this chain."""
+        """Return a lake with this chain, whose tables are kept up after every third commit."""
         self._write_settings()
+        for name, value in (("EVERY", 3), ("FEW", 2), ("COPIED", 1), ("GROUP", 1)):
+            self._patch.setattr(upkeep, name, value)
         return House(directory, self._conf, sets=self.sets)
+
+    def remove(self) -> None:
+        """Let tables be kept up as seldom as before."""
+        self._patch.undo()
 
     def apply(self, step: Step) -> bool:
         """Apply an operation to the directory, or a change to the settings or to the stage that is watched."""
@@ -154,16 +170,13 @@ class Whole(Directory):
             self.declared, self.stage, self.layers = before
             self._write_settings()
 
-    def counted(self, table: Path) -> Counts:
-        """Return the rows of the gold table, by window and keys."""
+    def counted(self, table: Path, version: int | None = None) -> Counts:
+        """Return the rows of the gold table, by window and keys; at a version, or the newest ones."""
         built = self._built(table)
         if built is None:
             return {}
-        declared = DECLARATIONS[built]
-        rows = [tuple(map(_plain, row.values())) for row in rows_of(_gold(table), declared.columns)]
-        keys = 1 + len(declared.text.get("by", {}))
-        assert len({row[:keys] for row in rows}) == len(rows), f"gold has two rows of one key: {rows}"
-        return {row[:keys]: row[keys:] for row in rows}
+        rows = rows_of(_gold(table), DECLARATIONS[built].columns, version)
+        return DECLARATIONS[built].by_key([tuple(row.values()) for row in rows])
 
     def took_over(self, table: Path, before: Counts) -> Iterator[str]:
         """Yield what is wrong with the gold table after a change that did not end well: it is neither old nor new."""
@@ -179,17 +192,37 @@ class Whole(Directory):
             yield f"gold counts more than silver has: {more[0]}: {there[more[0]]}, not {wanted.get(more[0])}"
         if not whole:
             return
-        if self._built(table) not in (None, self.declared):
-            yield "a run ended well, and gold was built by another declaration"
-        if there != wanted:
-            yield f"gold has {there}, not {wanted}"
+        yield from self.wrong_after_gold(table)
         silver = table.parent.parent / "silver"
         after = [len(rows_of(silver / name, ["offset"])) for name in ("access_log", "quarantine")]
         if len(rows_of(table, ["offset"])) != sum(after):
             yield f"bronze has {len(rows_of(table, ['offset']))} rows, silver and quarantine have {after}"
-        served = self._served(keyed=bool(DECLARATIONS[self.declared].text.get("by")))
-        if served != sorted((*key, *row) for key, row in there.items()):
+
+    def wrong_after_gold(self, table: Path) -> Iterator[str]:
+        """Yield what is wrong with gold and the served table after a command that brought both up to silver."""
+        there, wanted = self.counted(table), self._wanted(table)
+        if self._built(table) not in (None, self.declared):
+            yield "the command ended well, and gold was built by another declaration"
+        if there != wanted:
+            yield f"gold has {there}, not {wanted}"
+        served = self._served(self._built(table))
+        if served != there:
             yield f"served are {served}, not {there}"
+
+    def wrong_if_proven(self, table: Path) -> Iterator[str]:
+        """Yield where gold and the served table are not what silver and gold hold up to their positions."""
+        gold, built = _gold(table), self._built(table)
+        end = _end(_last_batch(gold)) if built is not None else None
+        if end is not None:
+            assert built is not None
+            wanted = DECLARATIONS[built].expected(_silver(table, end - 1))
+            if self.counted(table) != wanted:
+                yield f"gold has {self.counted(table)}, not {wanted}, as silver before version {end}"
+        end = _end(self._stored())
+        if end is not None and built is not None:
+            there = self.counted(table, end - 1)
+            if self._served(built) != there:
+                yield f"served are {self._served(built)}, not {there}, as gold before version {end}"
 
     @property
     def _conf(self) -> Path:
@@ -222,20 +255,50 @@ class Whole(Directory):
 
     def _wanted(self, table: Path) -> Counts:
         built = self._built(table)
-        silver = rows_of(table.parent.parent / "silver" / "access_log", ["log_time", "message"])
-        return {} if built is None else DECLARATIONS[built].expected(silver)
+        return {} if built is None else DECLARATIONS[built].expected(_silver(table))
 
-    def _served(self, *, keyed: bool) -> list[tuple[Any, ...]]:
-        """Return the rows in the sink; a keyed table has the hash of its key in front."""
+    def _served(self, built: int | None) -> Counts:
+        """Return the rows in the sink; a table with keys has the hash of its key in front."""
+        if built is None:
+            return {}
+        keyed = int(bool(DECLARATIONS[built].text.get("by")))
+        return DECLARATIONS[built].by_key([pickle.loads(row)[keyed:] for (row,) in self._in_sink("row FROM held")])
+
+    def _stored(self) -> str:
+        """Return the position after the last batch that the sink stores; nothing without one, or after a rebuild."""
+        batches = [json.loads(text) for (text,) in self._in_sink("batch FROM position")]
+        return str(batches[0]["after"]) if batches else ""
+
+    def _in_sink(self, what: str) -> list[tuple[Any, ...]]:
         if not self._file.exists():
             return []
         with closing(sqlite3.connect(self._file)) as connection:
-            found = [pickle.loads(row) for (row,) in connection.execute("SELECT row FROM held")]
-        return sorted(tuple(map(_plain, row[int(keyed) :])) for row in found)
+            return connection.execute(f"SELECT {what}").fetchall()
 
 
 def _gold(table: Path) -> Path:
     return table.parent.parent / "gold" / GOLD
+
+
+def _silver(table: Path, version: int | None = None) -> list[dict[str, Any]]:
+    return rows_of(table.parent.parent / "silver" / "access_log", ["log_time", "message"], version)
+
+
+def _last_batch(gold: Path) -> str:
+    """Return the position after the newest batch that a table's log has."""
+    for commit in sorted((gold / "_delta_log").glob("*.json"), reverse=True):
+        for line in commit.read_text().splitlines():
+            metadata = json.loads(json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}")
+            if "after" in metadata:
+                return str(metadata["after"].splitlines()[-1])
+    return ""
+
+
+def _end(position: str) -> int | None:
+    """Return the version that a position is before; None if it is within one."""
+    found = json.loads(position or "{}")
+    whole = found.get("index") == -1 and not found.get("isStartingVersion")
+    return int(found["reservoirVersion"]) if whole else None
 
 
 def _plain(value: Any) -> Any:

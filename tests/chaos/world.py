@@ -82,6 +82,15 @@ class World(Protocol):
         del table, whole
         return ()
 
+    def wrong_if_proven(self, table: Path) -> Iterable[str]:
+        """Return what is wrong with the tables after bronze, if a proof holds.
+
+        Args:
+            table: the directory of bronze's table.
+        """
+        del table
+        return ()
+
     def emptied(self, *, accepted: bool) -> None:
         """Record that bronze was emptied and begins with the current source, and whether that loss was accepted."""
         del accepted
