@@ -212,13 +212,14 @@ class Whole(Directory):
     def wrong_if_proven(self, table: Path) -> Iterator[str]:
         """Yield where gold and the served table are not what silver and gold hold up to their positions."""
         gold, built = _gold(table), self._built(table)
-        end = _end(_last_batch(gold)) if built is not None else None
+        silver = table.parent.parent / "silver" / "access_log"
+        end = _end(_last_batch(gold), silver) if built is not None else None
         if end is not None:
             assert built is not None
             wanted = DECLARATIONS[built].expected(_silver(table, end - 1))
             if self.counted(table) != wanted:
                 yield f"gold has {self.counted(table)}, not {wanted}, as silver before version {end}"
-        end = _end(self._stored())
+        end = _end(self._stored(), gold)
         if end is not None and built is not None:
             there = self.counted(table, end - 1)
             if self._served(built) != there:
@@ -294,11 +295,16 @@ def _last_batch(gold: Path) -> str:
     return ""
 
 
-def _end(position: str) -> int | None:
-    """Return the version that a position is before; None if it is within one."""
+def _end(position: str, table: Path) -> int | None:
+    """Return the version of a table that a position is before; None if it is within one."""
     found = json.loads(position or "{}")
-    whole = found.get("index") == -1 and not found.get("isStartingVersion")
-    return int(found["reservoirVersion"]) if whole else None
+    if not found or found["isStartingVersion"]:
+        return None
+    version, index = int(found["reservoirVersion"]), int(found["index"])
+    if index == -1:
+        return version
+    commit = (table / "_delta_log" / f"{version:020}.json").read_text()
+    return version + 1 if sum('"cdc"' in line[:6] for line in commit.splitlines()) == index + 1 else None
 
 
 def _plain(value: Any) -> Any:

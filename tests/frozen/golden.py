@@ -67,7 +67,7 @@ def masked(value: Any, key: str = "") -> Any:
     if isinstance(value, str):
         for pattern, word in _MASKS:
             value = pattern.sub(word, value)
-        return re.sub(r"\b\d[\d,.]*( [kM]?B)?\b", "<n>", value) if key in _TEXTS else value
+        return re.sub(r"\b\d[\d,.]*( [kM]?B| bytes)?\b", "<n>", value) if key in _TEXTS else value
     varies = isinstance(value, int | float) and not isinstance(value, bool) and _VARIES.search(key)
     return "<number>" if varies else value
 

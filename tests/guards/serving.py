@@ -12,6 +12,20 @@ _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_par
 
 GUARDS = (
     Guard(
+        "a version is read once the last of its files of change data is",
+        "prove does not compare a served table whose last batch changed rows of gold",
+        "exactly_once/delta_source.py::DeltaSource.first_unread",
+        reads("at.version + 1 if is_read else None", "None"),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_version_is_read_with_its_last_file_of_change_data",),
+    ),
+    Guard(
+        "a version that is read in part is not taken for read",
+        "lines of gold are not served, and prove compares with the wrong version",
+        "exactly_once/delta_source.py::DeltaSource.first_unread",
+        reads("self.commit_log.change_files(at.version) == at.index + 1", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_version_is_read_with_its_last_file_of_change_data",),
+    ),
+    Guard(
         "a batch is not added to counts of another declaration",
         "in transactional mode, a served table holds the sum of both",
         "serving/served.py::Served._apply",

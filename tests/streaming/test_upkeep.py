@@ -84,7 +84,10 @@ def test_a_served_table_follows_the_changes_that_both_writers_made(house: House,
     with sqlite3.connect(house.root / "served.db") as connection:
         served = connection.execute("SELECT log_time, log_count FROM error_log ORDER BY log_time").fetchall()
     assert [count for _, count in served] == [count for _, count in sorted(house.errors().items())]
-    assert house.doubts(spark) == []
+    *_, link = house.lakehouse(spark).prove().links
+    assert (link.holds, "equal value by value" in link.said) == (True, True), link
+    assert house.lakehouse(spark).status()[-1].backlog == 0
+    assert house.run(spark) == []
 
 
 def test_a_stage_that_was_behind_reads_over_upkeep(house: House, spark: SparkSession) -> None:

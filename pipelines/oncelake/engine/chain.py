@@ -136,7 +136,8 @@ class Chain:
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads
-        return DeltaSource(str(table), self.commit_log(table, at_one_moment=True))
+        changes = stage.served is not None and stage.served.mode == "idempotent"
+        return DeltaSource(str(table), self.commit_log(table, at_one_moment=True), changes)
 
 
 def case(state: StageState, run: str = "") -> Case:

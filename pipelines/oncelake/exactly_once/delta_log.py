@@ -309,6 +309,11 @@ class DeltaLog:
         """Return the paths of the data files that a version added, as the log spells them."""
         return [path for path, added in _file_changes(self._text(version) or "") if added]
 
+    def change_files(self, version: int) -> int | None:
+        """Return how many files of change data a version has; None if its commit file is gone, or not at hand."""
+        text = self._text(version)
+        return None if text is None else sum(line.startswith('{"cdc"') for line in lines_of(text))
+
     def first_position(self) -> str | None:
         """Return the source's position before batch 0; None if its commit is no longer in the log."""
         commits = map(self.commit, self.versions()[:3])

@@ -18,10 +18,27 @@ class DeltaSource(Source):
     """A table of the lake that the next stage reads.
 
     A position is Delta's own: see TablePosition.
+
+    Attributes:
+        name: the table's name.
+        commit_log: its log.
+        changes: whether the stage follows the table's change data feed.
     """
 
     name: str
     commit_log: DeltaLog
+    changes: bool = False
+
+    def first_unread(self, at: TablePosition) -> int | None:
+        """Return the first version that nothing is read of; None if a version is read in part.
+
+        Of a version with files of change data, Delta's reader takes all of them in one batch, and its position then
+        names the last one. Source: Delta's `DeltaSourceCDCSupport`.
+        """
+        if at.is_whole:
+            return at.version
+        is_read = self.changes and not at.in_snapshot and self.commit_log.change_files(at.version) == at.index + 1
+        return at.version + 1 if is_read else None
 
     def identity(self) -> Mapping[str, str]:
         """Return the table's ID."""
@@ -30,9 +47,10 @@ class DeltaSource(Source):
     def exhausted(self, at: str) -> bool:
         """Return True if every version up to the newest is completely read, except those that certainly add no row."""
         found, newest = TablePosition.parse(at), self.commit_log.newest()
-        if found is None or not found.is_whole or newest is None or newest - found.version >= LOOK:
+        first = self.first_unread(found) if found is not None else None
+        if first is None or newest is None or newest - first >= LOOK:
             return False
-        return all(_adds_nothing(self.commit_log.commit(each)) for each in range(found.version, newest + 1))
+        return all(_adds_nothing(self.commit_log.commit(each)) for each in range(first, newest + 1))
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; with `changes`, updated rows too."""
@@ -41,13 +59,15 @@ class DeltaSource(Source):
             return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
         if found.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
+        first = self.first_unread(found)
+        first = found.version if first is None else first
         if changes:
-            commits = list(islice(self.commit_log.since(found.version - 1), LOOK + 1))
+            commits = list(islice(self.commit_log.since(first - 1), LOOK + 1))
             count = None if len(commits) > LOOK else sum(each.rows_changed for each in commits if each.changes_data)
         else:
-            before = self.commit_log.rows_before(found.version, look=LOOK)
+            before = self.commit_log.rows_before(first, look=LOOK)
             count = None if before is None else self.commit_log.state().rows - before
-        return Backlog(count, "rows", _first_change(self.commit_log, found.version) if count != 0 else None)
+        return Backlog(count, "rows", _first_change(self.commit_log, first) if count != 0 else None)
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added, from the metrics of their commits."""

@@ -62,6 +62,11 @@ class DeltaHistory(DeltaLog):
         self._look()
         return max(self._known, default=None)
 
+    def change_files(self, version: int) -> int | None:
+        """Return None: a catalog does not name them."""
+        del version
+        return None
+
     def metadata(self) -> Mapping[str, Any] | None:
         """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""
         found = self._detail()

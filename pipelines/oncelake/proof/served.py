@@ -17,6 +17,7 @@ from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
+from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.schema import schema_over
@@ -76,7 +77,18 @@ class ServedProof:
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
         batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
-        return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {_words(metadata.end, follows)}")
+        end = self._read(metadata.end)
+        up_to = f"version {end} of" if end is not None else f"a position inside version {version_of(metadata.end)} of"
+        return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {up_to} {follows}")
+
+    def _read(self, at: str | None) -> int | None:
+        """Return the last version that is read up to a position, -1 for none; None if a version is read in part."""
+        found = TablePosition.parse(at)
+        if found is None:
+            return -1
+        follows, idempotent = self.served.follows, self.served.mode == "idempotent"
+        first = DeltaSource(str(follows), self.chain.commit_log(follows), idempotent).first_unread(found)
+        return first - 1 if first is not None else None
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Compare the row count of all batches with that of the source up to the position: no gap, no overlap."""
@@ -89,8 +101,8 @@ class ServedProof:
 
     def _gold(self, last: SinkBatch | None) -> DataFrame | None:
         """Return the rows that the served table must hold; None if its position is inside a version."""
-        end = last.after if last is not None and last.batch_id is not None else None
-        return self._expected(version_of(end) - 1) if is_whole(end) else None
+        end = self._read(last.after if last is not None and last.batch_id is not None else None)
+        return self._expected(end) if end is not None else None
 
     def _expected(self, version: int) -> DataFrame:
         """Return the gold table's rows at the version that the served table has read."""
@@ -187,9 +199,3 @@ def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tup
         else:
             yield one, other
             one, other = next(expected, None), next(found, None)
-
-
-def _words(at: str | None, source: str) -> str:
-    if is_whole(at):
-        return f"version {version_of(at) - 1} of {source}"
-    return f"a position inside version {version_of(at)} of {source}"

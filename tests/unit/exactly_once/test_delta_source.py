@@ -1,6 +1,7 @@
 """A table can be a source as long as its other writers only append."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,23 @@ def test_a_version_that_adds_no_row_need_not_be_read(operation: str, adds: str, 
     files.texts[f"source/_delta_log/{3:020d}.json"] += f"\n{adds}"
     assert source.exhausted(json.dumps(at(3))) is exhausted
     assert source.exhausted(json.dumps(at(4)))
+
+
+@pytest.mark.parametrize(("index", "feed", "is_read"), [(1, True, True), (0, True, False), (1, False, False)])
+def test_a_version_is_read_with_its_last_file_of_change_data(*, index: int, feed: bool, is_read: bool) -> None:
+    files = MemoryFiles()
+    source = replace(source_table(files, 3), changes=feed)
+    commit(files, "source", 3, metadata(3))
+    changed = ['{"add":{"path":"x","dataChange":true}}', '{"cdc":{"path":"a"}}', '{"cdc":{"path":"b"}}']
+    files.texts[f"source/_delta_log/{3:020d}.json"] += "\n".join(["", *changed])
+    within = json.dumps({**at(3), "index": index})
+    assert source.exhausted(within) is is_read
+    assert (source.backlog(within, changes=True).count == 0) is is_read
+    assert not source.exhausted(json.dumps({**at(3), "index": index, "isStartingVersion": True}))
+    commit(files, "source", 4, metadata(4))
+    files.texts[f"source/_delta_log/{4:020d}.json"] += f"\n{changed[0]}"
+    assert not source.exhausted(within)
+    assert not source.exhausted(json.dumps({**at(4), "index": 0}))
 
 
 def test_a_batch_without_rows_need_not_be_read() -> None:
