@@ -439,4 +439,13 @@ WHOLE = {
         rebuild {0 after stop}
         rebuild
     """,
+    "a change of gold that is killed after the sink was emptied": """
+        create a.log #2 #5
+        create b.log #1 #6
+        run
+        declare #2
+        take-over {12 step stop}
+        take-over
+        run
+    """,
 }

@@ -77,7 +77,8 @@ def test_a_guard_without_a_failing_test_is_not_red(root: Path, capsys: pytest.Ca
         ),
         "renamed": (guard("renamed", REFUSED, where="gate.py::checked"), "there is no checked"),
         "no file": (guard("no file", REFUSED, where="gates.py::check"), "No such file"),
-        "broken": (guard("broken", REFUSED, off=without("limit = 1")), "NameError: name .limit"),
+        "no value": (guard("no value", REFUSED, off=without("limit = 1")), "limit has no value"),
+        "broken": (guard("broken", REFUSED, off=reads("held < limit", "held < most")), "NameError: name .most"),
         "skipped": (guard("skipped", "test_that_is_skipped"), "was skipped"),
         "always": (guard("always", "test_that_is_always_red"), "fails with the guard in place"),
     }
@@ -85,7 +86,7 @@ def test_a_guard_without_a_failing_test_is_not_red(root: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     for name, (_, why) in not_red.items():
         assert re.search(rf"^NOT RED .*: {name}: .*{why}", said, re.MULTILINE), said
-    assert "1 of 7 guards are red" in said
+    assert "1 of 8 guards are red" in said
 
 
 def test_a_missing_test_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
