@@ -40,13 +40,12 @@ from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.maintain import Maintained, maintain
 from oncelake.engine.preflight import (
     check_served_stage,
-    counted_otherwise,
     no_hard_links,
     other_log_store,
     preflight,
     refused_tables,
 )
-from oncelake.engine.rebuild import Rebuild, stages_from, with_served
+from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import Recovered, follow_settings, recover
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
@@ -336,17 +335,19 @@ class Lakehouse:
         lake = self.settings.places()
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain = self.chain
-        rows, there = [], []
+        rows, states = [], []
         for row, state in self._statuses(chain):
             census = state.source.glance() if state is not None else None
             if state is None or census is None:
                 rows.append(row)
             else:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
-            there += [state.stage] if state is not None else []
-        answering = replace(chain, stages=tuple(there))
+            states += [state] if state is not None else []
+        answering = replace(chain, stages=tuple(each.stage for each in states))
         refused = refused_change(answering) or missing_key(chain) or refused_tables(answering)
-        begun = unfinished(chain) or refused or next(filter(None, map(counted_otherwise, chain.stages)), None)
+        served = ((each.stage.served, each) for each in states)
+        otherwise = (sink.counted_otherwise(each.first.last, each.stage.rules) for sink, each in served if sink)
+        begun = unfinished(chain) or refused or next(filter(None, otherwise), None)
         return DoctorResult(rows, begun, warnings)
 
     @staticmethod
@@ -649,17 +650,15 @@ class Lakehouse:
         spark, chain = self.spark, self._chain
         stages = with_served(chain, stages_from(chain.stages, stage))
         if stages[0].name == stage and stages[0].layer == "gold":
-            named_so = [
-                each for each in chain.stages if each.served and each.served.table.name == stages[0].tables[0].name
-            ]
-            change = Change(chain, spark, stages[0], tuple(named_so), unheard, say)
+            after = served_from(chain, stages[0])
+            change = Change(chain, spark, stages[0], after, unheard, say)
             if change.is_needed:
                 if dry_run:
                     for step in change.plan():
                         say(step)
                     return [stage]
                 if self._change(change, stopping, show):
-                    return [stage, *(each.name for each in named_so)]
+                    return [stage, *(each.name for each in after)]
         preflight(spark, chain, emptied=[table for each in stages for table in each.tables])
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from tests.chaos.bronze import rows_of
 from tests.chaos.directory import Listing
 from tests.chaos.growing import Logs
 from tests.chaos.operations import Place
 from tests.chaos.world import Directory, record_format
+from tests.support.house import House
 from tests.support.masking import pseudonym
 
 _KEY_VARIABLE, _KEY = "CHAOS_MASK_KEY", "chaos-mask-key-0123456789"
@@ -31,9 +29,14 @@ default_level: INFO
 _PARSED = re.compile(rb"L\d+[. ].*", re.DOTALL)
 
 
-def with_length(rows: DataFrame) -> DataFrame:
-    """Return silver's rows with the length of their message."""
+# A module of its own: the product loads the whole package of changed code again, which must not be that of the tests.
+_OWN_CODE = """
+from pyspark.sql import functions as F
+
+
+def with_length(rows):
     return rows.withColumn("length", F.length("message"))
+"""
 
 
 @dataclass
@@ -46,6 +49,10 @@ class Ruled(Directory):
     def sets(self) -> list[str]:
         """Return the settings of the rules."""
         return [*super().sets, *_sets(self.place)]
+
+    def house(self, directory: Path) -> House:
+        """Return a lake with the rules."""
+        return _house(directory, self.sets)
 
     def look(self) -> Listing:
         """Return the files with their lines as the rules leave them."""
@@ -77,6 +84,10 @@ class RuledLogs(Logs):
         """Return the settings of the rules."""
         return [*super().sets, *_sets(self.place)]
 
+    def house(self, directory: Path) -> House:
+        """Return a lake with the rules."""
+        return _house(directory, self.sets)
+
     def look(self) -> Listing:
         """Return the lines, and keep them."""
         listing = super().look()
@@ -93,13 +104,21 @@ class RuledLogs(Logs):
         yield from _wrong(table) if whole else ()
 
 
+def _house(directory: Path, sets: list[str]) -> House:
+    """Return a lake with the own code beside its configuration."""
+    house = House.with_error_log(directory)
+    house.sets = sets
+    (house.conf.parent / "chaos_code.py").write_text(_OWN_CODE)
+    return house
+
+
 def _sets(place: Place) -> list[str]:
     os.environ[_KEY_VARIABLE] = _KEY
     return [
         f"source.format={record_format(place, FORMAT)}",
         f"source.mask={{key_variable: {_KEY_VARIABLE}, rules: [{', '.join(_RULES)}]}}",
         "silver.deduplicate={key: ['hash:record'], within: 1 hour}",
-        f"silver.transform={with_length.__module__}:{with_length.__name__}",
+        "silver.transform=chaos_code:with_length",
     ]
 
 

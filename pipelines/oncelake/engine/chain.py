@@ -136,7 +136,7 @@ class Chain:
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads
-        changes = stage.served is not None and stage.served.mode == "idempotent"
+        changes = stage.served is not None and stage.served.follows_changes
         return DeltaSource(str(table), self.commit_log(table, at_one_moment=True), changes)
 
 

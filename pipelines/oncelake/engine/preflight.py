@@ -93,7 +93,7 @@ def counted_otherwise(stage: Stage) -> str | None:
 
     None also if its sink is unavailable: each batch asks again.
     """
-    if stage.served is None or stage.served.mode == "idempotent":
+    if stage.served is None or stage.served.follows_changes:
         return None
     try:
         return stage.served.counted_otherwise(stage.served.state().last, stage.rules)

@@ -144,14 +144,19 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
     return tuple(chosen)
 
 
+def served_from(chain: Chain, gold: Stage) -> tuple[Stage, ...]:
+    """Return the stages that serve a gold table, whether they read it or count the same lines."""
+    name = gold.tables[0].name
+    return tuple(each for each in chain.stages if each.served is not None and each.served.table.name == name)
+
+
 def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Return stages to rebuild, and the served tables that hold counts by another declaration of their gold tables.
 
     Such a table does not read the gold table, but counts the same lines. The rebuild may have emptied it already.
     """
-    begun, names = unfinished_rebuild(chain), {each.name for each in chosen}
-    others = [each for each in chain.stages if each.served is not None and each not in chosen]
-    same = [each for each in others if each.name.replace("serving.", "gold.", 1) in names]
+    begun = unfinished_rebuild(chain)
+    same = [each for gold in chosen if gold.layer == "gold" for each in served_from(chain, gold) if each not in chosen]
     return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
 
 

@@ -13,7 +13,6 @@ from oncelake.common import tables
 from oncelake.common.errors import OvertakenError, TargetAwayError, TargetError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
-from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
@@ -86,8 +85,9 @@ class ServedProof:
         found = TablePosition.parse(at)
         if found is None:
             return -1
-        follows, idempotent = self.served.follows, self.served.mode == "idempotent"
-        first = DeltaSource(str(follows), self.chain.commit_log(follows), idempotent).first_unread(found)
+        follows = self.served.follows
+        source = DeltaSource(str(follows), self.chain.commit_log(follows), self.served.follows_changes)
+        first = source.first_unread(found)
         return first - 1 if first is not None else None
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
@@ -107,7 +107,7 @@ class ServedProof:
     def _expected(self, version: int) -> DataFrame:
         """Return the gold table's rows at the version that the served table has read."""
         lake, gold = self.chain.lake, Table("gold", self.served.table.name)
-        if self.served.mode == "idempotent":
+        if self.served.follows_changes:
             return self._rows_of(lake.at(gold), version)
         table_state = self.chain.commit_log(gold).state()
         end = table_state.end
@@ -118,7 +118,7 @@ class ServedProof:
     def _rows_of(self, path: str, version: int) -> DataFrame:
         if version < 0:  # nothing is read yet; version 0 may have other columns than the table has now
             return tables.read(self.spark, path).where(F.lit(False))
-        return read_version(self.spark, path, version)
+        return tables.read_version(self.spark, path, version)
 
 
 def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | None], DataFrame | None]) -> Link:

@@ -63,6 +63,11 @@ class Served:
         return str(self.table)
 
     @property
+    def follows_changes(self) -> bool:
+        """True if the stage reads the changes of the gold table, and not the lines of silver."""
+        return self.mode == "idempotent"
+
+    @property
     def place(self) -> str:
         """The name of the sink, for messages."""
         return str(self.sink)
@@ -98,7 +103,7 @@ class Served:
             last: the table's last batch.
             rules: the hash of the declaration that the next batch is counted by.
         """
-        if self.mode == "idempotent" or last is None or last.metadata.rules in ("", rules):
+        if self.follows_changes or last is None or last.metadata.rules in ("", rules):
             return None
         return (
             f"{self.stage} holds counts by another declaration of gold.{self.table.name} than the one in the settings. "

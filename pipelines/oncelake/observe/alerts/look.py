@@ -126,7 +126,8 @@ class LakeLook(Look):
         return found["newest"] if found else None
 
     def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
-        length, declared = self.length_ms, built_by(self.chain, self.condition.table)
+        declared = built_by(self.chain, self.condition.table)
+        length = declared.seconds * 1000
         if self.condition.column not in declared.measures:
             raise ConfigError(
                 f"{self._gold} has no {self.condition.column} yet, as it was built by another declaration. To build it "
