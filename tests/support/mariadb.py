@@ -1,6 +1,7 @@
 """Start a real MariaDB for tests: Debian's server with its own data directory, on a free port of 127.0.0.1.
 
-A server that ends by itself is started again, as systemd does: Debian's server was once seen to crash.
+Each server has its own directory for temporary tables: a server that starts removes all that it finds there, and
+the installation of another one then fails. A server that ends by itself is started again, as systemd does.
 """
 
 import getpass
@@ -39,11 +40,12 @@ class MariaDB:
     def __enter__(self) -> Self:
         if not (_found("mariadbd") and _found("mariadb-install-db")):
             pytest.skip(f"needs a MariaDB server: install the package {PACKAGE}")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "tmp").mkdir(parents=True, exist_ok=True)
         install = [str(_found("mariadb-install-db")), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
         install += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal"]
         install += [option for option in self.options if option.startswith("--innodb")]
-        subprocess.run(install, check=True, capture_output=True)
+        done = subprocess.run([*install, self._temporary], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"mariadb-install-db failed:\n{done.stdout}{done.stderr}"
         self.start()
         return self
 
@@ -52,6 +54,7 @@ class MariaDB:
         command = [str(_found("mariadbd")), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
         command += ["--bind-address=127.0.0.1", f"--socket={self.directory / 's'}", f"--user={getpass.getuser()}"]
         command += [f"--pid-file={self.directory / 'pid'}", "--innodb-buffer-pool-size=64M", "--skip-name-resolve"]
+        command += [self._temporary]
         process = self._process = self._started(command)
         wait_until_it_answers(process, lambda: self.sql("SELECT 1"), self._said)
         threading.Thread(target=self._watch, args=(process, command), daemon=True).start()
@@ -107,6 +110,10 @@ class MariaDB:
     @property
     def _data(self) -> Path:
         return self.directory / "data"
+
+    @property
+    def _temporary(self) -> str:
+        return f"--tmpdir={self.directory / 'tmp'}"
 
     def _said(self) -> str:
         return (self.directory / "log").read_text(errors="replace")[-4000:]
