@@ -142,6 +142,29 @@ class OldRowsWin(ByKey):
         super().put(connection, replace(batch, version=2**40), rows)
 
 
+class CountsAgain(ByKey):
+    """Wrong: a rebuild begins with version 0 again, so a process from before it can write."""
+
+    def empty(self, mark: SinkBatch) -> None:
+        super().empty(replace(mark, version=0))
+
+
+class ForgetsTheQuery(Together):
+    """Wrong: the query of a batch is not stored."""
+
+    def store(self, connection: sqlite3.Connection, batch: SinkBatch) -> None:
+        super().store(connection, replace(batch, query_id="one"))
+
+
+class KeepsRows(Together):
+    """Wrong: a rebuild leaves the rows that are there."""
+
+    def empty(self, mark: SinkBatch) -> None:
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM position")
+            connection.execute("INSERT INTO position VALUES (?, ?)", (mark.version, mark.to_json()))
+
+
 class Unreadable(Together):
     """Right, without a method that reads."""
 

@@ -33,6 +33,9 @@ def test_a_sink_that_is_right_passes(tmp_path: Path, name: str) -> None:
         ("NotFenced", "a late write", "the last batch is 1, expected: 2"),
         ("ChecksTooEarly", "two writers", "a successor wrote batches"),
         ("OldRowsWin", "a late write", "expected"),
+        ("CountsAgain", "an emptied table", "was emptied, but the last batch that it stores is"),
+        ("ForgetsTheQuery", "batches", "ReceiptError: tests.support.sinks:ForgetsTheQuery was given"),
+        ("KeepsRows", "a rebuild", "rows instead of"),
     ],
 )
 def test_a_sink_that_is_wrong_is_found(tmp_path: Path, name: str, check: str, said: str) -> None:
