@@ -659,13 +659,6 @@ GUARDS = (
         tests=(f"{_GROWING}test_a_short_file_that_is_like_a_deleted_one_is_a_new_one",),
     ),
     Guard(
-        "a short file that was a copy of another one holds nothing new when that one is gone",
-        "a rotated log of less than a kilobyte counts twice",
-        f"{_TAIL}TailFiles._goes_on",
-        reads("self._copies.get(_key(found)) == number", "False"),
-        tests=(f"{_GROWING}test_a_short_copy_that_was_seen_beside_its_file_holds_nothing_new_without_it",),
-    ),
-    Guard(
         "a compressed file that is not complete is told apart from one that waits",
         "the proof says that the next run reads it",
         f"{_TAIL}TailFiles._match_others",

@@ -187,7 +187,7 @@ class TailFiles:
                 matched.partial.append(each)
                 continue
             lost = (number for number in at.files if number not in matched.known)
-            same = next((number for number in lost if self._goes_on(each, number, at.files[number], inodes)), None)
+            same = next((number for number in lost if self._goes_on(each, at.files[number], inodes)), None)
             if same is not None:
                 matched.known[same] = each
             elif each.size:
@@ -231,14 +231,13 @@ class TailFiles:
             return False
         return self._size(found) - copy.offset in (0, 1)  # the end of a last line that lacked it
 
-    def _goes_on(self, found: Found, number: int, file: TailedFile, inodes: set[int]) -> bool:
+    def _goes_on(self, found: Found, file: TailedFile, inodes: set[int]) -> bool:
         """Return True if a file holds what was read of a file that is gone or was cut.
 
         Short texts can be the same by chance, such as a header. So much has to be the same, unless a copy is expected:
-        because the known file was cut, because this one is compressed, or because it was a copy before.
+        because the known file was cut, or because this one is compressed.
         """
-        was_copy = self._copies.get(_key(found)) == number
-        expected = was_copy or file.inode in inodes or is_packed(found.path) or file.offset >= _ENDS
+        expected = file.inode in inodes or is_packed(found.path) or file.offset >= _ENDS
         return expected and self._holds(found, file)
 
     def _is_copy(self, found: Found, other: Found) -> bool:

@@ -150,19 +150,6 @@ def test_a_short_file_that_is_like_a_deleted_one_is_a_new_one(logs: LogDirectory
     assert drain(files, at)[0] == [b"#Version: 1.0", b"b"]
 
 
-@pytest.mark.parametrize("watched", [True, False])
-def test_a_short_copy_that_was_seen_beside_its_file_holds_nothing_new_without_it(
-    logs: LogDirectory, files: TailFiles, watched: bool
-) -> None:
-    logs.write(3)
-    _, at = drain(files, TailPosition())
-    logs.copy()
-    assert drain(files, at)[0] == []
-    logs.log.unlink()
-    reader = files if watched else TailFiles(files.path)
-    assert drain(reader, at)[0] == ([] if watched else logs.lines), "only who saw both can tell"
-
-
 def test_a_file_that_was_moved_to_another_disk_is_read_on(logs: LogDirectory, files: TailFiles) -> None:
     (logs.path / "a").write_bytes(LONG)
     _, at = drain(files, TailPosition())
