@@ -125,7 +125,8 @@ class DoctorResult:
     Attributes:
         stages: the status of each stage, in data order.
         begun: why no run may start although each stage could, and what to do: an unfinished rebuild or replay, a table
-            or a source that does not fit the settings, a masking key that is missing; None if there is nothing.
+            or a source that does not fit the settings, a masking key or a directory of logs that is missing; None if
+            there is nothing.
         warnings: problems that do not stop a run.
     """
 
@@ -347,8 +348,17 @@ class Lakehouse:
         refused = refused_change(answering) or missing_key(chain) or refused_tables(answering)
         served = ((each.stage.served, each) for each in states)
         otherwise = (sink.counted_otherwise(each.first.last, each.stage.rules) for sink, each in served if sink)
-        begun = unfinished(chain) or refused or next(filter(None, otherwise), None)
+        begun = unfinished(chain) or refused or next(filter(None, otherwise), None) or self._unreadable()
         return DoctorResult(rows, begun, warnings)
+
+    def _unreadable(self) -> str | None:
+        """Return which sources cannot be read, as far as this is known without Spark; None if all can."""
+        failed = Failed()
+        try:
+            try_sources(self.declared, lambda stage: self.declared.kind(stage).check_here(), failed)
+        except OncelakeError as error:
+            return str(error)
+        return said(failed) or None
 
     @staticmethod
     def _statuses(chain: Chain) -> Iterator[tuple[StageStatus, StageState | None]]:

@@ -45,5 +45,6 @@ def test_a_topic_behind_sasl_is_read_with_its_password(
             monkeypatch.setenv("ONCELAKE_SOURCE__KAFKA", json.dumps({"sasl.jaas.config": jaas}))
             said = house.tell(spark, "run", "--once", expect=code)
             assert "canary" not in said
+            assert ("check security.protocol, sasl.mechanism and sasl.jaas.config" in said) == (code == 1)
         house.must_be(LINES)
         assert "every one exactly once" in house.tell(spark, "prove")

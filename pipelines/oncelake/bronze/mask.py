@@ -147,8 +147,10 @@ class MaskSettings(Strict):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         hashes = any(each.action == "hash" for each in self.rules)
-        if hashes != (self.key_variable is not None):
-            raise ValueError("mask.key_variable is required if a rule has action hash, and only then")
+        if hashes and self.key_variable is None:
+            raise ValueError("a rule has action hash: set mask.key_variable to the name of the variable with the key")
+        if not hashes and self.key_variable is not None:
+            raise ValueError("no rule has action hash: remove mask.key_variable")
         names = self.names()
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

@@ -104,7 +104,8 @@ class SourceSettings(Strict):
     def _complete(self) -> Self:
         for name, what in _REQUIRED.get(self.kind, {}).items():
             if not getattr(self, name):
-                raise ValueError(f"source.{name} is required for source.kind {self.kind}: {what}")
+                hint = "; to read a topic, set source.kind to kafka" if self.bootstrap_servers and not self.path else ""
+                raise ValueError(f"source.{name} is required for source.kind {self.kind}: {what}{hint}")
         if self.kind != "kafka" and self.group_id is not None:
             raise ValueError("source.group_id is a Kafka consumer group; remove it, or set source.kind to kafka")
         if self.topic_pattern is not None and (self.kind != "kafka" or "topic" in self.model_fields_set):

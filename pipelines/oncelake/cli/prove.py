@@ -1,7 +1,7 @@
 """`oncelake prove`: prove that every line counts exactly once."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +17,6 @@ from oncelake.proof.link import Link
 if TYPE_CHECKING:
     from oncelake.lakehouse import ProofResult
 
-_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
-
 
 def prove(
     conf: Conf = None,
@@ -27,7 +25,8 @@ def prove(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only commits after TIME: 2026-01-31, 2026-01-31T08:00 (UTC), or '2 h' for the last two hours.",
+            help="Only commits after TIME: today, yesterday, 30m, 24h, 7d, 2w, 2026-01-31 or 2026-01-31T08:00; "
+            "UTC unless it names a zone.",
         ),
     ] = None,
     full: Annotated[
@@ -65,41 +64,16 @@ def prove(
 def since_when(text: str, now: datetime) -> int:
     """Return a time as milliseconds since 1970.
 
-    Args:
-        text: an ISO date or time, in UTC unless it names a zone; or a duration back from now, such as `2 h`.
-        now: the current time.
-
     Raises:
-        ConfigError: the text is neither, or the time is in the future.
+        ConfigError: the text is no time, or the time is in the future.
     """
     from oncelake.common.models import shown
+    from oncelake.common.moment import moment
 
-    at = _read(text, now)
-    if at is None:
-        raise ConfigError(
-            f"--since {shown(text)} is no time; give an ISO date or time, as 2026-01-31, or a duration, as 2 h or 7 d"
-        )
+    at = moment("--since", text, now)
     if at > now:
         raise ConfigError(f"--since {shown(text)} is in the future; give a time in the past")
     return int(at.timestamp() * 1000)
-
-
-def _read(text: str, now: datetime) -> datetime | None:
-    from pydantic import TypeAdapter, ValidationError
-
-    from oncelake.common.models import Duration
-
-    number, _, unit = text.strip().partition(" ")
-    try:
-        back: timedelta = TypeAdapter(Duration).validate_python(f"{number} {_UNITS.get(unit, unit)}")
-        return now - back
-    except (ValidationError, OverflowError):
-        pass
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _say(console: Console, link: Link) -> None:

@@ -27,7 +27,7 @@ def later(default: object, **constraints: Any) -> Any:
 def _duration(value: object) -> object:
     """Parse `2 seconds`, `500 milliseconds` or `1 day`; leave any other form to pydantic."""
     units = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) (millisecond|second|minute|hour|day)s?", str(value))
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) (millisecond|second|minute|hour|day)s?", str(value))
     return timedelta(seconds=float(match[1]) * units[match[2]]) if match else value
 
 
@@ -52,9 +52,32 @@ def flat(value: object) -> object:
 Options = Annotated[dict[str, str], BeforeValidator(flat)]
 
 
+_MAPPING = "expected a mapping of keys and values; write its keys below it, or remove it"
+_LIST = "expected a list, such as [one, two]"
+_A_DURATION = (
+    "expected a duration: a number, a space, and milliseconds, seconds, minutes, hours or days, such as 10 seconds"
+)
+# What to write, where pydantic's own message does not say it.
+_EXPECTED = {
+    "time_delta_parsing": _A_DURATION,
+    "time_delta_type": _A_DURATION,
+    "timezone_aware": "expected a time with its zone, such as 1970-01-01T00:00:00Z",
+    "dict_type": _MAPPING,
+    "mapping_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+}
+
+
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
     """Return one line that says what is wrong, with the given value; values of secret keys are not shown."""
-    return "; ".join(_sentence(dict(each), tuple(secret)) for each in error.errors())
+    found = error.errors()
+    # pydantic takes a list for too short if its items are wrong
+    items = {each["loc"][:end] for each in found for end in range(len(each["loc"]))}
+    told = (each for each in found if each["type"] != "too_short" or each["loc"] not in items)
+    return "; ".join(_sentence(dict(each), tuple(secret)) for each in told)
 
 
 def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
@@ -63,7 +86,7 @@ def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
         return f"{key}: there is no such setting"
     if each["type"] == "missing":
         return f"{key}: is required"
-    message = str(each["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    message = _EXPECTED.get(each["type"]) or str(each["msg"]).removeprefix("Value error, ")
     hidden = any(fnmatch(key, name) or fnmatch(key, f"{name}.*") for name in secret)
     if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
         return f"{key}: {message}" if key else message

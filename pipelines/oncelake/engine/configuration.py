@@ -7,7 +7,13 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsError,
+)
 
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
@@ -94,8 +100,11 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
         raise ConfigError(
             f"{found or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
         ) from None
-    except SettingsError as error:
-        raise ConfigError(f"environment: {error}; write a nested value as JSON") from None
+    except SettingsError:
+        raise ConfigError(
+            f'environment variable {_not_json(Loaded)}: its value is not JSON; write a list as ["a", "b"] and a '
+            'mapping as {"key": "value"}'
+        ) from None
 
 
 def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
@@ -187,8 +196,22 @@ def _refuse_unknown_environment() -> None:
         if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
             raise ConfigError(
                 f"environment variable {name}: there is no such setting; the form is "
-                f"{ENV_PREFIX}<section>__<key>, and the sections are {', '.join(sorted(known))}"
+                f"{ENV_PREFIX}<section>__<key>, and the sections are {', '.join(sorted(known))}. If Kubernetes sets it "
+                "for a Service, write enableServiceLinks: false into the pod"
             )
+
+
+def _not_json(settings: type[Settings]) -> str:
+    """Return the names of the variables that should hold JSON and do not."""
+    source, wrong = EnvSettingsSource(settings), []
+    given = source.env_vars
+    for name, value in given.items():
+        source.env_vars = {name: value}
+        try:
+            source()
+        except SettingsError:
+            wrong.append(name.upper())
+    return " and ".join(wrong)
 
 
 def _from_flags(sets: Sequence[str]) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class ServingSettings(Strict):
     def _one_sink(self) -> Self:
         if not self.is_set and self.options:
             raise ValueError("serving.options are for a class of your own; set serving.sink, or remove them")
+        if not self.is_set and "tables" in self.model_fields_set:
+            raise ValueError(
+                "serving.tables is set, but neither serving.url nor serving.sink, so nothing would be served; set one, "
+                "such as ONCELAKE_SERVING__URL in the environment, or remove serving.tables"
+            )
         if self.sink is None:
             return self
         if self.url is not None:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 _NAMED = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
+_ODD_NAME = re.compile(r"\(\?<([\w.-]+)>")
 _SILENT = re.compile(r"\(\?(?:[:=!>]|<[=!])")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]*(?:-[a-zA-Z]+)?[:)]")
 
@@ -69,6 +70,10 @@ def _opening(pattern: str, at: int) -> tuple[str, bool, int, bool]:
         if "x" in flags[0].split("-")[0]:
             raise ValueError(f"turns on comments with {flags[0]}, which log formats do not support (at character {at})")
         return "", False, flags.end(), flags[0].endswith(":")
+    if pattern.startswith("(?P<", at):
+        raise ValueError(f"has a group in Python's form (at character {at}); write (?<name>...), without the P")
+    if odd := _ODD_NAME.match(pattern, at):
+        raise ValueError(f"has the group {odd[1]} (at character {at}); names have letters and digits, a letter first")
     if pattern.startswith("(?", at):
         raise ValueError(f"has a group that Java does not know, {pattern[at : at + 12]} (at character {at})")
     return "", True, at + 1, True

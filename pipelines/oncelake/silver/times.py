@@ -18,6 +18,12 @@ SPECIAL = frozenset({ISO8601, *_EPOCHS})
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 _KNOWN = frozenset("GyuDMLdahHkKmsSVzOXxZ")
+# What other languages of time patterns have, and what to write.
+_OTHER_LANGUAGE = {
+    "%": "a pattern has letters",
+    "Y": "write the year as yyyy and the day as dd",
+    "I": "write iso8601 in small letters, or a pattern",
+}
 _FORMAT_ONLY = frozenset("EFqQ")
 _YEAR = frozenset("yu")
 _ZONE = frozenset("VzOXxZ")
@@ -145,6 +151,8 @@ def _letters(pattern: str) -> set[str]:
 
 def _check(token: str, *, optional: bool) -> None:
     letter = token[0]
+    if letter in _OTHER_LANGUAGE:
+        raise ValueError(f"has {token}; {_OTHER_LANGUAGE[letter]}, such as yyyy-MM-dd HH:mm:ss")
     if token == "'":
         raise ValueError("has a quote ' that is never closed")
     if not (letter.isalpha() and letter.isascii()):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,15 @@ def test_doctor_exits_1_if_a_stage_would_be_refused(house: House) -> None:
     said = house.call("doctor", expect=1)
     assert "silver: checkpoint ahead" in said
     assert "gold.error_log: fresh" in said
+
+
+@pytest.mark.parametrize("kind", ["files", "tail"])
+def test_doctor_names_a_directory_that_does_not_exist(tmp_path: Path, kind: str) -> None:
+    sets = ["--set", f"lake.root={tmp_path}/lake", "--set", f"source.kind={kind}", "--set", "source.path=/no/logs"]
+    code, said = call("doctor", *sets)
+    assert code == 1
+    assert "source.path /no/logs: there is no such directory; create it, or set the directory" in said
+    assert "ok  bronze: fresh" in said
 
 
 def test_without_java_the_error_says_how_to_install_it(house: House) -> None:

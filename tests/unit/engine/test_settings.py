@@ -68,6 +68,13 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
         (["source.kind=socket"], "source.kind: Input should be 'files', 'kafka' or 'tail', not 'socket'"),
         (["source.max_offsets_per_batch=many"], "not 'many'"),
         (["source.max_bytes_per_batch=0"], "greater than 0"),
+        (["run.trigger=5s"], "run.trigger: expected a duration: a number, a space, and milliseconds, seconds"),
+        (["run.trigger=99999999999999999999 days"], "run.trigger: expected a duration"),
+        (["silver="], "silver: expected a mapping of keys and values; write its keys below it, or remove it"),
+        (["silver.earliest=2020-01-01"], "expected a time with its zone, such as 1970-01-01T00:00:00Z, not"),
+        (["serving.tables=error_log"], "serving.tables: expected a list, such as [one, two], not 'error_log'"),
+        (["serving.tables=[error_log]"], "serving.tables is set, but neither serving.url nor serving.sink"),
+        (["spark.driver_memory=2gb"], "spark.driver_memory: expected a number and m or g, such as 2g, not '2gb'"),
         (["source.kind=kafka"], "source.bootstrap_servers is required"),
         (["source.topic=a,b"], "source.topic"),
         (["source.group_id=lag"], "source.group_id is a Kafka consumer group; remove it, or set source.kind"),
@@ -179,6 +186,20 @@ def test_the_file_of_the_working_directory_is_read_if_none_is_named(elsewhere: P
     (elsewhere / "conf/local.yaml").write_text(MINIMAL)
     assert load(None).gold == {}
     assert load(shipped_conf() / "local.yaml").gold
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ONCELAKE_SERVING__TABLES", "[error_log]"), ("ONCELAKE_LAKE", "/x"), ("ONCELAKE_SOURCE__KAFKA", '{"a": 1,}')],
+)
+def test_a_variable_that_is_not_json_is_named_without_its_value(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "canary")
+    monkeypatch.setenv(name, value)
+    said = message(conf)
+    assert said.startswith(f"environment variable {name}: its value is not JSON; write a list as")
+    assert value not in said
 
 
 def test_a_misspelt_environment_variable_is_named(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,10 @@ def test_groups_are_counted_by_their_opening_parenthesis(pattern: str, count: in
         ("a\\", "single backslash"),
         (r"a\Qb", r"\Q without its \E (at character 1)"),
         ("(?<a>x)(?<a>y)", "two groups named a"),
-        ("(?<1a>x)", "does not know, (?<1a>x)"),
-        ("(?P<a>x)", "does not know, (?P<a>x)"),
+        ("(?<log_msg>x)", "has the group log_msg (at character 0); names have letters and digits, a letter first"),
+        ("x(?P<a>y)", "has a group in Python's form (at character 1); write (?<name>...), without the P"),
+        ("(?<1a>x)", "has the group 1a (at character 0); names have letters and digits, a letter first"),
+        ("(?P<a>x)", "has a group in Python's form"),
         ("(?x)(?<a>x) # (", "comments"),
     ],
 )

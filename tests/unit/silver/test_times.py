@@ -30,7 +30,9 @@ def test_a_valid_pattern_is_accepted(pattern: str) -> None:
     [
         ("EEE MMM dd HH:mm:ss yyyy", "keep that part of the line outside the time group"),
         ("yyyy QQQ dd MM", "keep that part"),
-        ("YYYY-MM-dd", "YYYY, which is not a datetime"),
+        ("YYYY-MM-dd", "YYYY; write the year as yyyy and the day as dd"),
+        ("%Y-%m-%d", "has %; a pattern has letters, such as yyyy-MM-dd"),
+        ("ISO8601", "write iso8601 in small letters"),
         ("yyyy-MM-ddTHH:mm:ss", "T, which is not a datetime pattern letter; quote text like 'T'"),
         ("HH:mm:ss", "has no month and day"),
         ("yyyy-MM-dd HH:mm:ss[XXX]", "optional zone"),

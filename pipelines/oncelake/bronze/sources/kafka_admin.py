@@ -15,6 +15,10 @@ from oncelake.exactly_once.kafka_source import Topic
 
 TIMEOUT_MS = 20_000
 _PATIENCE = "default.api.timeout.ms"
+_ADVICE = {
+    "AuthenticationException": "; check security.protocol, sasl.mechanism and sasl.jaas.config in source.kafka",
+    "AuthorizationException": "; give this user the rights to describe and to read the topic",
+}
 _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
 
@@ -182,9 +186,11 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
     if name.endswith("TimeoutException"):
         return SourceError(
             f"Kafka at {servers} did not answer in {duration(int(client.get(_PATIENCE, TIMEOUT_MS)) // 1000)}; "
-            "check that it is running and that source.bootstrap_servers is right"
+            "check that it is running, that source.bootstrap_servers is right, and that source.kafka has the "
+            "security.protocol of that port"
         )
-    return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}")
+    advice = next((said for end, said in _ADVICE.items() if name.endswith(end)), "")
+    return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}{advice}")
 
 
 def _root(error: Py4JJavaError) -> tuple[str, str]:

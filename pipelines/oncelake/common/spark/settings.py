@@ -1,5 +1,6 @@
 """The settings of Spark, without those that the exactly-once guarantee depends on."""
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -32,11 +33,17 @@ def _not_owned(conf: dict[str, str]) -> dict[str, str]:
     return conf
 
 
+def _size(given: str) -> str:
+    if re.fullmatch(r"[0-9]+[mg]", given) is None:
+        raise ValueError("expected a number and m or g, such as 2g")
+    return given
+
+
 class SparkSettings(Strict):
     """The settings for starting Spark."""
 
     master: str = Field("local[*]", description="Spark's master URL")
-    driver_memory: str = Field("2g", pattern=r"^\d+[mg]$", description="the size of the JVM's heap")
+    driver_memory: Annotated[str, AfterValidator(_size)] = Field("2g", description="the size of the JVM's heap")
     conf: Annotated[Options, AfterValidator(_not_owned)] = Field(
         default_factory=dict,
         repr=False,

@@ -1,20 +1,14 @@
 """The period that a report is about: `--since` and `--until` as times, and the period of the same length before it."""
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
+from oncelake.common.moment import moment
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SPAN = re.compile(r"([0-9]{1,9})([mhdw])")
 # Before it, a log's time is a mistake, and a period before may have no beginning.
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-_ACCEPTED = (
-    "accepted are today, yesterday, a span before now such as 30m, 24h, 7d or 2w, a date such as 2026-11-20, or a time "
-    "such as 2026-11-20T14:30, all in UTC unless a time names its zone"
-)
 
 
 @dataclass(frozen=True)
@@ -50,28 +44,13 @@ def read_period(since: str | None, until: str | None, now: datetime) -> Period |
         if until is not None:
             raise ConfigError("--until is the end of the period that --since starts: add --since or remove --until")
         return None
-    start, end = _moment("--since", since, now), now if until is None else _moment("--until", until, now)
+    start, end = moment("--since", since, now), now if until is None else moment("--until", until, now)
     if start >= end:
         last = f"--until {shown(until)}, which is {_utc(end)}" if until is not None else f"now, {_utc(now)}"
         raise ConfigError(f"--since {shown(since)} is {_utc(start)}; it must be before {last}")
     if start - _EARLIEST < end - start:
         raise ConfigError(f"--since {shown(since)} is too early: the period before it would start before 1900")
     return Period(start, end)
-
-
-def _moment(flag: str, text: str, now: datetime) -> datetime:
-    """Return the start of a day by its name or date, a span before now, or a time."""
-    asked, midnight = text.strip().lower(), now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if asked in ("today", "yesterday"):
-        return midnight - timedelta(days=asked == "yesterday")
-    try:
-        span = _SPAN.fullmatch(asked)
-        if span is not None:
-            return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
-        found = datetime.fromisoformat(text.strip())
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ConfigError(f"{flag} {shown(text)} is no time; {_ACCEPTED}") from None
 
 
 def _utc(at: datetime) -> str:

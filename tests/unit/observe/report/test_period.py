@@ -52,7 +52,7 @@ def test_the_period_before_is_as_long_and_ends_where_this_one_starts() -> None:
         ("soon", None, "--since 'soon' is no time; accepted are today, yesterday, a span"),
         ("", None, "--since '' is no time"),
         ("-3d", None, "--since '-3d' is no time"),
-        ("3 days", None, "is no time"),
+        ("3 dayz", None, "is no time"),
         ("2026-13-01", None, "is no time"),
         ("999999999w", None, "is no time"),
         ("0001-01-01T00:00+14:00", None, "is no time"),
