@@ -4,6 +4,7 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _SERVED, _SQL, _ROWS = "serving/served.py::", "serving/sql.py::", "serving/sink.py::SinkRows."
+_CATALOG, _CHANGED = "streaming/test_catalog.py::", "streaming/test_changed_gold.py::"
 _STORE = "serving/sinks/parquet.py::Store."
 _COLUMNS, _TROUBLE = "serving/columns.py::", "serving/trouble.py::"
 _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.py::"
@@ -24,6 +25,48 @@ GUARDS = (
         "exactly_once/delta_source.py::DeltaSource.first_unread",
         reads("self.commit_log.change_files(at.version) == at.index + 1", "True"),
         tests=("unit/exactly_once/test_delta_source.py::test_a_version_is_read_with_its_last_file_of_change_data",),
+    ),
+    Guard(
+        "in a catalog, a version is read once the last of its files of change data is",
+        "prove does not compare a served table whose last batch changed rows of gold",
+        "exactly_once/history.py::DeltaHistory.change_files",
+        answers("None"),
+        tests=(f"{_CATALOG}test_a_served_table_is_compared_after_a_batch_that_changes_rows",),
+    ),
+    Guard(
+        "a served table is compared with the last version of gold that has the same rows",
+        "prove fails when maintenance has removed the files of the version that was served",
+        "proof/served.py::ServedProof._rows_of",
+        reads("self.chain.commit_log(table).last_alike(version)", "version"),
+        tests=("streaming/test_own_sink.py::test_a_served_table_is_compared_after_the_files_of_its_version_are_gone",),
+    ),
+    Guard(
+        "a position moves past versions without rows before their files go",
+        "a served table without new rows is refused after a month, as a version is gone from gold's log",
+        "exactly_once/delta_source.py::DeltaSource.exhausted",
+        reads("known[-1].timestamp - known[0].timestamp < _STALE_MS", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_versions_without_rows_are_read_past_when_they_span_days",),
+    ),
+    Guard(
+        "the order of keys and measures stays as a served table was written with",
+        "rows are served a second time under another key, and prove fails until gold is rebuilt",
+        "engine/preflight.py::_refuse_another_order",
+        without("has the order"),
+        tests=(f"{_CHANGED}test_another_order_is_refused_where_served_rows_depend_on_it",),
+    ),
+    Guard(
+        "a rebuild of gold asks for the sink of a table that counts by itself",
+        "the served table keeps counts of the old declaration, and the next run is refused",
+        "engine/rebuild.py::with_served",
+        reads("_counts_otherwise(each)", "False"),
+        tests=(f"{_CHANGED}test_a_rebuild_asks_for_the_sink_of_a_table_that_counts_by_itself",),
+    ),
+    Guard(
+        "an unfinished rebuild of a table that is not served any more stops nothing",
+        "every command is refused, and the one that they name does not know the stage",
+        "engine/start_gate.py::unfinished_rebuild",
+        reads("name in served or not name.startswith('serving.')", "True"),
+        tests=("unit/engine/test_rebuild.py::test_a_table_that_is_not_served_any_more_stops_nothing",),
     ),
     Guard(
         "a batch is not added to counts of another declaration",

@@ -1,6 +1,7 @@
 """With tables in a catalog, by name: the same answer and guarantee, without reading the catalog's own files."""
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -27,7 +28,7 @@ from oncelake.observe.live import LiveBoard
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
 from tests.support.house import House, error_log_conf, events, kill_group
-from tests.support.lakes import BATCHES, MORE, forget_commits
+from tests.support.lakes import BATCHES, LINES, MORE, forget_commits
 from tests.support.made_report import facts_of
 from tests.support.processes import newest, wait_for
 
@@ -283,6 +284,26 @@ def test_a_recreated_table_is_another_table(filled: CatalogHouse, spark: SparkSe
     assert commit_log.versions() == [0]
     assert commit_log.table_id() not in (None, before)
     assert chain.stage_state(chain.stages[1]).diagnosis.state is State.SOURCE_REPLACED
+
+
+@pytest.mark.spark
+def test_a_served_table_is_compared_after_a_batch_that_changes_rows(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+    house = CatalogHouse(tmp_path, warehouse=warehouse, prefix="served_test_")
+    house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
+    house.tell(spark, "serving", "init")
+    for name in ("one.log", "two.log"):
+        house.write(name, *LINES)
+        house.run(spark)
+    log = DeltaLog(LocalFiles(), str(house.table("gold/error_log")))
+    newest = log.newest()
+    assert newest is not None
+    told = house.chain(spark).commit_log(Table("gold", "error_log")).change_files(newest)
+    assert told == log.change_files(newest) != 0
+    assert "equal value by value in sqlite" in house.tell(spark, "prove")
+    with sqlite3.connect(tmp_path / "served.db") as database:
+        database.execute("UPDATE error_log SET log_count = log_count + 1")
+    assert "DOES NOT HOLD: gold.error_log → serving.error_log" in house.tell(spark, "prove", expect=1)
 
 
 @pytest.mark.spark

@@ -18,11 +18,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError
+from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError, TargetAwayError
 from oncelake.engine import beside
 from oncelake.engine.recover import Recovered
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.lease import writer
+from oncelake.lab.demo.server import free_port
 from tests.support.crashing import crashed
 from tests.support.house import House, until
 from tests.support.lakes import LINES, MORE, Filled
@@ -387,6 +388,69 @@ def test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table(tmp_path: 
     house.rebuild(spark, "serving.error_log")
     house.run(spark)
     assert sum(count for _, count in served(house)) == sum(row["log_count"] for row in house.rows(TABLE)) > 1
+    proven(house, spark)
+
+
+@pytest.mark.parametrize(
+    ("mode", "part", "order"), [("idempotent", "by", ["level", "length"]), ("transactional", "measures", ["n", "last"])]
+)
+def test_another_order_is_refused_where_served_rows_depend_on_it(
+    tmp_path: Path, spark: SparkSession, mode: str, part: str, order: list[str]
+) -> None:
+    house = House.with_error_log(tmp_path)
+    url = f"sqlite:///{tmp_path}/served.db"
+    house.sets = [f"serving.url={url}", "serving.tables=[error_log]", f"serving.mode={mode}"]
+    keys = {"level": "level", "length": "length(message)"}
+    whole = {"by": keys, "measures": {"n": "count", "last": "max(log_time)"}}
+    change(house, **whole)
+    house.tell(spark, "serving", "init")
+    house.write("lines.log", *LINES)
+    house.run(spark)
+    right = house.sets.pop()
+    change(house, **{**whole, part: dict(reversed(whole[part].items()))})
+    said = rf"gold\.error_log\.{part} has the order .*, but its table was built with .*{', '.join(order)}, and the rows"
+    with pytest.raises(ConfigError, match=said):
+        house.run(spark)
+    assert "Put the old order back" in house.tell(spark, "doctor", expect=1)
+    swapped = house.sets.pop()
+    house.sets.append(right)
+    house.write("more.log", *MORE)
+    house.run(spark)
+    proven(house, spark)
+    house.sets[-1] = swapped
+    house.rebuild(spark, "gold.error_log")
+    house.write("again.log", *MORE)
+    house.run(spark)
+    proven(house, spark)
+
+
+def test_a_rebuild_asks_for_the_sink_of_a_table_that_counts_by_itself(tmp_path: Path, spark: SparkSession) -> None:
+    house = House.with_error_log(tmp_path)
+    house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
+    house.sets += ["serving.mode=transactional"]
+    house.tell(spark, "serving", "init")
+    house.write("lines.log", *LINES)
+    house.run(spark)
+    change(house, where="level = 'WARN'", by={}, measures={"log_count": "count"})
+    house.sets[0] = f"serving.url=mysql+pymysql://u:p@127.0.0.1:{free_port()}/d"
+    versions = house.versions()
+    with pytest.raises(TargetAwayError):
+        house.rebuild(spark, "gold")
+    assert house.versions() == versions
+
+
+def test_what_a_former_change_left_does_not_stop_a_rebuild(house: House, spark: SparkSession) -> None:
+    change(house)
+    with died(r"error_log\.new-[^/]*/metadata$", before=True):
+        house.rebuild(spark, "gold.error_log")
+    assert house.recover(spark, "gold.error_log")["gold.error_log"].refused is None
+    house.write("more.log", *MORE)
+    house.run(spark)
+    assert (house.lake / BESIDE).exists()
+    shutil.rmtree(house.table(TABLE))
+    shutil.rmtree(house.checkpoint("gold.error_log"))
+    house.rebuild(spark, "gold.error_log")
+    assert counted(house) == expected(LINES + MORE)
     proven(house, spark)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
@@ -53,6 +54,18 @@ def test_a_sink_of_your_own_is_a_stage_like_any_other(house: House, spark: Spark
     row = stage_status(house.chain(spark).states()[-1])
     assert (row.state, row.batch_id, row.backlog) == ("aligned", 0, 0)
     assert house.doubts(spark) == []
+
+
+def test_a_served_table_is_compared_after_the_files_of_its_version_are_gone(house: House, spark: SparkSession) -> None:
+    house.sets += [f"serving.sink={OWN}Together", f"serving.options.file={house.root}/own.db"]
+    for name in ("0.log", "1.log"):
+        house.write(name, b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:08 ERROR two")
+        house.run(spark)
+    gold = DeltaTable(str(house.table("gold/error_log")))
+    gold.optimize.z_order(["log_time"])
+    gold.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert house.doubts(spark) == []
+    assert house.lakehouse(spark).prove().links[-1].said.startswith("2 rows, equal value by value in ")
 
 
 def test_the_proof_says_that_a_sink_without_read_is_not_compared(house: House, spark: SparkSession) -> None:

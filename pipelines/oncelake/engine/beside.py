@@ -76,7 +76,10 @@ class Change:
         if is_changed(self.chain, self.table.name):
             return False
         new, there = (each.commit_log(self.table).state().metadata for each in (self.beside, self.chain))
-        return new is not None and there is not None and new.query_id == there.query_id
+        if new is None or there is None:
+            return False
+        # with a later batch, `recover` has made what belongs to it
+        return (there.query_id, there.batch_id) == (new.query_id, 0)
 
     def plan(self) -> list[str]:
         """Return the steps as text."""

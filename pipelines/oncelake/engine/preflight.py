@@ -7,6 +7,7 @@ a commit that another process wrote between the two steps.
 
 import json
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
@@ -28,6 +29,9 @@ from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite, refuse_columns
 from oncelake.silver.check import check as check_format
+
+if TYPE_CHECKING:
+    from oncelake.serving.served import Served
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
@@ -70,8 +74,8 @@ def preflight(
     check_tables(chain, emptied, spark)
     for stage in chain.stages:
         check_served_stage(spark, stage)
-        refused = counted_otherwise(stage)
-        if refused and not set(stage.tables) <= set(emptied) and stage.name not in unfinished_rebuild(chain):
+        refused = counted_otherwise(stage) if not emptied else None  # a rebuild stops for no other table
+        if refused and stage.name not in unfinished_rebuild(chain):
             raise ConfigError(refused)
 
 
@@ -148,6 +152,30 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
             raise ConfigError(
                 f"gold.{name} is declared as {declared.model_dump_json(exclude_none=True)}, but its table was built as "
                 f"{_built(chain, name)}. {_CHANGE}{name}. Or put the old one back, and {_REMEDY}"
+            )
+    for stage in chain.stages:
+        if stage.served is not None and Table("gold", stage.served.table.name) not in emptied:
+            _refuse_another_order(chain, stage.served)
+
+
+def _refuse_another_order(chain: Chain, served: "Served") -> None:
+    """Raise ConfigError if a gold table is declared in another order than it was built, and served.
+
+    The key of a served row is made of the keys of gold in their order, and the hash of a declaration depends on the
+    order too, with which a table that counts by itself is compared.
+    """
+    name = served.table.name
+    built = _built(chain, name)
+    there, declared = (None if built is None else json.loads(built)), chain.settings.gold[name]
+    if there is None or is_changed(chain, name):
+        return
+    orders = {"by": declared.by} if served.follows_changes else {"by": declared.by, "measures": declared.measures}
+    for part, given in orders.items():
+        if [*there.get(part, ())] != [*given]:
+            raise ConfigError(
+                f"gold.{name}.{part} has the order {', '.join(given)}, but its table was built with "
+                f"{', '.join(there[part])}, and the rows of {served.table} depend on the order. Put the old order "
+                f"back. To build it with the new one: oncelake rebuild gold.{name}"
             )
 
 

@@ -79,9 +79,15 @@ def waits(state: StageState) -> bool:
 
 
 def unfinished_rebuild(chain: Chain) -> list[str]:
-    """Return the names of the stages of an unfinished rebuild; empty if there is none."""
+    """Return the names of the stages of an unfinished rebuild; empty if there is none.
+
+    A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
+    """
     text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{MARKER}")
-    return list(json.loads(text)["stages"]) if text else []
+    begun: list[str] = json.loads(text)["stages"] if text else []
+    serving = chain.settings.serving
+    served = {f"serving.{name}" for name in serving.tables if serving.is_set}
+    return [name for name in begun if name in served or not name.startswith("serving.")]
 
 
 def finish_rebuild(stages: list[str]) -> str:

@@ -77,6 +77,11 @@ class Commit:
         return self.metadata is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
 
     @property
+    def adds_nothing(self) -> bool:
+        """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
+        return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))
+
+    @property
     def takes_away(self) -> bool:
         """Return True if the commit removed rows of earlier commits: all of them, or those after an older version."""
         overwrite = self.parameters.get("mode") == "Overwrite"
@@ -291,6 +296,12 @@ class DeltaLog:
             if isinstance(commit, ChainCommit):
                 return commit.rows_in_all
         return None if oldest else 0
+
+    def last_alike(self, version: int) -> int:
+        """Return the last version with the same rows as this one: only maintenance and empty batches are between."""
+        while (commit := self.commit(version + 1)) is not None and commit.adds_nothing:
+            version += 1
+        return version
 
     def only_appends(self, *, most: int) -> bool:
         """Return True if the table was created empty and then got nothing but appends of the chain, few in number.

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from oncelake.exactly_once.delta_log import MAINTENANCE, ChainCommit, Commit, DeltaLog
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis, State
 
 # At most this many commits are read to count the backlog.
 LOOK = 200
+# In milliseconds: a position moves past versions without rows that span more. VACUUM keeps the files of seven days.
+_STALE_MS = 3 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,17 @@ class DeltaSource(Source):
         return {"kind": "delta", "table_id": self.commit_log.table_id() or ""}
 
     def exhausted(self, at: str) -> bool:
-        """Return True if every version up to the newest is completely read, except those that certainly add no row."""
+        """Return True if every version up to the newest is completely read, except those that certainly add no row.
+
+        False if these span days: the query reads past them, before the log or the files at the position go.
+        """
         found, newest = TablePosition.parse(at), self.commit_log.newest()
         first = self.first_unread(found) if found is not None else None
         if first is None or newest is None or newest - first >= LOOK:
             return False
-        return all(_adds_nothing(self.commit_log.commit(each)) for each in range(first, newest + 1))
+        commits = [self.commit_log.commit(each) for each in range(first, newest + 1)]
+        known = [each for each in commits if each is not None and each.adds_nothing]
+        return len(known) == len(commits) and (not known or known[-1].timestamp - known[0].timestamp < _STALE_MS)
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; with `changes`, updated rows too."""
@@ -109,13 +116,6 @@ class DeltaSource(Source):
                 seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
-
-
-def _adds_nothing(commit: Commit | None) -> bool:
-    """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
-    if commit is None or commit.changes_data:
-        return False
-    return isinstance(commit, ChainCommit) or commit.operation.startswith(MAINTENANCE)
 
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:

@@ -63,9 +63,9 @@ class DeltaHistory(DeltaLog):
         return max(self._known, default=None)
 
     def change_files(self, version: int) -> int | None:
-        """Return None: a catalog does not name them."""
-        del version
-        return None
+        """Return how many files of change data a MERGE wrote, by its metrics; None if the commit is gone."""
+        commit = self.commit(version)
+        return None if commit is None else commit.metric("numTargetChangeFilesAdded")
 
     def metadata(self) -> Mapping[str, Any] | None:
         """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""

@@ -105,8 +105,8 @@ def test_a_condition_that_does_not_fit(tmp_path: Path, when: str, said: str) -> 
         ({"kind": "pager", "url": SECRET}, "alerts.spike.to.kind: Input should be 'slack', 'teams'"),
         ({"kind": "slack", "url": SECRET, "token": SECRET}, "alerts.spike.to.token: there is no such setting"),
         ({"kind": "slack", "url": SECRET, "timeout": "2 minutes"}, "alerts.spike.to.timeout: Input should be less"),
-        (SECRET, "alerts.spike.to: Input should be a valid dictionary"),
-        ([SECRET], "alerts.spike.to: Input should be a valid dictionary"),
+        (SECRET, "alerts.spike.to: expected a mapping of keys and values"),
+        ([SECRET], "alerts.spike.to: expected a mapping of keys and values"),
     ],
 )
 def test_a_receiver_that_does_not_fit(tmp_path: Path, to: Any, said: str) -> None:

@@ -65,6 +65,14 @@ def test_the_rebuild_of_another_stage_does_not_change_the_marker(house: House) -
     assert json.loads((house.lake / MARKER).read_text())["stages"] == ["silver", "gold.error_log"]
 
 
+def test_a_table_that_is_not_served_any_more_stops_nothing(house: House) -> None:
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["serving.error_log"]}))
+    refuse_unless_finished(house.chain())
+    house.sets = [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
+    with pytest.raises(StateError, match=r"a rebuild of serving\.error_log is unfinished"):
+        refuse_unless_finished(house.chain())
+
+
 def test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses(house: House) -> None:
     (house.table("bronze/access_log") / "_delta_log" / f"{2:020d}.json").unlink()
     (house.lake / MARKER).write_text(json.dumps({"stages": ["gold.error_log", "gold.log_volume"]}))

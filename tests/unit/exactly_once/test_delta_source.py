@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import LOOK
 from oncelake.exactly_once.state import State
 from tests.support.memory import MemoryFiles, at, commit, metadata
@@ -63,6 +64,20 @@ def test_a_version_is_read_with_its_last_file_of_change_data(*, index: int, feed
     files.texts[f"source/_delta_log/{4:020d}.json"] += f"\n{changed[0]}"
     assert not source.exhausted(within)
     assert not source.exhausted(json.dumps({**at(4), "index": 0}))
+
+
+def test_versions_without_rows_are_read_past_when_they_span_days() -> None:
+    files = MemoryFiles()
+    source = source_table(files, 3)
+    commit(files, "source", 3, metadata(3))
+    commit(files, "source", 4, operation="OPTIMIZE")
+    assert source.exhausted(json.dumps(at(3)))
+    assert source.commit_log.last_alike(2) == 4
+    later = f"source/_delta_log/{4:020d}.json"
+    files.texts[later] = files.texts[later].replace('"timestamp":1004', f'"timestamp":{1004 + 4 * 24 * 3600 * 1000}')
+    source = replace(source, commit_log=DeltaLog(files, "source"))
+    assert not source.exhausted(json.dumps(at(3)))
+    assert source.exhausted(json.dumps(at(4)))
 
 
 def test_a_batch_without_rows_need_not_be_read() -> None:
