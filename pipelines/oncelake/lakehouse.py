@@ -358,7 +358,7 @@ class Lakehouse:
             try_sources(self.declared, lambda stage: self.declared.kind(stage).check_here(), failed)
         except OncelakeError as error:
             return str(error)
-        return said(failed) or None
+        return "; ".join(f"{name}: {why}" for name, why in failed.items()) or None
 
     @staticmethod
     def _statuses(chain: Chain) -> Iterator[tuple[StageStatus, StageState | None]]:
