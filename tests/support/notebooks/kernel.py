@@ -73,6 +73,8 @@ def started(place: Path) -> Iterator[Kernel]:
                 resources={"metadata": {"path": str(NOTEBOOKS)}},
             )
             ending.enter_context(client.setup_kernel())
+            assert client.km is not None
+            client.km.shutdown_wait_time = TIMEOUT  # it ends by itself, so that coverage can be written
         yield Kernel(temporary, client)
     until(lambda: not left_in(temporary), 60)
     assert left_in(temporary) == []
