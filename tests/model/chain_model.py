@@ -42,6 +42,7 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.write import MergeSql
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
+from oncelake.serving.settings import ServingSettings
 from oncelake.silver import stream as silver
 from oncelake.silver.stream import Silver
 from tests.model import delta_model as delta
@@ -120,7 +121,7 @@ class Rules:
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Return the chain on the model's lake, as the chain's own code builds it."""
     source = SimpleNamespace(kind=kind, path="/model", topics=(NAME,), topic_pattern=None, group_id=None)
-    run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), SimpleNamespace(wait=None)
+    run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), ServingSettings()
     kinds = {"access_log": kind_of(cast(SourceSettings, source))}
     settings = SimpleNamespace(
         by_name={"access_log": source}, kinds=lambda _: kinds, run=run, serving=serving, metrics=MetricsSettings()

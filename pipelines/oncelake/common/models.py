@@ -90,7 +90,7 @@ def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
     hidden = any(fnmatch(key, name) or fnmatch(key, f"{name}.*") for name in secret)
     if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
         return f"{key}: {message}" if key else message
-    return f"{key}: {message}, not {shown(each['input'])}"
+    return f"{f'{key}: ' if key else ''}{message}, not {shown(each['input'])}"
 
 
 def shown(value: object, limit: int = 80) -> str:
