@@ -1,5 +1,6 @@
 """A run sends the alerts of a real lake: for the right windows, once, whatever is late, replayed or proven."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,6 +117,7 @@ def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSessi
     )
     house.write("a.log", *errors(9, 3), b"broken", b"")
     house.run(spark)
+    time.sleep(1)  # the next batch is in another second
     house.write("b.log", *errors(9, 1))
     house.write("c.log", *errors(9, 1))
     lake = house.lakehouse(spark)
