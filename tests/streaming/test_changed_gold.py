@@ -363,15 +363,21 @@ def test_a_served_table_is_filled_again_after_the_change(tmp_path: Path, spark: 
     proven(house, spark)
 
 
-def test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table(tmp_path: Path, spark: SparkSession) -> None:
-    """In transactional mode a served table reads silver, so it does not follow its gold table into a rebuild."""
-    house = House.with_error_log(tmp_path)
-    house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
+def counting_by_itself(root: Path, spark: SparkSession) -> House:
+    """Fill a lake whose served table counts silver's lines by itself, then declare its gold table otherwise."""
+    house = House.with_error_log(root)
+    house.sets = [f"serving.url=sqlite:///{root}/served.db", "serving.tables=[error_log]"]
     house.sets += ["serving.mode=transactional"]
     house.tell(spark, "serving", "init")
     house.write("lines.log", *LINES)
     house.run(spark)
     change(house, where="level = 'WARN'", by={}, measures={"log_count": "count"})
+    return house
+
+
+def test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table(tmp_path: Path, spark: SparkSession) -> None:
+    """In transactional mode a served table reads silver, so it does not follow its gold table into a rebuild."""
+    house = counting_by_itself(tmp_path, spark)
     with died(r"_checkpoints/gold/error_log$", before=False):
         house.rebuild(spark, "gold")
     house.rebuild(spark, "gold")
@@ -425,13 +431,7 @@ def test_another_order_is_refused_where_served_rows_depend_on_it(
 
 
 def test_a_rebuild_asks_for_the_sink_of_a_table_that_counts_by_itself(tmp_path: Path, spark: SparkSession) -> None:
-    house = House.with_error_log(tmp_path)
-    house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
-    house.sets += ["serving.mode=transactional"]
-    house.tell(spark, "serving", "init")
-    house.write("lines.log", *LINES)
-    house.run(spark)
-    change(house, where="level = 'WARN'", by={}, measures={"log_count": "count"})
+    house = counting_by_itself(tmp_path, spark)
     house.sets[0] = f"serving.url=mysql+pymysql://u:p@127.0.0.1:{free_port()}/d"
     versions = house.versions()
     with pytest.raises(TargetAwayError):

@@ -86,11 +86,13 @@ def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
         return f"{key}: there is no such setting"
     if each["type"] == "missing":
         return f"{key}: is required"
-    message = _EXPECTED.get(each["type"]) or str(each["msg"]).removeprefix("Value error, ")
+    message = _EXPECTED.get(each["type"], str(each["msg"]))
+    message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     hidden = any(fnmatch(key, name) or fnmatch(key, f"{name}.*") for name in secret)
+    said = f"{key}: {message}" if key else message
     if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
-        return f"{key}: {message}" if key else message
-    return f"{f'{key}: ' if key else ''}{message}, not {shown(each['input'])}"
+        return said
+    return f"{said}, not {shown(each['input'])}"
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -122,7 +122,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     lake, wanted = settings.places(), settings.serving
     kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
     refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
-    followed = wanted.tables if wanted.is_set and wanted.mode == "idempotent" else ()
+    followed = wanted.served if wanted.mode == "idempotent" else ()
 
     return (
         *(_bronze(bronze_stage(name), kind, lake) for name, kind in kinds.items()),

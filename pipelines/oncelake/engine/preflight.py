@@ -7,6 +7,7 @@ a commit that another process wrote between the two steps.
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -74,9 +75,10 @@ def preflight(
     check_tables(chain, emptied, spark)
     for stage in chain.stages:
         check_served_stage(spark, stage)
-        refused = counted_otherwise(stage) if not emptied else None  # a rebuild stops for no other table
-        if refused and stage.name not in unfinished_rebuild(chain):
-            raise ConfigError(refused)
+        with suppress(TargetAwayError):  # each batch asks again
+            refused = counted_otherwise(stage) if not emptied else None  # a rebuild stops for no other table
+            if refused and stage.name not in unfinished_rebuild(chain):
+                raise ConfigError(refused)
 
 
 def check_served_stage(spark: SparkSession, stage: Stage) -> None:
@@ -95,14 +97,12 @@ def check_served_stage(spark: SparkSession, stage: Stage) -> None:
 def counted_otherwise(stage: Stage) -> str | None:
     """Return what to do if a served table holds counts by another declaration, see `Served.counted_otherwise`.
 
-    None also if its sink is unavailable: each batch asks again.
+    Raises:
+        TargetAwayError: its sink is unavailable, so it is not known what the table holds.
     """
     if stage.served is None or stage.served.follows_changes:
         return None
-    try:
-        return stage.served.counted_otherwise(stage.served.state().last, stage.rules)
-    except TargetAwayError:
-        return None
+    return stage.served.counted_otherwise(stage.served.state().last, stage.rules)
 
 
 def _check_source(spark: SparkSession, kind: SourceKind) -> None:

@@ -19,6 +19,7 @@ from oncelake.common.tables import has_table, is_name, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
+from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
@@ -159,12 +160,7 @@ def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """
     begun = unfinished_rebuild(chain)
     same = [each for gold in chosen if gold.layer == "gold" for each in served_from(chain, gold) if each not in chosen]
-    return (*chosen, *(each for each in same if each.name in begun or _counts_otherwise(each)))
-
-
-def _counts_otherwise(stage: Stage) -> bool:
-    served = stage.served
-    return served is not None and served.counted_otherwise(served.state().last, stage.rules) is not None
+    return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
 
 
 def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:

@@ -142,7 +142,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _served_is_declared(self) -> Self:
-        for name in self.serving.tables if self.serving.is_set else ():
+        for name in self.serving.served:
             if name not in self.gold:
                 declared = ", ".join(self.gold) or "none"
                 raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")
@@ -157,12 +157,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _alerts_fit(self) -> Self:
         measures = {name: tuple(table.measures) for name, table in self.gold.items()}
-        served = self.serving.tables if self.serving.is_set else ()
         stages = [
             *map(bronze_stage, self.by_name),
             "silver",
             *(f"gold.{name}" for name in self.gold),
-            *(f"serving.{name}" for name in served),
+            *(f"serving.{name}" for name in self.serving.served),
         ]
         for name, alert in self.alerts.items():
             check_alert(name, alert, measures, stages)

@@ -85,8 +85,7 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
     """
     text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{MARKER}")
     begun: list[str] = json.loads(text)["stages"] if text else []
-    serving = chain.settings.serving
-    served = {f"serving.{name}" for name in (serving.tables if serving.is_set else ())}
+    served = {f"serving.{name}" for name in chain.settings.serving.served}
     return [name for name in begun if name in served or not name.startswith("serving.")]
 
 

@@ -55,9 +55,15 @@ class DeltaSource(Source):
         first = self.first_unread(found) if found is not None else None
         if first is None or newest is None or newest - first >= LOOK:
             return False
-        commits = [self.commit_log.commit(each) for each in range(first, newest + 1)]
-        known = [each for each in commits if each is not None and each.adds_nothing]
-        return len(known) == len(commits) and (not known or known[-1].timestamp - known[0].timestamp < _STALE_MS)
+        since = None
+        for version in range(first, newest + 1):
+            commit = self.commit_log.commit(version)
+            if commit is None or not commit.adds_nothing:
+                return False
+            since = commit.timestamp if since is None else since
+            if commit.timestamp - since >= _STALE_MS:
+                return False
+        return True
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; with `changes`, updated rows too."""

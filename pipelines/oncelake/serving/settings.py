@@ -86,6 +86,11 @@ class ServingSettings(Strict):
         """Return True if tables are served."""
         return self.url is not None or self.sink is not None
 
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The gold tables that are served; none without a database or a sink."""
+        return self.tables if self.is_set else ()
+
     def sink_class(self) -> tuple[str, dict[str, str]]:
         """Return the name of the sink's class, and its options with their secrets.
 

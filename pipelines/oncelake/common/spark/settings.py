@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from oncelake.common.models import Options, Strict
 
+_SIZE = r"^[0-9]+[mg]$"
 _SPARK_OWNED = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
@@ -34,7 +35,7 @@ def _not_owned(conf: dict[str, str]) -> dict[str, str]:
 
 
 def _size(given: str) -> str:
-    if re.fullmatch(r"[0-9]+[mg]", given) is None:
+    if re.fullmatch(_SIZE, given) is None:
         raise ValueError("expected a number and m or g, such as 2g")
     return given
 
@@ -43,7 +44,9 @@ class SparkSettings(Strict):
     """The settings for starting Spark."""
 
     master: str = Field("local[*]", description="Spark's master URL")
-    driver_memory: Annotated[str, AfterValidator(_size)] = Field("2g", description="the size of the JVM's heap")
+    driver_memory: Annotated[str, AfterValidator(_size)] = Field(
+        "2g", json_schema_extra={"pattern": _SIZE}, description="the size of the JVM's heap"
+    )
     conf: Annotated[Options, AfterValidator(_not_owned)] = Field(
         default_factory=dict,
         repr=False,
