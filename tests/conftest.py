@@ -72,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # the program accepts this log store as its own: it differs only by the crash
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
-        with crashing.small_writes(session):
+        with crashing.local_writes(session):
             yield session
     session.stop()
 

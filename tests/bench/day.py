@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.small_write import SmallTable
+from oncelake.exactly_once.local_write import LocalTable
 from oncelake.exactly_once.write import MergeSql, TableWriter
 from tests.bench.results import keep, page
 from tests.support.memory import metadata
@@ -70,7 +70,7 @@ def _writer(path: Path, schema: pa.Schema, windows: str | None, retention: str) 
     DeltaTable.create(str(path), schema=schema, configuration={"delta.logRetentionDuration": retention})
     commit_log = DeltaLog(LocalFiles(), str(path))
     return TableWriter(
-        str(path), commit_log, commit_log.state(), every_batch=True, small=SmallTable(str(path), windows)
+        str(path), commit_log, commit_log.state(), every_batch=True, local=LocalTable(str(path), windows)
     )
 
 

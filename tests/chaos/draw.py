@@ -110,7 +110,7 @@ _RECORDS = {"half-record": 6, "rest-of-record": 8}
 _SETTINGS = {"remove": 2, "return": 3}
 _WHOLE = {"create": 20, "append": 1, "replace": 1, "delete": 2, "rename": 1, "empty": 1}
 _CHAIN = {"declare": 4, "watch": 6, "writer": 2}
-_NUMBERS = {"declare": 3, "watch": 4, "writer": 2}
+_NUMBERS = {"declare": 3, "watch": 4, "writer": 3}
 _TWO = ("rename", "rename-over", "copy", "link")
 _COMMANDS = {
     "run": 30,

@@ -25,8 +25,8 @@ from tests.support.sinks import ByKey
 GOLD = "lines"
 # In whose batches the steps of a command happen, by the number that `watch` is given.
 STAGES = ("bronze", "silver", f"gold.{GOLD}", f"serving.{GOLD}")
-# Which writer commits a batch, by the number that `writer` is given: Spark, or the one for small batches.
-_WRITERS = ("0", "32MB")
+# Who commits a batch, by the number that `writer` is given: Spark, or delta-rs, which gets collected rows or files.
+_WRITERS = ("0", "32MB", "1")
 
 Counts = dict[tuple[Any, ...], tuple[Any, ...]]
 

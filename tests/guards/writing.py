@@ -16,7 +16,11 @@ _FENCING, _COMMIT, _HELD = (
 _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wrong"
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
-_SMALL, _SMALL_TESTS = "exactly_once/small_write.py::", "unit/exactly_once/test_small_write.py::"
+_LOCAL, _LOCAL_TESTS = "exactly_once/local_write.py::", "unit/exactly_once/test_local_write.py::"
+_FILES, _FILES_TESTS = "exactly_once/new_files.py::", "unit/exactly_once/test_new_files.py::"
+_FILES_BY_SPARK = (
+    "spark/exactly_once/test_new_files.py::test_a_table_that_only_spark_s_writer_writes_rightly_is_left_to_it"
+)
 _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upkeep.py::"
 
 _OWN, _OWN_TESTS = "silver/user_transform.py::", "spark/silver/test_user_transform.py::"
@@ -95,9 +99,9 @@ GUARDS = (
     Guard(
         "the transaction of a small batch",
         "a replay counts twice",
-        f"{_SMALL}_properties",
+        f"{_LOCAL}_properties",
         reads("[Transaction(metadata.app_id, metadata.txn_version)]", "[]"),
-        tests=(f"{_SMALL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
+        tests=(f"{_LOCAL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
     ),
     Guard(
         "delta-rs gets no path that it takes for another one",
@@ -109,70 +113,70 @@ GUARDS = (
     Guard(
         "a small batch's transaction is new in the version that it is committed against",
         "two runs that replay a batch both write it: delta-rs skips no repeated transaction",
-        f"{_SMALL}Snapshot._must_be_new",
+        f"{_LOCAL}Snapshot._must_be_new",
         without("raise TransactionHeldError"),
-        tests=(f"{_SMALL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
+        tests=(f"{_LOCAL_TESTS}test_a_commit_is_made_once_for_its_transaction",),
     ),
     Guard(
         "a small batch gets the version after the one that was checked, or none",
         "delta-rs commits it after another run's batch, and both count",
-        f"{_SMALL}_properties",
+        f"{_LOCAL}_properties",
         reads("0", "15"),
-        tests=(f"{_SMALL_TESTS}test_a_commit_that_comes_in_after_the_snapshot_takes_the_version",),
+        tests=(f"{_LOCAL_TESTS}test_a_commit_that_comes_in_after_the_snapshot_takes_the_version",),
     ),
     Guard(
         "a small batch that lost its version is tried again on the new one",
         "maintenance at the wrong moment stops the run",
-        f"{_SMALL}_Commit.__exit__",
+        f"{_LOCAL}_Commit.__exit__",
         without("raise VersionTakenError"),
-        tests=(f"{_SMALL_TESTS}test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it",),
+        tests=(f"{_LOCAL_TESTS}test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it",),
     ),
     Guard(
         "the snapshot is read before the log is checked",
         "a commit of another run between both goes unnoticed",
         f"{_WRITE}TableWriter._append",
         without("self.must_be_alone(metadata)"),
-        tests=(f"{_SMALL_TESTS}test_a_batch_after_another_run_s_commit_is_refused",),
+        tests=(f"{_LOCAL_TESTS}test_a_batch_after_another_run_s_commit_is_refused",),
     ),
     Guard(
         "a table that uses what delta-rs writes otherwise is left to Spark",
         "deleted rows are counted again",
-        f"{_SMALL}_is_plain",
+        f"{_LOCAL}_is_plain",
         answers("True"),
-        tests=(f"{_SMALL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
+        tests=(f"{_LOCAL_TESTS}test_a_table_with_other_features_is_left_to_spark",),
     ),
     Guard(
         "a table with constraints or generated columns is left to Spark",
         "a run stops, or a generated column is null",
-        f"{_SMALL}_is_plain",
+        f"{_LOCAL}_is_plain",
         reads("metadata.configuration", "()"),
-        tests=(f"{_SMALL_TESTS}test_a_table_with_constraints_or_generated_columns_is_left_to_spark",),
+        tests=(f"{_LOCAL_TESTS}test_a_table_with_constraints_or_generated_columns_is_left_to_spark",),
     ),
     Guard(
         "a table that lacks a column of the batch, and a gold table with other columns, are left to Spark",
         "a column that someone added to a table stops the run",
-        f"{_SMALL}SmallTable.snapshot",
+        f"{_LOCAL}LocalTable.snapshot",
         reads("self._has(columns) and _is_plain(table)", "_is_plain(table)"),
-        tests=(f"{_SMALL_TESTS}test_a_table_with_other_columns_is_left_to_spark",),
+        tests=(f"{_LOCAL_TESTS}test_a_table_with_other_columns_is_left_to_spark",),
     ),
     Guard(
         "a MERGE without rows is a commit",
         "the batch is not recorded, and the run stops",
-        f"{_SMALL}Snapshot.merge",
+        f"{_LOCAL}Snapshot.merge",
         without("self.append(rows, metadata)"),
-        tests=(f"{_SMALL_TESTS}test_a_merge_without_rows_records_the_batch",),
+        tests=(f"{_LOCAL_TESTS}test_a_merge_without_rows_records_the_batch",),
     ),
     Guard(
         "a snapshot has the commits of others",
         "every batch after one of maintenance loses its version, and the run stops",
-        f"{_SMALL}SmallTable._newest",
+        f"{_LOCAL}LocalTable._newest",
         without("self._table.update_incremental()"),
-        tests=(f"{_SMALL_TESTS}test_a_snapshot_has_the_commits_of_others",),
+        tests=(f"{_LOCAL_TESTS}test_a_snapshot_has_the_commits_of_others",),
     ),
     Guard(
         "a MERGE that touches files of many rows is left to Spark",
         "delta-rs holds them all in memory",
-        f"{_SMALL}Snapshot.can_merge",
+        f"{_LOCAL}Snapshot.can_merge",
         answers("True"),
         tests=(f"{_UPKEEP_TESTS}test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows",),
     ),
@@ -449,11 +453,67 @@ GUARDS = (
         also=("services/test_kafka.py::test_every_committed_record_counts_once",),
     ),
     Guard(
-        "refused lines that a job collected are as many as it counted",
-        "a task that ran twice puts its refused lines into quarantine twice, or some are missing",
-        "common/spark/few_rows.py::FewRows.take",
-        reads("rows.size() != count", "False"),
-        tests=("spark/silver/test_one_pass.py::test_another_number_of_rows_than_was_counted_is_not_used",),
+        "files get a transaction that is new in the version that they are committed against",
+        "two runs that replay a large batch both add their files",
+        f"{_LOCAL}Snapshot.append_files",
+        without("self._must_be_new(metadata)"),
+        tests=(f"{_FILES_TESTS}test_files_are_committed_once_for_their_transaction",),
+    ),
+    Guard(
+        "the bounds of a file are those of all its row groups",
+        "readers skip a file that has the rows that they look for",
+        f"{_FILES}statistics",
+        reads("max((each.max_raw for each in valued))", "valued[0].max_raw"),
+        tests=(f"{_FILES_TESTS}test_the_bounds_are_those_of_all_row_groups",),
+    ),
+    Guard(
+        "a column that has no statistics in a part of the file gets none",
+        "readers skip a file that has the rows that they look for",
+        f"{_FILES}statistics",
+        reads("len(known) < len(chunks)", "False"),
+        tests=(f"{_FILES_TESTS}test_a_column_without_statistics_has_no_bounds",),
+    ),
+    Guard(
+        "times in another unit or calendar have no bounds",
+        "readers take milliseconds for microseconds, and skip the file",
+        f"{_FILES}_is_plain",
+        answers("True"),
+        tests=(f"{_FILES_TESTS}test_a_time_in_another_unit_or_calendar_has_no_bounds",),
+    ),
+    Guard(
+        "only what a killed process staged is removed",
+        "the table's own files are deleted",
+        f"{_FILES}remove_staged",
+        reads("f'{_STAGED}*'", "'*'"),
+        tests=(f"{_FILES_TESTS}test_what_a_killed_process_left_is_removed_and_nothing_else",),
+    ),
+    Guard(
+        "rows of another type than the table's are left to Spark's writer",
+        "the table's files cannot be read together",
+        f"{_LOCAL}LocalTable.new_files",
+        reads("not fit", "False"),
+        tests=(f"{_FILES_BY_SPARK}[type]",),
+    ),
+    Guard(
+        "a table with a column that must not be null is left to Spark's writer",
+        "a null gets into the column, and readers fail",
+        f"{_LOCAL}LocalTable.new_files",
+        reads("not all((field.nullable for field in fields.values()))", "False"),
+        tests=(f"{_FILES_BY_SPARK}[null]",),
+    ),
+    Guard(
+        "a table with invariants is left to Spark's writer",
+        "rows that break one get into the table",
+        f"{_LOCAL}LocalTable.new_files",
+        reads("_INVARIANTS in text", "False"),
+        tests=(f"{_FILES_BY_SPARK}[invariant]",),
+    ),
+    Guard(
+        "the rows of a large batch are counted from its files",
+        "the batch is taken for one without rows, and the numbers do not add up",
+        "exactly_once/delta_log.py::_metrics",
+        reads("each.get('numRecords', 0)", "0"),
+        tests=(f"{_FILES_TESTS}test_files_are_committed_once_for_their_transaction",),
     ),
     Guard(
         "a version checksum counts the commits since the last one",

@@ -151,7 +151,7 @@ def test_a_continuous_run_goes_on_with_new_columns(house: House, spark: SparkSes
     proven(house, spark)
 
 
-def test_columns_in_another_order_keep_the_small_writer(house: House, spark: SparkSession) -> None:
+def test_columns_in_another_order_keep_the_local_writer(house: House, spark: SparkSession) -> None:
     declare(house, {"status": "int"})
     house.write("old.log", *lines(NEW[0]))
     house.run(spark)

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
-from oncelake.exactly_once import small_write
-from oncelake.exactly_once.small_write import Snapshot
+from oncelake.exactly_once import local_write
+from oncelake.exactly_once.local_write import Snapshot
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 
@@ -54,8 +54,8 @@ def crashed(spark: SparkSession, path: str, *, before: bool) -> Iterator[None]:
 
 
 @contextmanager
-def small_writes(spark: SparkSession) -> Iterator[None]:
-    """Let the commits of small batches and new tables, by delta-rs in this process, crash where Spark's own would."""
+def local_writes(spark: SparkSession) -> Iterator[None]:
+    """Let the commits of batches and new tables by delta-rs, in this process, crash where Spark's own would."""
     files = _files(spark)
 
     def crashing(commit: Callable[..., None]) -> Callable[..., None]:
@@ -74,11 +74,11 @@ def small_writes(spark: SparkSession) -> Iterator[None]:
         files.wasNamed(name)
         return is_there
 
-    created = small_write.create
+    created = local_write.create
     with pytest.MonkeyPatch.context() as patch:
-        for method in ("append", "merge"):
+        for method in ("append", "append_files", "merge"):
             patch.setattr(Snapshot, method, crashing(getattr(Snapshot, method)))
-        patch.setattr(small_write, "create", create)
+        patch.setattr(local_write, "create", create)
         yield
 
 

@@ -34,7 +34,7 @@ from oncelake.exactly_once.write import TableWriter
 from oncelake.gold.declaration import LOG_TIME
 
 if TYPE_CHECKING:
-    from oncelake.exactly_once.small_write import SmallTable
+    from oncelake.exactly_once.local_write import LocalTable
 
 # Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
@@ -285,7 +285,7 @@ class Run:
                 self.chain.commit_log(table),
                 state.table_states[table],
                 every_batch=table == first,
-                small=_small_table(lake.at(table), table) if self.small_batches is not None else None,
+                local=_local_table(lake.at(table), table) if self.small_batches is not None else None,
             )
             for table in (target.table for target in state.stage.writes)
         }
@@ -323,10 +323,10 @@ class Run:
             time.sleep(POLL)
 
 
-def _small_table(path: str, table: Table) -> "SmallTable":
-    from oncelake.exactly_once.small_write import SmallTable  # noqa: PLC0415 - needs delta-rs, which is optional
+def _local_table(path: str, table: Table) -> "LocalTable":
+    from oncelake.exactly_once.local_write import LocalTable  # noqa: PLC0415 - needs delta-rs, which is optional
 
-    return SmallTable(path, LOG_TIME if table.layer == "gold" else None)
+    return LocalTable(path, LOG_TIME if table.layer == "gold" else None)
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

@@ -1,7 +1,7 @@
 """Idempotent Delta writes: append and MERGE, at most once per batch ID, verified in the Delta log.
 
-A frame is written by Spark's Delta writer, and the collected rows of a small batch by delta-rs, see `small_write`. A
-table that delta-rs cannot write gets collected rows from Spark, too.
+Where this process may commit, delta-rs does: the collected rows of a small batch, and the files that Spark wrote for a
+large one, see `local_write`. Elsewhere, and for a table that delta-rs cannot write, Spark's Delta writer does both.
 
 Delta skips a write whose txnVersion is not above the recorded one for its txnAppId. An append takes both as
 writer options. A MERGE takes them only from the confs of the batch's own session, so they are set there for the
@@ -29,7 +29,8 @@ from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, Table
 from oncelake.exactly_once.positions import same_position
 
 if TYPE_CHECKING:
-    from oncelake.exactly_once.small_write import SmallTable, Snapshot
+    from oncelake.exactly_once.local_write import LocalTable, Snapshot
+    from oncelake.exactly_once.new_files import NewFiles
 
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ class TableWriter:
         commit_log: the table's log.
         state: the state of the table that the start gate saw.
         every_batch: whether the table gets a commit in every batch.
-        small: writes collected rows; None if only Spark can write the table.
+        local: commits rows from this process; None if only Spark can write the table.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class TableWriter:
         state: TableState,
         *,
         every_batch: bool,
-        small: "SmallTable | None" = None,
+        local: "LocalTable | None" = None,
     ) -> None:
         self.path = path
-        self._small = small
+        self._local = local
         self._every_batch = every_batch
         self.log = commit_log
         self.last = state.last
@@ -136,7 +137,8 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(metadata, partial(self._append, rows, metadata))
+        files = self._local.new_files(rows) if self._local is not None and isinstance(rows, DataFrame) else None
+        return self._once(metadata, partial(self._append, rows, files, metadata))
 
     def merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
@@ -186,7 +188,7 @@ class TableWriter:
             version = held.commit.metadata.deduplicated["version"]
             return TableBefore(self.path, metadata.table, version, replayed=True)
         self.must_be_alone(metadata)
-        opened = self._small.opened_at(self._seen) if self._small is not None else None
+        opened = self._local.opened_at(self._seen) if self._local is not None else None
         return TableBefore(self.path, metadata.table, self._seen, opened)
 
     def must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
@@ -213,15 +215,19 @@ class TableWriter:
                 raise self._lost(metadata) from error
             raise
         commit = self.receipt(metadata)
-        if self._small is not None and not by_spark:
-            self._small.keep_up(commit)
+        if self._local is not None and not by_spark:
+            self._local.keep_up(commit)
         return Written(commit, by_spark=by_spark)
 
-    def _append(self, rows: Rows, metadata: CommitMetadata) -> bool:
-        """Try once to append; return True if Spark wrote."""
-        snapshot = self._snapshot(rows)
+    def _append(self, rows: Rows, files: "NewFiles | None", metadata: CommitMetadata) -> bool:
+        """Try once to append rows, or their files; return True if Spark's writer made the commit."""
+        added = files.written() if files is not None else ()
+        snapshot = self._snapshot(rows if files is None else files)
         self.must_be_alone(metadata)
-        if isinstance(rows, Collected) and snapshot is not None:
+        if snapshot is not None and files is not None:
+            snapshot.append_files(added, metadata)
+            return False
+        if snapshot is not None and isinstance(rows, Collected):
             snapshot.append(rows, metadata)
             return False
         append(rows, self.path, metadata)
@@ -241,15 +247,15 @@ class TableWriter:
         merge(rows, self.path, metadata, made)
         return True
 
-    def _snapshot(self, rows: Rows) -> "Snapshot | None":
-        """Return what collected rows are committed against.
+    def _snapshot(self, rows: "Rows | NewFiles") -> "Snapshot | None":
+        """Return what collected rows, or files, are committed against; None if Spark writes.
 
         It is read before `must_be_alone` reads the log: so every commit up to the snapshot is checked, and one after
         it takes the version that the batch would get.
         """
-        if self._small is None or not isinstance(rows, Collected):
+        if self._local is None or isinstance(rows, DataFrame):
             return None
-        return self._small.snapshot(rows.rows.column_names)
+        return self._local.snapshot(rows.columns)
 
     def must_be_alone(self, metadata: CommitMetadata) -> None:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log."""

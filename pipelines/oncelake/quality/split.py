@@ -6,6 +6,7 @@ from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType
 
 from oncelake.quality.expectations import Row
 from oncelake.quality.suite import Rule
@@ -64,22 +65,25 @@ def broken_rules(rules: Iterable[Rule], severity: str, column_of: Row = at) -> l
 
 def names_of(rules: Sequence[Broken]) -> Column:
     """Return the names of the rules that a row breaks; null if it breaks none."""
-    return listed(rules, Broken.as_name, F.lit(None).cast("array<string>"))
+    return listed(rules, Broken.as_name, ArrayType(StringType()))
 
 
-def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], empty: Column) -> Column:
-    """Return an entry for each rule that a row breaks; most rows break no rule, and no list is built for them.
+def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], kind: ArrayType) -> Column:
+    """Return an entry for each rule that a row breaks, null for none: most rows break none, and get no list.
 
     Args:
         rules: the rules.
         what: returns the entry of a rule.
-        empty: an empty list of the right type.
+        kind: the type of the list.
     """
     if not rules:
-        return empty
+        return F.lit(None).cast(kind)
+    nothing = F.array().cast(kind)
     anything = reduce(lambda one, other: one | other, (rule.condition for rule in rules))
-    entries = F.array(*(F.when(rule.condition, what(rule)) for rule in rules))
-    return F.when(anything, F.filter(entries, lambda each: each.isNotNull())).otherwise(empty)
+    # a list for each rule, as Spark does not compile a filter of one list together with the rest of the plan
+    return F.when(
+        anything, F.concat(*(F.when(rule.condition, F.array(what(rule))).otherwise(nothing) for rule in rules))
+    )
 
 
 def _held(rule: Rule, column_of: Row) -> Column:

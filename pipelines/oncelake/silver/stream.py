@@ -33,7 +33,16 @@ from oncelake.silver.schema import EVENT, SOURCE, TWIN, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.settings import Deduplicate
-from oncelake.silver.transform import TimeLimits, accepted, breaks, is_accepted, is_taken_apart, parse, quarantined
+from oncelake.silver.transform import (
+    TimeLimits,
+    accepted,
+    breaks,
+    broken_names,
+    is_accepted,
+    is_taken_apart,
+    parse,
+    quarantined,
+)
 from oncelake.silver.user_transform import UserTransform
 
 # Prefix of a rule's name in the counters of a batch.
@@ -240,7 +249,8 @@ class Parsed:
         if self.collected is not None:
             return collected.quarantined(self.collected)
         if self.refused is not None:
-            return batch.collect(self.refused) or self.refused
+            small = batch.collect(self.refused) if batch.seems_small(self.refused) else None
+            return small or self.refused
         return quarantined(self.frame)
 
 
@@ -351,14 +361,7 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
         _stop(parsed.frame, silver, counted, batch)
         rows = batch.append(SILVER, parsed.accepted(batch), deduplicated=recorded).commit.rows_added
     else:
-        counts = Observation()
-        observed = parsed.frame.observe(counts, *silver.aggregates)
-        with batch.few_rows(observed) as few:
-            refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
-            rest = few.without(observed, is_accepted(), refused.fieldNames()) if few else observed
-            rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
-            counted = silver.counted(counts.get, batch)
-            parsed.refused = few.take(counted.refused, refused) if few else None
+        rows, counted = _write_counting(parsed, silver, batch)
     if rows is not None and rows + counted.refused + parsed.dropped != counted.lines:
         repeats = f" and {count_of(parsed.dropped, 'is a repeat', 'are repeats')}" if parsed.repeats else ""
         raise ReceiptError(
@@ -367,6 +370,30 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
             f"{rebuild_hint('silver')}"
         )
     return counted
+
+
+def _write_counting(parsed: Parsed, silver: Silver, batch: Batch) -> tuple[int, Counted]:
+    """Write silver's rows by a job that also counts, and collects the refused lines if they are few.
+
+    Returns:
+        The number of rows that silver got, and the counts.
+    """
+    counts = Observation()
+    with batch.few_rows(parsed.frame) as few:
+        if few is None:
+            observed = parsed.frame.observe(counts, *silver.aggregates)
+            rows = batch.append(SILVER, parsed.completed(accepted(observed))).commit.rows_added
+            return rows, silver.counted(counts.get, batch)
+        # Spark's observation would cost a sixth of the job, so it gets only what nothing else counts
+        measures = silver.measures
+        lines = parsed.frame.observe(counts, *measures) if measures else parsed.frame
+        refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
+        rest = few.without(lines, is_accepted(), broken_names(), refused.fieldNames())
+        rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
+        taken = few.take(refused)
+        parsed.refused = taken.rows
+        values = counts.get if measures else {}
+        return rows, Counted(taken.lines, taken.out, taken.names, values, batch.metadata(SILVER).planned)
 
 
 def rows_held(written: Written) -> int | None:

@@ -75,9 +75,11 @@ def parse(
     )
     if fmt.columns:
         typed = _with_values(typed, fmt)
-    earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    latest = F.try_add("ingested_at", F.lit(limits.ahead))
-    in_range = F.col("log_time").between(F.timestamp_micros(F.lit(earliest)), latest)
+    microsecond = timedelta(microseconds=1)
+    earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // microsecond
+    # numbers, as Spark adds an interval to a time by way of a date in a zone
+    latest = F.try_add(F.unix_micros("ingested_at"), F.lit(limits.ahead // microsecond))
+    in_range = F.unix_micros("log_time").between(F.lit(earliest), latest)
     judged = typed.withColumns({"in_range": F.coalesce(in_range, F.lit(False))})
     nothing = {field.name: F.lit(None).cast(field.dataType) for field in others}
     column_of = partial(_column_of, {**nothing, **{name: _value(name) for name in fmt.columns}})
@@ -185,6 +187,12 @@ def breaks(formats: Sequence[LogFormat], rules: Sequence[Rule]) -> dict[str, Col
     return found
 
 
+def broken_names() -> Column:
+    """Return the names of the rules that a parsed row broke, those of `breaks`, a name perhaps twice; null for none."""
+    marks = F.coalesce(F.when(is_taken_apart(), F.col(MARKS)), F.array().cast("array<string>"))
+    return F.when(is_accepted(), F.col(MARKS)).otherwise(F.concat(F.col("reasons.rule"), marks))
+
+
 def _has(names: Column, name: str) -> Column:
     return names.isNotNull() & F.array_contains(names, name)
 
@@ -255,5 +263,5 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))
-        .otherwise(listed(refusing, Broken.as_reason, F.array().cast(REASONS)))
+        .otherwise(F.coalesce(listed(refusing, Broken.as_reason, REASONS), F.array().cast(REASONS)))
     )

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.small_write import SmallTable
+from oncelake.exactly_once.local_write import LocalTable
 from oncelake.exactly_once.write import TableWriter
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
@@ -66,7 +66,7 @@ def made(rng: random.Random, rows: int) -> list[tuple[Any, ...]]:
 def writer(spark: SparkSession, path: Path, schema: StructType) -> TableWriter:
     spark.createDataFrame([], schema).write.format("delta").save(str(path))
     log = DeltaLog(LocalFiles(), str(path))
-    return TableWriter(str(path), log, log.state(), every_batch=True, small=SmallTable(str(path)))
+    return TableWriter(str(path), log, log.state(), every_batch=True, local=LocalTable(str(path)))
 
 
 def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[DataFrame]) -> None:

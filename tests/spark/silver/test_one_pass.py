@@ -1,7 +1,8 @@
 """The job that writes silver's rows of a large batch also collects the refused lines, if they are few."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,19 @@ from unittest.mock import patch
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake import StageError
 from oncelake.common.spark.few_rows import FewRows
 from oncelake.engine import runner
+from oncelake.quality.expectations import LengthBetween
+from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import stream
 from oncelake.silver.format import load_format
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.stream import Silver
-from oncelake.silver.transform import TimeLimits, is_accepted, quarantined
+from oncelake.silver.transform import TimeLimits, breaks, broken_names, is_accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -51,35 +54,73 @@ def texts(frame: DataFrame) -> Counter[str]:
     return Counter(map(str, frame.collect()))
 
 
-def test_the_rows_are_those_of_a_second_pass(parsed: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
-    counts = Observation()
-    observed = parsed.observe(counts, F.count_if(~is_accepted()).alias("refused"))
+def without_refused(few: FewRows, parsed: DataFrame) -> DataFrame:
+    return few.without(parsed, is_accepted(), broken_names(), QUARANTINE.fieldNames())
+
+
+def test_the_rows_and_counts_are_those_of_other_passes(parsed: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
     with FewRows(spark, MANY, MANY) as few:
-        rest = few.without(observed, is_accepted(), QUARANTINE.fieldNames()).select(*SILVER.fieldNames())
+        rest = without_refused(few, parsed).select(*SILVER.fieldNames())
         rest.write.format("delta").save(str(tmp_path / "silver"))
-        taken = few.take(counts.get["refused"], QUARANTINE)
-    assert taken is not None
-    assert texts(taken) == texts(quarantined(parsed))
-    assert taken.schema.simpleString() == QUARANTINE.simpleString()
+        taken = few.take(QUARANTINE)
+    assert taken.rows is not None
+    assert texts(taken.rows) == texts(quarantined(parsed))
+    assert taken.rows.schema.simpleString() == QUARANTINE.simpleString()
     assert spark.read.format("delta").load(str(tmp_path / "silver")).count() == len(LINES) - REFUSED
+    assert (taken.lines, taken.out) == (len(LINES), REFUSED)
+    assert taken.names == counted(parsed)
+
+
+def counted(parsed: DataFrame, rules: Sequence[Rule] = ()) -> dict[str, int]:
+    """Return how many rows broke each rule, as the pass that only counts says."""
+    broken = breaks([load_format("default", [FORMATS])], rules)
+    (row,) = parsed.agg(*(F.count_if(condition).alias(name) for name, condition in broken.items())).collect()
+    return {name: count for name, count in row.asDict().items() if count}
+
+
+def test_a_line_that_breaks_several_rules_counts_for_each_once(spark: SparkSession) -> None:
+    suite = [a_rule("over 3", "warning", 3), a_rule("over 4", "warning", 4), a_rule("over 6", "critical", 6)]
+    texts_of = ["ERROR abc", "ERROR abcd", "ERROR abcde", "ERROR abcdefg", "NEWS abcdefg", "ERROR"]
+    rows = bronze_rows(spark, [*(f"2017-07-30 14:09:08 {each}" for each in texts_of), "broken", None])
+    parsed = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), suite).parse(rows)
+    with FewRows(spark, MANY, MANY) as few:
+        assert without_refused(few, parsed).count() == 4
+        taken = few.take(QUARANTINE)
+    assert taken.names == counted(parsed, suite)
+    assert taken.names == {"over 3": 3, "over 4": 2, "over 6": 1, "level": 1, "pattern": 1, "null_value": 1}
+
+
+def a_rule(name: str, severity: Severity, longest: int) -> Rule:
+    checked = LengthBetween(column="message", max_value=longest)
+    return Rule(id=name, type="expect_column_value_lengths_to_be_between", severity=severity, expectation=checked)
 
 
 @pytest.mark.parametrize(("rows", "size"), [(REFUSED - 1, MANY), (MANY, 100)], ids=["rows", "bytes"])
-def test_more_rows_than_the_bound_are_not_kept(parsed: DataFrame, spark: SparkSession, rows: int, size: int) -> None:
+def test_more_rows_than_the_bound_are_counted_and_not_kept(
+    parsed: DataFrame, spark: SparkSession, rows: int, size: int
+) -> None:
     with FewRows(spark, rows, size) as few:
-        assert few.without(parsed, is_accepted(), QUARANTINE.fieldNames()).count() == len(LINES) - REFUSED
-        assert few.take(REFUSED, QUARANTINE) is None
+        assert without_refused(few, parsed).count() == len(LINES) - REFUSED
+        taken = few.take(QUARANTINE)
+    assert (taken.lines, taken.out, taken.names, taken.rows) == (len(LINES), REFUSED, counted(parsed), None)
 
 
-def test_another_number_of_rows_than_was_counted_is_not_used(parsed: DataFrame, spark: SparkSession) -> None:
+def test_a_task_that_runs_again_counts_and_keeps_once(parsed: DataFrame, spark: SparkSession) -> None:
     with FewRows(spark, MANY, MANY) as few:
-        rest = few.without(parsed, is_accepted(), QUARANTINE.fieldNames())
+        rest = without_refused(few, parsed)
         rest.count()
-        rest.count()  # as a task that is tried again
-        assert few.take(REFUSED, QUARANTINE) is None
+        rest.count()
+        taken = few.take(QUARANTINE)
+    assert (taken.lines, taken.out, taken.names) == (len(LINES), REFUSED, counted(parsed))
+    assert taken.rows is not None
+    assert texts(taken.rows) == texts(quarantined(parsed))
+
+
+def test_the_rows_of_a_failed_job_are_forgotten(parsed: DataFrame, spark: SparkSession) -> None:
     with FewRows(spark, MANY, MANY) as few:
-        few.without(parsed, is_accepted(), QUARANTINE.fieldNames()).count()
-    assert few.take(REFUSED, QUARANTINE) is None, "the rows are gone after the block"
+        without_refused(few, parsed).count()
+    with pytest.raises(AttributeError):
+        few.take(QUARANTINE)
 
 
 @pytest.fixture
@@ -143,7 +184,8 @@ def test_a_crash_between_both_tables_loses_no_refused_line(
 def test_a_job_that_kept_too_many_rows_costs_a_second_pass(
     house: House, spark: SparkSession, passes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FewRows, "take", lambda *_: None)
+    taken = FewRows.take
+    monkeypatch.setattr(FewRows, "take", lambda few, schema: replace(taken(few, schema), rows=None))
     house.write("a.log", *lines(5, 2))
     house.run(spark)
     assert passes == ["quarantine"]

@@ -15,10 +15,10 @@ from deltalake.exceptions import DeltaError
 from deltalake.table import TableOptimizer
 
 from oncelake.common.spark.collect import Collected
-from oncelake.exactly_once import small_write, upkeep
+from oncelake.exactly_once import local_write, upkeep
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.small_write import SmallTable, TransactionHeldError
+from oncelake.exactly_once.local_write import LocalTable, TransactionHeldError
 from oncelake.exactly_once.write import MergeSql, TableWriter
 from tests.support.memory import metadata
 
@@ -74,7 +74,7 @@ def gold(tmp_path: Path) -> str:
 
 def writer(path: str, windows: str | None = None) -> TableWriter:
     commit_log = DeltaLog(LocalFiles(), path)
-    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, small=SmallTable(path, windows))
+    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=LocalTable(path, windows))
 
 
 def append(path: str, *batches: int) -> TableWriter:
@@ -147,7 +147,7 @@ def test_checkpoints_keep_transactions_and_metadata_without_the_older_commits(pa
         if name.endswith(".json") and name[:20] < checkpoint[:20]:
             (Path(path) / "_delta_log" / name).unlink()
     assert DeltaLog(LocalFiles(), path).table_id() == table_id
-    snapshot = SmallTable(path).snapshot(SCHEMA.names)
+    snapshot = LocalTable(path).snapshot(SCHEMA.names)
     assert snapshot is not None
     with pytest.raises(TransactionHeldError):
         snapshot.append(rows(5), metadata(5))
@@ -260,10 +260,10 @@ def test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows(
     gold: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for batch, minutes in enumerate([(0, 10), (20, 21, 30), (40,)]):
-        append_to_gold = SmallTable(gold, "log_time").snapshot(SCHEMA.names)
+        append_to_gold = LocalTable(gold, "log_time").snapshot(SCHEMA.names)
         assert append_to_gold is not None
         append_to_gold.append(rows(*minutes), metadata(batch))
-    snapshot = SmallTable(gold, "log_time").snapshot(SCHEMA.names)
+    snapshot = LocalTable(gold, "log_time").snapshot(SCHEMA.names)
     assert snapshot is not None
     touched = {
         (): 6,
@@ -275,5 +275,5 @@ def test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows(
         ((at(41), at(90)),): 0,
     }
     assert {windows: snapshot.rows_touched(windows) for windows in touched} == touched
-    monkeypatch.setattr(small_write, "MERGED", 3)
+    monkeypatch.setattr(local_write, "MERGED", 3)
     assert [snapshot.can_merge(windows) for windows in touched] == [False, True, True, True, False, True, True]

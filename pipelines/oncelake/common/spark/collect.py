@@ -33,6 +33,11 @@ class Collected:
     rows: "pyarrow.Table"
     spark: SparkSession
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.rows.column_names)
+
     def where(self, mask: "pyarrow.ChunkedArray") -> Self:
         """Return the rows for which the mask is true."""
         return type(self)(self.rows.filter(mask), self.spark)

@@ -1,7 +1,7 @@
-"""Take a few rows out of a frame while one job writes the others."""
+"""Count the rows of a frame and take a few out of it, in the job that writes the others."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -12,13 +12,30 @@ from pyspark.sql.types import StructType
 from oncelake.common.spark.jvm import jvm
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a job counted and took out of a frame.
+
+    Attributes:
+        lines: the number of all rows of the frame.
+        out: the number of rows that were taken out.
+        names: how many rows had each name.
+        rows: the rows that were taken out; None if they were more than the bound.
+    """
+
+    lines: int
+    out: int
+    names: Mapping[str, int]
+    rows: DataFrame | None
+
+
 @dataclass
 class FewRows:
-    """The rows that a filter takes out of a frame, kept in Spark's JVM within a bound.
+    """A filter that counts rows, and keeps those that it takes out in Spark's JVM within a bound.
 
     Attributes:
         spark: a session whose tasks run in its own JVM, and which has our compiled classes.
-        max_rows: the most rows.
+        max_rows: the most rows to keep.
         max_bytes: the most bytes of their texts.
     """
 
@@ -34,36 +51,36 @@ class FewRows:
         """Forget the rows, also if the job failed."""
         jvm(self.spark).oncelake.FewRows.take(self._name)
 
-    def without(self, frame: DataFrame, kept: Column, columns: Sequence[str]) -> DataFrame:
-        """Return the rows of a frame that meet a condition; the job that computes them keeps the other rows.
+    def without(self, frame: DataFrame, stays: Column, names: Column, columns: Sequence[str]) -> DataFrame:
+        """Return the rows of a frame that meet a condition; the job that computes them counts all and keeps the others.
 
         Args:
             frame: the frame.
-            kept: the condition; it is never null.
-            columns: the columns of the other rows.
+            stays: the condition; it is never null.
+            names: the names that are counted for a row, a list; null for none.
+            columns: the columns of the rows that are taken out.
         """
-        function = jvm(self.spark).oncelake.FewRows.keep(self._name, self.max_rows, self.max_bytes)
-        call = Column(_call(self.spark, function, F.struct(*columns)))
-        return frame.where(F.when(kept, F.lit(True)).otherwise(call))
+        function = jvm(self.spark).oncelake.FewRows.filter(self._name, self.max_rows, self.max_bytes)
+        return frame.where(Column(_call(self.spark, function, names, F.when(~stays, F.struct(*columns)))))
 
-    def take(self, count: int, schema: StructType) -> DataFrame | None:
-        """Return the rows that were taken out, once; None if they are not exactly `count`, or more than the bound.
+    def take(self, schema: StructType) -> Taken:
+        """Return what was counted and taken out, once, after the job.
 
         Args:
-            count: their number, as the same job counted it.
-            schema: their columns.
+            schema: the columns of the rows that are taken out.
         """
-        rows = jvm(self.spark).oncelake.FewRows.take(self._name)
-        if rows is None or rows.size() != count:
-            return None
-        return _frame(self.spark, rows, schema)
+        kept = jvm(self.spark).oncelake.FewRows.take(self._name)
+        rows = kept.rows()
+        frame = None if rows is None else _frame(self.spark, rows, schema)
+        return Taken(int(kept.all()), int(kept.out()), {str(key): int(n) for key, n in kept.named().items()}, frame)
 
 
-def _call(spark: SparkSession, function: Any, argument: Column) -> Any:
+def _call(spark: SparkSession, function: Any, *arguments: Column) -> Any:
     gateway = spark.sparkContext._gateway
     assert gateway is not None, "a session has a JVM"
-    columns = gateway.new_array(jvm(spark).org.apache.spark.sql.Column, 1)
-    columns[0] = argument._jc
+    columns = gateway.new_array(jvm(spark).org.apache.spark.sql.Column, len(arguments))
+    for place, each in enumerate(arguments):
+        columns[place] = each._jc
     return function.apply(columns)
 
 

@@ -1,12 +1,15 @@
-"""The writer of small batches: delta-rs commits Arrow rows from this process, without a Spark job.
+"""The writer of tables on a local disk: delta-rs commits from this process, without Spark's Delta writer.
 
-Spark's writer costs one to three seconds for a batch of any size, delta-rs some milliseconds. delta-rs records a
-transaction, but does not skip one that the table holds already, and by default it repeats a commit that lost against
-another one (delta-rs issue 2580). So a commit here is made against one snapshot: the recorded transaction is read from
-it, and the commit must get the next version, or fails. On a local disk a version is given out by a hard link, as
-`DirectFileSystem.java` does it for Spark, so both writers exclude each other.
+It commits the collected rows of a small batch, and the files that Spark wrote of the rows of a large one, see
+`new_files`. Spark's writer costs one to three seconds for a batch of any size, delta-rs some milliseconds.
+
+delta-rs records a transaction, but does not skip one that the table holds already, and by default it repeats a commit
+that lost against another one (delta-rs issue 2580). So a commit here is made against one snapshot: the recorded
+transaction is read from it, and the commit must get the next version, or fails. On a local disk a version is given out
+by a hard link, as `DirectFileSystem.java` does it for Spark, so both writers exclude each other.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,11 +18,14 @@ from pathlib import Path
 import pyarrow
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.new_files import DataFile, NewFiles, remove_staged, stats_text
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
 
@@ -32,6 +38,11 @@ _PLAIN_VERSION = 2
 _CHANGES_VERSION = 4
 _FEATURES_VERSION = 7
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+# The columns of which a table keeps statistics: those that its property lists, or the first ones.
+_INDEXED, _FIRST = "delta.dataSkippingStatsColumns", 32
+# A field with an invariant has this in the schema; Spark's writer checks it.
+_INVARIANTS = "delta.invariants"
 
 # The first and the last window of each range; the ranges are in order and do not overlap.
 Windows = Sequence[tuple[datetime, datetime]]
@@ -62,7 +73,7 @@ def create(path: str, schema: StructType, properties: Mapping[str, str]) -> bool
     return True
 
 
-class SmallTable:
+class LocalTable:
     """One table at a local path, as delta-rs writes it.
 
     Attributes:
@@ -90,6 +101,23 @@ class SmallTable:
             return None
         return Snapshot(self.path, table, self.windows) if self._has(columns) and _is_plain(table) else None
 
+    def new_files(self, rows: DataFrame) -> NewFiles | None:
+        """Return the rows of a large batch, for `Snapshot.append_files`; None if only Spark can write them.
+
+        That is so for the reasons of `snapshot`, and if a column has another type than in the table: Spark's writer
+        converts it. Nothing is computed yet.
+        """
+        if self.snapshot(rows.columns) is None or self._table is None:
+            return None
+        text = self._table.schema().to_json()
+        fields = {field.name: field for field in StructType.fromJson(json.loads(text)).fields}
+        fit = all(fields[each.name].dataType.simpleString() == each.dataType.simpleString() for each in rows.schema)
+        if not fit or _INVARIANTS in text or not all(field.nullable for field in fields.values()):
+            return None
+        listed = self._table.metadata().configuration.get(_INDEXED)
+        indexed = [name.strip(" `") for name in listed.split(",")] if listed is not None else list(fields)[:_FIRST]
+        return NewFiles(rows, self.path, {name: fields[name].dataType.typeName() for name in indexed if name in fields})
+
     def opened_at(self, version: int) -> DeltaTable | None:
         """Return the table if its newest version is this one and delta-rs can read it; otherwise None."""
         table = self._newest()
@@ -99,6 +127,7 @@ class SmallTable:
         """Return the table at its newest version; None if delta-rs cannot read it."""
         try:
             if self._table is None:
+                remove_staged(Path(self.path))
                 self._table = DeltaTable(self.path)
             elif (self._log / f"{self._table.version() + 1:020}.json").exists():  # else listing the log finds nothing
                 self._table.update_incremental()
@@ -152,6 +181,23 @@ class Snapshot:
                 self._table,
                 self._in_order(rows.rows),
                 mode="append",
+                commit_properties=_properties(metadata),
+                post_commithook_properties=NOTHING_AFTER,
+            )
+
+    def append_files(self, files: Sequence[DataFile], metadata: CommitMetadata) -> None:
+        """Add data files, which may be none, with the batch's transaction and metadata.
+
+        Raises:
+            TransactionHeldError: the snapshot holds this transaction or a later one.
+            VersionTakenError: another writer committed since the snapshot was read; the files are not in the table.
+        """
+        self._must_be_new(metadata)
+        with _Commit(self._table, self.version):
+            self._table.create_write_transaction(
+                [AddAction(each.name, each.size, {}, each.modified, True, stats_text(each)) for each in files],
+                "append",
+                self._table.schema(),
                 commit_properties=_properties(metadata),
                 post_commithook_properties=NOTHING_AFTER,
             )

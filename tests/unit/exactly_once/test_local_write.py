@@ -13,8 +13,8 @@ from oncelake.common.errors import LockedError, ReplayError
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.small_write import (
-    SmallTable,
+from oncelake.exactly_once.local_write import (
+    LocalTable,
     Snapshot,
     TransactionHeldError,
     VersionTakenError,
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> str:
 
 
 def snapshot(path: str) -> Snapshot:
-    found = SmallTable(path).snapshot(SCHEMA.names)
+    found = LocalTable(path).snapshot(SCHEMA.names)
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def held(path: str) -> list[tuple[str | None, int]]:
 
 def writer(path: str) -> TableWriter:
     commit_log = DeltaLog(LocalFiles(), path)
-    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, small=SmallTable(path))
+    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=LocalTable(path))
 
 
 @pytest.mark.parametrize("how", ["append", "merge"])
@@ -85,7 +85,7 @@ def test_a_failed_commit_of_a_free_version_is_not_taken_for_a_lost_one(
     def fails(*_: object, **__: object) -> None:
         raise CommitFailedError("no space left on device")
 
-    monkeypatch.setattr("oncelake.exactly_once.small_write.write_deltalake", fails)
+    monkeypatch.setattr("oncelake.exactly_once.local_write.write_deltalake", fails)
     with pytest.raises(CommitFailedError, match="no space left"):
         snapshot(path).append(rows(("a", 1)), metadata(0))
 
@@ -161,7 +161,7 @@ def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
 
 def test_a_table_with_other_features_is_left_to_spark(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), schema=SCHEMA, configuration={"delta.enableDeletionVectors": "true"})
-    assert SmallTable(str(tmp_path)).snapshot(SCHEMA.names) is None
+    assert LocalTable(str(tmp_path)).snapshot(SCHEMA.names) is None
 
 
 def test_a_table_with_constraints_or_generated_columns_is_left_to_spark(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_table_with_constraints_or_generated_columns_is_left_to_spark(tmp_path
         if number == 1:
             table.alter.add_constraint({"positive": "counted > 0"})
         assert table.protocol().min_writer_version in (4, 7)
-        found.append(SmallTable(path).snapshot(SCHEMA.names) is not None)
+        found.append(LocalTable(path).snapshot(SCHEMA.names) is not None)
     assert found == [True, False, False]
 
 
@@ -183,7 +183,7 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
     path = str(tmp_path)
     DeltaTable.create(path, schema=SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
     for batch, given in enumerate([[("a", 1), ("b", 2)], [("b", 3), ("c", 4)], []]):
-        found = SmallTable(path, "key").snapshot(SCHEMA.names)
+        found = LocalTable(path, "key").snapshot(SCHEMA.names)
         assert found is not None
         update = {"counted": "gold.counted + batch.counted"}
         found.merge(rows(*given), metadata(batch), "gold.key = batch.key", update)
@@ -203,11 +203,11 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
 
 def test_a_partitioned_table_is_left_to_spark(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), schema=SCHEMA, partition_by=["key"])
-    assert SmallTable(str(tmp_path)).snapshot(SCHEMA.names) is None
+    assert LocalTable(str(tmp_path)).snapshot(SCHEMA.names) is None
 
 
 def test_a_table_that_delta_rs_cannot_read_is_left_to_spark(path: str) -> None:
-    table = SmallTable(path)
+    table = LocalTable(path)
     assert table.snapshot(SCHEMA.names) is not None
     log = Path(path) / "_delta_log"
     for version in (1, 3):
@@ -218,7 +218,7 @@ def test_a_table_that_delta_rs_cannot_read_is_left_to_spark(path: str) -> None:
 
 
 def test_a_snapshot_has_the_commits_of_others(path: str) -> None:
-    table = SmallTable(path)
+    table = LocalTable(path)
     for version in range(3):
         found = table.snapshot(SCHEMA.names)
         assert found is not None
@@ -227,10 +227,10 @@ def test_a_snapshot_has_the_commits_of_others(path: str) -> None:
 
 
 def test_a_table_with_other_columns_is_left_to_spark(path: str) -> None:
-    assert SmallTable(path).snapshot([*SCHEMA.names, "note"]) is None
+    assert LocalTable(path).snapshot([*SCHEMA.names, "note"]) is None
     DeltaTable(path).alter.add_columns([Field("note", PrimitiveType("string"))])
-    assert SmallTable(path, "key").snapshot(SCHEMA.names) is None
-    assert SmallTable(path, "key").snapshot([*SCHEMA.names, "note"]) is not None
+    assert LocalTable(path, "key").snapshot(SCHEMA.names) is None
+    assert LocalTable(path, "key").snapshot([*SCHEMA.names, "note"]) is not None
 
 
 ADDED = {
@@ -242,7 +242,7 @@ ADDED = {
 
 def test_appended_rows_get_the_order_and_the_columns_of_the_table(path: str) -> None:
     DeltaTable(path).alter.add_columns([Field(name, PrimitiveType(kind)) for name, kind in ADDED.items()])
-    found = SmallTable(path).snapshot(["note", "counted", "key"])
+    found = LocalTable(path).snapshot(["note", "counted", "key"])
     assert found is not None
     given = pa.table({"note": ["n"], "counted": pa.array([1], pa.int64()), "key": ["a"]})
     found.append(Collected(given, cast(Any, None)), metadata(0))
@@ -251,7 +251,7 @@ def test_appended_rows_get_the_order_and_the_columns_of_the_table(path: str) -> 
 
 
 def test_a_table_that_is_changed_during_a_run_is_left_to_spark_from_then_on(path: str) -> None:
-    table = SmallTable(path)
+    table = LocalTable(path)
     assert table.snapshot(SCHEMA.names) is not None
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     assert table.snapshot(SCHEMA.names) is not None

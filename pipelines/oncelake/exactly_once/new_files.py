@@ -1,0 +1,151 @@
+"""The data files of a large batch: Spark writes the rows into Parquet files, which this process then commits.
+
+Spark's Delta writer rebuilds the table's state and computes statistics row by row. A Parquet file has the statistics of
+its columns at its end, so here they are read from there.
+"""
+
+import json
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+
+# Delta's readers, and VACUUM, pass by directories whose name begins with an underscore.
+_STAGED = "_staged-"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBERS = ("byte", "short", "integer", "long")
+# With this key Spark notes that it wrote times in the old calendar: then the bytes are not those of the values.
+_OLD_CALENDAR = b"org.apache.spark.legacy"
+# How pyarrow names the type of a column of times in UTC.
+_MICROSECONDS = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file in a table's directory.
+
+    Attributes:
+        name: its name.
+        size: in bytes.
+        modified: when it was written, in milliseconds since 1970.
+        rows: the number of its rows.
+        stats: the statistics of an `add` action.
+    """
+
+    name: str
+    size: int
+    modified: int
+    rows: int
+    stats: Mapping[str, Any]
+
+
+class NewFiles:
+    """The rows of a frame as data files of a table that no commit names yet.
+
+    The table does not know files that are never committed, as after a crash. VACUUM removes them, like those of
+    Spark's writer.
+
+    Args:
+        rows: the rows, with columns of the table.
+        table: the table's directory.
+        indexed: the columns that get statistics, each with its Delta type.
+    """
+
+    def __init__(self, rows: DataFrame, table: str, indexed: Mapping[str, str]) -> None:
+        self.columns = rows.columns
+        self._rows = rows
+        self._table = Path(table)
+        self._indexed = indexed
+        self._written: Sequence[DataFile] | None = None
+
+    def written(self) -> Sequence[DataFile]:
+        """Run the job that writes the files, once, and return those that have rows."""
+        if self._written is None:
+            staged = self._table / f"{_STAGED}{uuid.uuid4().hex}"
+            try:
+                self._rows.write.parquet(str(staged))
+                self._written = [self._moved(each) for each in sorted(staged.glob("*.parquet")) if _has_rows(each)]
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+        return self._written
+
+    def _moved(self, staged: Path) -> DataFile:
+        footer = parquet.read_metadata(staged)
+        path = staged.rename(self._table / staged.name)
+        state = path.stat()
+        stats = statistics(footer, self._indexed)
+        return DataFile(path.name, state.st_size, state.st_mtime_ns // 1_000_000, footer.num_rows, stats)
+
+
+def remove_staged(table: Path) -> None:
+    """Remove what a killed process left while it wrote files; only the process that holds the lake may call this."""
+    for each in table.glob(f"{_STAGED}*"):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def statistics(footer: parquet.FileMetaData, indexed: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the statistics of a data file, as an `add` action has them.
+
+    A column has no bounds if the file does not say them for all its values, or their type has another order in Parquet.
+    Source: the Delta protocol, "Per-file Statistics".
+
+    Args:
+        footer: the file's metadata.
+        indexed: the columns that get statistics, each with its Delta type.
+    """
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for place in range(footer.num_columns):
+        name = footer.schema.column(place).path
+        if name not in indexed:
+            continue
+        chunks = [footer.row_group(each).column(place) for each in range(footer.num_row_groups)]
+        known = [each.statistics for each in chunks if each.statistics is not None and each.statistics.has_null_count]
+        if len(known) < len(chunks):
+            continue
+        nulls[name] = sum(each.null_count for each in known)
+        valued = [found for each, found in zip(chunks, known, strict=True) if found.null_count < each.num_values]
+        if valued and all(each.has_min_max for each in valued) and _is_plain(footer, place, indexed[name]):
+            with suppress(ValueError, OverflowError):  # no text in UTF-8, or a time that Python does not have
+                bounds = [_spelled(min(each.min_raw for each in valued), indexed[name])]
+                bounds.append(_spelled(max(each.max_raw for each in valued), indexed[name]))
+                least[name], most[name] = bounds
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _is_plain(footer: parquet.FileMetaData, place: int, kind: str) -> bool:
+    """Return True if the bytes of a column's bounds are understood here: times can be in other units and calendars."""
+    if kind in (*_NUMBERS, "string"):
+        return True
+    if any(key.startswith(_OLD_CALENDAR) for key in footer.metadata or ()):
+        return False
+    logical = str(footer.schema.column(place).logical_type)
+    return logical == "Date" if kind == "date" else kind == "timestamp" and logical.startswith(_MICROSECONDS)
+
+
+def _spelled(value: Any, kind: str) -> str | int:
+    """Return a bound as the log spells it."""
+    if kind in _NUMBERS:
+        return int(value)
+    if kind == "string":
+        return bytes(value).decode("utf-8")
+    if kind == "date":
+        return (_EPOCH + timedelta(days=value)).date().isoformat()
+    return (_EPOCH + timedelta(microseconds=value)).isoformat().replace("+00:00", "Z")
+
+
+def stats_text(file: DataFile) -> str:
+    """Return a file's statistics as the log has them."""
+    return json.dumps(file.stats, separators=(",", ":"), ensure_ascii=False)
+
+
+def _has_rows(path: Path) -> bool:
+    return bool(parquet.read_metadata(path).num_rows)
