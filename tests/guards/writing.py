@@ -483,8 +483,8 @@ GUARDS = (
     Guard(
         "only what a killed process staged is removed",
         "the table's own files are deleted",
-        f"{_FILES}remove_staged",
-        reads("f'{_STAGED}*'", "'*'"),
+        "exactly_once/files.py::remove_staged",
+        reads("f'{STAGED}*'", "'*'"),
         tests=(f"{_FILES_TESTS}test_what_a_killed_process_left_is_removed_and_nothing_else",),
     ),
     Guard(
@@ -511,9 +511,28 @@ GUARDS = (
     Guard(
         "the rows of a large batch are counted from its files",
         "the batch is taken for one without rows, and the numbers do not add up",
-        "exactly_once/delta_log.py::_metrics",
-        reads("each.get('numRecords', 0)", "0"),
+        f"{_LOCAL}Snapshot.append_files",
+        reads("{'numOutputRows': str(rows)}", "None"),
         tests=(f"{_FILES_TESTS}test_files_are_committed_once_for_their_transaction",),
+    ),
+    Guard(
+        "the files of a large batch are those that its job wrote, all of them",
+        "Spark misses no file of a directory that was removed during the job, and lines are lost",
+        f"{_FILES}NewFiles.written",
+        without("raise ReceiptError"),
+        tests=(
+            "spark/exactly_once/test_new_files.py::"
+            "test_files_that_were_removed_while_they_were_written_are_not_committed_in_part",
+        ),
+    ),
+    Guard(
+        "a process that lost the lake while it wrote files does not commit them",
+        "a stopped process adds its lines beside those of its successor",
+        f"{_WRITE}TableWriter._write_files",
+        without("fence()"),
+        tests=(
+            "spark/exactly_once/test_new_files.py::test_a_process_that_lost_the_lake_during_the_job_commits_nothing",
+        ),
     ),
     Guard(
         "a version checksum counts the commits since the last one",

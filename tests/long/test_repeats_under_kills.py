@@ -23,7 +23,7 @@ def has_planned(house: House, batch: int) -> bool:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("small_batch", ["32MiB", "0"])
+@pytest.mark.parametrize("small_batch", ["32MiB", "1", "0"])
 def test_each_event_is_kept_once_and_each_repeat_has_its_twin(
     tmp_path: Path, spark: SparkSession, small_batch: str
 ) -> None:

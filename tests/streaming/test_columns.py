@@ -14,6 +14,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.crashing import crashed
 from tests.support.house import House, until
+from tests.support.writers import each_writer
 
 pytestmark = pytest.mark.spark
 
@@ -82,9 +83,7 @@ TYPED_ROWS = sorted(
 )
 
 
-@pytest.mark.parametrize(
-    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
-)
+@each_writer
 def test_columns_are_added_to_a_running_lake(house: House, spark: SparkSession, small_batch: str) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     declare(house, None)
@@ -238,9 +237,7 @@ STEPS = {
 
 @pytest.mark.timeout(900)
 # the crash matrix of a whole run has both writers
-@pytest.mark.parametrize(
-    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
-)
+@each_writer
 def test_a_crash_while_columns_are_added_loses_nothing(house: House, spark: SparkSession, small_batch: str) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]

@@ -64,8 +64,8 @@ def must_be(house: House, spark: SparkSession, batches: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("small_batch", "kind"),
-    [("32MiB", ""), pytest.param("0", "_delta_log/", marks=pytest.mark.long)],
-    ids=["small batches", "spark's writer"],
+    [("32MiB", ""), ("1", "_delta_log/"), pytest.param("0", "_delta_log/", marks=pytest.mark.long)],
+    ids=["small batches", "large batches", "spark's writer"],
 )
 def test_a_crash_at_any_step_drops_each_repeat_once(
     house: House, spark: SparkSession, small_batch: str, kind: str

@@ -18,6 +18,7 @@ from tests.support.house import House
 from tests.support.lakes import BATCHES, LINES
 from tests.support.processes import newest
 from tests.support.tailing import pack
+from tests.support.writers import each_writer
 
 pytestmark = pytest.mark.spark
 
@@ -108,9 +109,7 @@ def rotate(house: House, turn: int) -> None:
 
 
 # the crash matrix of a whole run has both writers
-@pytest.mark.parametrize(
-    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
-)
+@each_writer
 def test_a_crash_before_or_after_any_step_loses_nothing_while_files_rotate(
     house: House, spark: SparkSession, small_batch: str
 ) -> None:

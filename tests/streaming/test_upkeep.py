@@ -45,10 +45,10 @@ def lines(batches: int) -> list[bytes]:
     return [line for some in LINES[:batches] for line in some]
 
 
-def test_every_line_counts_once_over_upkeep_with_both_writers(house: House, spark: SparkSession) -> None:
+def test_every_line_counts_once_over_upkeep_with_each_writer(house: House, spark: SparkSession) -> None:
     for batch, some in enumerate(LINES):
         house.write(f"{batch}.log", *some)
-        small = "32MiB" if batch % 2 else "0"
+        small = ("0", "32MiB", "1", "32MiB")[batch % 4]
         House(house.root, house.conf, [*house.sets, f"run.small_batch={small}"]).run(spark)
     for table in house.tables:
         assert "OPTIMIZE" in operations(house, table)

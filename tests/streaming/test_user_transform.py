@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, StageError
 from tests.support.crashing import crashed
 from tests.support.house import House
+from tests.support.writers import each_writer
 
 pytestmark = pytest.mark.spark
 
@@ -48,9 +49,7 @@ def proven(house: House, spark: SparkSession) -> None:
     assert [str(link) for link in house.lakehouse(spark).prove(full=True).links if not link.holds] == []
 
 
-@pytest.mark.parametrize(
-    "small_batch", ["32MiB", pytest.param("0", marks=pytest.mark.long)], ids=["small batches", "spark's writer"]
-)
+@each_writer
 def test_own_columns_are_added_measured_and_changed(house: House, spark: SparkSession, small_batch: str) -> None:
     house.sets += [f"run.small_batch={small_batch}"]
     declare(house)

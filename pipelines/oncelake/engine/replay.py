@@ -27,13 +27,12 @@ from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
-from oncelake.exactly_once.batch import no_fence
 from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.recovery import rebuild_hint
-from oncelake.exactly_once.write import append, move_out
+from oncelake.exactly_once.write import append, move_out, no_fence
 from oncelake.silver.duplicates import dropped, held_near, with_twin
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import SOURCE, TWIN

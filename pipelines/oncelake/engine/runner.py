@@ -27,10 +27,11 @@ from oncelake.engine.make_table import make_table, make_tables
 from oncelake.engine.rules import record_rules
 from oncelake.engine.sources import Failed, said, stands_alone
 from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer, no_fence
+from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer
+from oncelake.exactly_once.files import remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object
-from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.write import TableWriter, no_fence
 from oncelake.gold.declaration import LOG_TIME
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ GRACE = 120.0
 PATIENCE_ONCE = 300.0
 # A stage that is woken when its input table has a new version also looks by itself, for commits of other processes.
 WOKEN_TRIGGER = timedelta(seconds=2)
-# A small batch has at most this many rows; with more, Spark's writer takes about as long.
+# A small batch has at most this many rows; more are not collected, but written to files.
 MAX_ROWS = 250_000
 
 
@@ -105,9 +106,9 @@ class Run:
 
     @cached_property
     def small_batches(self) -> SmallBatches | None:
-        """Return what collects the rows of small batches, which delta-rs writes; None if Spark writes every batch.
+        """Return what collects the rows of small batches; None if Spark commits every batch, also large ones.
 
-        delta-rs writes only lakes on a local disk with hard links, under the lake's lock, at a path that it opens.
+        delta-rs commits only to lakes on a local disk with hard links, under the lake's lock, at a path that it opens.
         """
         lake, most = self.chain.lake, int(self.chain.settings.run.small_batch)
         local = lake.catalog is None and has_lock(lake) and opens_in_delta_rs(lake.root) and not links_are_missing(lake)
@@ -279,6 +280,9 @@ class Run:
 
     def _callback(self, state: StageState, *, once: bool) -> BatchCallback:
         lake, first = self.chain.lake, state.stage.tables[0]
+        if has_lock(lake):
+            for table in (target.table for target in state.stage.writes):
+                remove_staged(lake.at(table))
         writers: dict[Table, Writer] = {
             table: TableWriter(
                 lake.at(table),

@@ -23,7 +23,7 @@ from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written
+from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written, no_fence
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,6 @@ _KEPT = 6
 EventSink = Callable[[Event], None]
 
 
-def no_fence() -> None:
-    """Do nothing: the lake has no lock, and only Delta's conflict check keeps other writers out."""
-
-
 class Writer(Protocol):
     """The writer of a table, reduced to what the metadata of a batch needs."""
 
@@ -122,7 +118,7 @@ class Batch:
         patience: how many seconds a batch may wait for something outside the lake; None for ever.
         say: receives a text about what the batch waits for.
         warned: the limits that the batch exceeds and that do not stop it, as text.
-        small_batches: collects the rows of a small batch; None if Spark writes every batch.
+        small_batches: collects the rows of a small batch; None if Spark commits every batch.
         masked: per rule that masks personal data, how many matches the batch has.
     """
 
@@ -163,7 +159,7 @@ class Batch:
         """Append rows to a table, once for this batch ID, and record in the commit metadata what is known of them."""
         self.fence()
         metadata = replace(self.metadata(table), quality=quality or {}, deduplicated=deduplicated or {})
-        return self._keep(table, self._delta(table).append(rows, metadata))
+        return self._keep(table, self._delta(table).append(rows, metadata, self.fence))
 
     def merge(self, table: Table, rows: Rows, sql: MergeFor) -> Written:
         """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
@@ -221,7 +217,7 @@ class BatchCallback:
         at: the ID of the last batch that Spark passed in.
         identity_at: returns the source to record with a batch, from its end and `source`.
         settle: called with what a batch wrote, after all writes and before Spark plans the next batch.
-        small_batches: collects the rows of a small batch; None if Spark writes every batch.
+        small_batches: collects the rows of a small batch; None if Spark commits every batch.
     """
 
     stage: str

@@ -219,7 +219,7 @@ class DeltaLog:
             version=version,
             operation=str(info.get("operation", "")),
             parameters=info.get("operationParameters", {}),
-            metrics=_metrics(info, text),
+            metrics={_DELTA_RS.get(name, name): str(n) for name, n in info.get("operationMetrics", {}).items()},
             timestamp=int(info.get("timestamp", 0)),
             metadata=metadata,
             txns=txns,
@@ -408,14 +408,6 @@ def _actions(text: str) -> list[dict[str, Any]]:
     """Parse a commit's actions, except the files that it adds or removes, which can be thousands."""
     wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
     return [json.loads(line) for line in lines_of(text) if line.startswith(wanted)]
-
-
-def _metrics(info: Mapping[str, Any], text: str) -> dict[str, str]:
-    """Return a commit's metrics by Spark's names; delta-rs counts no rows of files that others wrote, so their sum."""
-    if "operationMetrics" in info or info.get("operation") != "WRITE":
-        return {_DELTA_RS.get(name, name): str(n) for name, n in info.get("operationMetrics", {}).items()}
-    stats = (json.loads(json.loads(line)["add"].get("stats") or "{}") for line in lines_of(text) if _is_add(line))
-    return {"numOutputRows": str(sum(each.get("numRecords", 0) for each in stats))}
 
 
 def _is_add(line: str) -> bool:

@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Files of a large batch are written into a directory of the table whose name begins so. Delta's readers, and VACUUM,
+# pass by names that begin with an underscore.
+STAGED = "_staged-"
+
+
+def remove_staged(table: str) -> None:
+    """Remove what a killed process left while it wrote files; only the process that holds the lake may call this.
+
+    Args:
+        table: the table's directory; nothing happens if it is not a local one.
+    """
+    for each in Path(table).glob(f"{STAGED}*"):
+        shutil.rmtree(each, ignore_errors=True)
+
+
 def lines_of(text: str) -> list[str]:
     r"""Return the lines of a text that a program wrote; a line ends only at \n.
 

@@ -12,8 +12,10 @@ by a hard link, as `DirectFileSystem.java` does it for Spark, so both writers ex
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -25,7 +27,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.new_files import DataFile, NewFiles, remove_staged, stats_text
+from oncelake.exactly_once.new_files import DataFile, NewFiles, stats_text
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
 
@@ -39,7 +41,6 @@ _CHANGES_VERSION = 4
 _FEATURES_VERSION = 7
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
-# The columns of which a table keeps statistics: those that its property lists, or the first ones.
 _INDEXED, _FIRST = "delta.dataSkippingStatsColumns", 32
 # A field with an invariant has this in the schema; Spark's writer checks it.
 _INVARIANTS = "delta.invariants"
@@ -105,7 +106,8 @@ class LocalTable:
         """Return the rows of a large batch, for `Snapshot.append_files`; None if only Spark can write them.
 
         That is so for the reasons of `snapshot`, and if a column has another type than in the table: Spark's writer
-        converts it. Nothing is computed yet.
+        converts it. Nothing is computed yet. The columns with statistics are those that the table's property lists, or
+        the first ones.
         """
         if self.snapshot(rows.columns) is None or self._table is None:
             return None
@@ -127,7 +129,6 @@ class LocalTable:
         """Return the table at its newest version; None if delta-rs cannot read it."""
         try:
             if self._table is None:
-                remove_staged(Path(self.path))
                 self._table = DeltaTable(self.path)
             elif (self._log / f"{self._table.version() + 1:020}.json").exists():  # else listing the log finds nothing
                 self._table.update_incremental()
@@ -150,6 +151,8 @@ class LocalTable:
         """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail."""
         if self._table is not None and self._kept_up is not None:
             write_checksum(self._log, commit.version)
+            with suppress(DeltaError):
+                self._table.update_incremental()  # a commit of files leaves it at the version before
             keep_up(self._table, self._log, self._kept_up, commit, self.windows)
             self._kept_up = commit.version
 
@@ -193,12 +196,13 @@ class Snapshot:
             VersionTakenError: another writer committed since the snapshot was read; the files are not in the table.
         """
         self._must_be_new(metadata)
+        rows = sum(each.stats["numRecords"] for each in files)
         with _Commit(self._table, self.version):
             self._table.create_write_transaction(
                 [AddAction(each.name, each.size, {}, each.modified, True, stats_text(each)) for each in files],
                 "append",
                 self._table.schema(),
-                commit_properties=_properties(metadata),
+                commit_properties=_properties(metadata, {"numOutputRows": str(rows)}),
                 post_commithook_properties=NOTHING_AFTER,
             )
 
@@ -286,9 +290,13 @@ class _Commit:
                 raise VersionTakenError(f"version {self._version + 1} of {self._table.table_uri} is taken") from error
 
 
-def _properties(metadata: CommitMetadata) -> CommitProperties:
+def _properties(metadata: CommitMetadata, metrics: Mapping[str, str] | None = None) -> CommitProperties:
+    """Return what a commit records; `metrics` are for a commit whose rows delta-rs does not count."""
+    custom: dict[str, Any] = {"userMetadata": metadata.to_json()}
+    if metrics is not None:
+        custom["operationMetrics"] = metrics
     return CommitProperties(
-        custom_metadata={"userMetadata": metadata.to_json()},
+        custom_metadata=custom,
         max_commit_retries=0,
         app_transactions=[Transaction(metadata.app_id, metadata.txn_version)],
     )

@@ -17,8 +17,9 @@ from typing import Any
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
-# Delta's readers, and VACUUM, pass by directories whose name begins with an underscore.
-_STAGED = "_staged-"
+from oncelake.common.errors import ReceiptError
+from oncelake.exactly_once.files import STAGED
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = ("byte", "short", "integer", "long")
 # With this key Spark notes that it wrote times in the old calendar: then the bytes are not those of the values.
@@ -35,14 +36,12 @@ class DataFile:
         name: its name.
         size: in bytes.
         modified: when it was written, in milliseconds since 1970.
-        rows: the number of its rows.
         stats: the statistics of an `add` action.
     """
 
     name: str
     size: int
     modified: int
-    rows: int
     stats: Mapping[str, Any]
 
 
@@ -66,28 +65,38 @@ class NewFiles:
         self._written: Sequence[DataFile] | None = None
 
     def written(self) -> Sequence[DataFile]:
-        """Run the job that writes the files, once, and return those that have rows."""
+        """Run the job that writes the files, once, and return those that have rows.
+
+        Raises:
+            ReceiptError: what the job wrote was removed meanwhile; nothing was committed.
+        """
         if self._written is None:
-            staged = self._table / f"{_STAGED}{uuid.uuid4().hex}"
+            staged = self._table / f"{STAGED}{uuid.uuid4().hex}"
+            begun = staged / "_begun"
+            staged.mkdir()
+            begun.touch()
             try:
-                self._rows.write.parquet(str(staged))
-                self._written = [self._moved(each) for each in sorted(staged.glob("*.parquet")) if _has_rows(each)]
+                self._rows.write.mode("append").parquet(str(staged))
+                if not begun.exists():  # Spark makes a directory again that is gone, and misses no file in it
+                    raise ReceiptError(
+                        f"{staged} was removed while a batch was written into it; the batch is not committed, and the "
+                        f"next start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
+                    )
+                footers = {each: parquet.read_metadata(each) for each in sorted(staged.glob("*.parquet"))}
+                self._written = [self._moved(each, footer) for each, footer in footers.items() if footer.num_rows]
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
         return self._written
 
-    def _moved(self, staged: Path) -> DataFile:
-        footer = parquet.read_metadata(staged)
+    def discard(self) -> None:
+        """Remove the files, which no commit may have named."""
+        for each in self._written or ():
+            (self._table / each.name).unlink(missing_ok=True)
+
+    def _moved(self, staged: Path, footer: parquet.FileMetaData) -> DataFile:
         path = staged.rename(self._table / staged.name)
         state = path.stat()
-        stats = statistics(footer, self._indexed)
-        return DataFile(path.name, state.st_size, state.st_mtime_ns // 1_000_000, footer.num_rows, stats)
-
-
-def remove_staged(table: Path) -> None:
-    """Remove what a killed process left while it wrote files; only the process that holds the lake may call this."""
-    for each in table.glob(f"{_STAGED}*"):
-        shutil.rmtree(each, ignore_errors=True)
+        return DataFile(path.name, state.st_size, state.st_mtime_ns // 1_000_000, statistics(footer, self._indexed))
 
 
 def statistics(footer: parquet.FileMetaData, indexed: Mapping[str, str]) -> Mapping[str, Any]:
@@ -145,7 +154,3 @@ def _spelled(value: Any, kind: str) -> str | int:
 def stats_text(file: DataFile) -> str:
     """Return a file's statistics as the log has them."""
     return json.dumps(file.stats, separators=(",", ":"), ensure_ascii=False)
-
-
-def _has_rows(path: Path) -> bool:
-    return bool(parquet.read_metadata(path).num_rows)

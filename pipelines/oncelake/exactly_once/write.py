@@ -57,6 +57,11 @@ _PASSING = (
 TRIES = 5
 _LOST = ("ConcurrentTransactionException", "TransactionHeldError")
 
+
+def no_fence() -> None:
+    """Do nothing: the lake has no lock, and only Delta's conflict check keeps other writers out."""
+
+
 # The rows of a batch: a frame, or the collected rows of a small one.
 Rows = DataFrame | Collected
 # The SQL of the engine that runs a MERGE: Spark, or DataFusion in delta-rs.
@@ -129,8 +134,13 @@ class TableWriter:
         """The state of the table after this run's writes."""
         return TableState(self.last, newest=self.last)
 
-    def append(self, rows: Rows, metadata: CommitMetadata) -> Written:
+    def append(self, rows: Rows, metadata: CommitMetadata, fence: Callable[[], None] = no_fence) -> Written:
         """Append the batch's rows, unless the table already holds them.
+
+        Args:
+            rows: the batch's rows.
+            metadata: the batch's commit metadata.
+            fence: raises LockedError if this process no longer holds the lake.
 
         Raises:
             ReplayError: the batch ID was written with another range, or does not follow the last one.
@@ -138,7 +148,7 @@ class TableWriter:
             ReceiptError: the table did not record the transaction.
         """
         files = self._local.new_files(rows) if self._local is not None and isinstance(rows, DataFrame) else None
-        return self._once(metadata, partial(self._append, rows, files, metadata))
+        return self._once(metadata, partial(self._append, rows, files, metadata, fence))
 
     def merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
@@ -219,19 +229,31 @@ class TableWriter:
             self._local.keep_up(commit)
         return Written(commit, by_spark=by_spark)
 
-    def _append(self, rows: Rows, files: "NewFiles | None", metadata: CommitMetadata) -> bool:
+    def _append(
+        self, rows: Rows, files: "NewFiles | None", metadata: CommitMetadata, fence: Callable[[], None]
+    ) -> bool:
         """Try once to append rows, or their files; return True if Spark's writer made the commit."""
-        added = files.written() if files is not None else ()
-        snapshot = self._snapshot(rows if files is None else files)
+        if files is not None:
+            self._write_files(files, metadata, fence)
+        given = rows if files is None else files
+        snapshot = self._snapshot(given)
         self.must_be_alone(metadata)
-        if snapshot is not None and files is not None:
-            snapshot.append_files(added, metadata)
-            return False
-        if snapshot is not None and isinstance(rows, Collected):
-            snapshot.append(rows, metadata)
-            return False
-        append(rows, self.path, metadata)
-        return True
+        if snapshot is None or isinstance(given, DataFrame):
+            if files is not None:
+                files.discard()
+            append(rows, self.path, metadata)
+            return True
+        if isinstance(given, Collected):
+            snapshot.append(given, metadata)
+        else:
+            snapshot.append_files(given.written(), metadata)
+        return False
+
+    def _write_files(self, files: "NewFiles", metadata: CommitMetadata, fence: Callable[[], None]) -> None:
+        """Run the job that writes a large batch's files, and check that this process still holds the lake."""
+        self.must_be_alone(metadata)
+        files.written()
+        fence()
 
     def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> bool:
         """Try once to MERGE; return True if Spark wrote."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from oncelake.common.spark.collect import Collected
@@ -40,13 +41,11 @@ def broken(parsed: Collected) -> Mapping[str, int]:
 
     refused = _refused(parsed).rows
     reasons = refused["reasons"].combine_chunks()
-    counts = _rows_with(reasons, pc.struct_field(pc.list_flatten(reasons), "rule"))
     first = pc.struct_field(pc.list_element(reasons, 0), "rule")
-    judged = refused.filter(pc.invert(pc.is_in(first, pyarrow.array(FORMAT_RULES))))
-    marks = pyarrow.chunked_array(
-        [*parsed.where(_is_accepted(parsed)).rows[MARKS].chunks, *judged[MARKS].chunks], parsed.rows[MARKS].type
-    ).combine_chunks()
-    return {**counts, **_rows_with(marks, pc.list_flatten(marks))}
+    is_judged = pc.invert(pc.is_in(first, pyarrow.array(FORMAT_RULES))).to_pylist()
+    of_refused = _by_row(reasons, pc.struct_field(pc.list_flatten(reasons), "rule"))
+    of_refused |= {(row, name) for row, name in _marks(refused) if is_judged[row]}
+    return dict(Counter(name for _, name in chain(of_refused, _marks(unbroken(parsed).rows))))
 
 
 def _refused(parsed: Collected) -> Collected:
@@ -61,10 +60,15 @@ def _is_accepted(parsed: Collected) -> "pyarrow.ChunkedArray":
     return pc.equal(pc.list_value_length(parsed.rows["reasons"]), 0)
 
 
-def _rows_with(lists: "pyarrow.ListArray", values: "pyarrow.StringArray") -> Mapping[str, int]:
-    """Count for each value the lists that hold it; `values` are the lists' values, one after the other."""
+def _marks(rows: "pyarrow.Table") -> set[tuple[int, str]]:
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    return Counter(
-        value for _, value in set(zip(pc.list_parent_indices(lists).to_pylist(), values.to_pylist(), strict=True))
-    )
+    marks = rows[MARKS].combine_chunks()
+    return _by_row(marks, pc.list_flatten(marks))
+
+
+def _by_row(lists: "pyarrow.ListArray", values: "pyarrow.StringArray") -> set[tuple[int, str]]:
+    """Return the values of each list, with its number; `values` are the lists' values, one after the other."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return set(zip(pc.list_parent_indices(lists).to_pylist(), values.to_pylist(), strict=True))

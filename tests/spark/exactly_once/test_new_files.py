@@ -1,6 +1,7 @@
 """Spark writes the files of a large batch, and this process commits them: the table is as Spark's writer makes it."""
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import pytest
 from deltalake import DeltaTable, Schema
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from oncelake.common.errors import LockedError, ReceiptError
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.local_write import LocalTable, create
@@ -115,6 +117,45 @@ def test_a_batch_that_lost_its_version_commits_the_same_files(
     assert len(list(path.glob("*.parquet"))) == len(DeltaTable(str(path)).file_uris()) == 3
 
 
+def test_files_that_were_removed_while_they_were_written_are_not_committed_in_part(
+    rows: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path / "table", rows)
+    write = DataFrameWriter.parquet
+
+    def after_a_removal(writer_of_spark: DataFrameWriter, staged: str) -> None:
+        shutil.rmtree(staged)
+        write(writer_of_spark, staged)
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", after_a_removal)
+    with pytest.raises(ReceiptError, match=r"_staged-.* was removed while a batch was written into it"):
+        writer(path).append(rows, metadata(0))
+    assert [each.name for each in path.iterdir()] == ["_delta_log"]
+    assert DeltaTable(str(path)).version() == 0
+
+
+def test_a_process_that_lost_the_lake_during_the_job_commits_nothing(rows: DataFrame, tmp_path: Path) -> None:
+    path = made(tmp_path / "table", rows)
+
+    def lost() -> None:
+        raise LockedError("another process holds the lake")
+
+    with pytest.raises(LockedError, match="holds the lake"):
+        writer(path).append(rows, metadata(0), lost)
+    assert DeltaTable(str(path)).version() == 0
+
+
+def test_a_table_that_changes_during_the_job_gets_the_rows_from_spark_alone(rows: DataFrame, tmp_path: Path) -> None:
+    path = made(tmp_path / "table", rows)
+
+    def changed() -> None:
+        DeltaTable(str(path)).alter.add_constraint({"positive": "number > -501"})
+
+    written = writer(path).append(rows, metadata(0), changed)
+    assert (written.by_spark, written.commit.rows_added) == (True, ROWS)
+    assert len(list(path.glob("*.parquet"))) == len(DeltaTable(str(path)).file_uris())
+
+
 @pytest.mark.parametrize("wrong", ["type", "null", "invariant", "column", "feature"])
 def test_a_table_that_only_spark_s_writer_writes_rightly_is_left_to_it(
     rows: DataFrame, tmp_path: Path, wrong: str
@@ -144,13 +185,8 @@ def test_a_job_that_fails_leaves_no_files(rows: DataFrame, tmp_path: Path) -> No
     assert [each.name for each in path.iterdir()] == ["_delta_log"]
 
 
-def test_what_a_killed_process_left_is_removed_before_the_next_batch(
-    spark: SparkSession, rows: DataFrame, tmp_path: Path
-) -> None:
+def test_a_crash_at_the_end_of_the_job_leaves_no_files(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     path = made(tmp_path / "table", rows)
-    left = path / "_staged-of a killed process" / "part-0.parquet"
-    left.parent.mkdir()
-    left.write_bytes(b"half")
     with (
         crashed(spark, f"{path.name}/_staged-*/_SUCCESS", before=True),
         pytest.raises((PySparkException, Py4JJavaError)),

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.collect import SmallBatches
+from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
 from oncelake.silver.format import load_format
@@ -66,3 +67,19 @@ def test_rows_and_counts_are_those_of_spark(
     assert dict(collected.broken(found)) == known
     if with_rules and len(lines) > 3:
         assert len(known) > 5
+
+
+def test_a_rule_that_refuses_in_one_format_and_warns_in_another_counts_both(spark: SparkSession) -> None:
+    """The formats of two sources may declare the same column in different ways."""
+    long = LengthBetween(column="message", max_value=3)
+    off = LengthBetween(column="level", max_value=4)
+    kind = "expect_column_value_lengths_to_be_between"
+    named = [Rule(id="x", type=kind, severity="critical", expectation=long)]
+    named.append(Rule(id="x", type=kind, severity="warning", expectation=off))
+    silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), named)
+    texts = ["INFO long", "ERROR no", "ERROR long", "INFO no", "INFO long"]
+    found = SmallBatches(1_000, 10_000_000).collect(
+        silver.parse(bronze_rows(spark, [f"2017-07-30 14:09:08 {each}" for each in texts]))
+    )
+    assert found is not None
+    assert dict(collected.broken(found)) == {"x": 4}

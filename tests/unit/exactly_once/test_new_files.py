@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.files import LocalFiles, remove_staged
 from oncelake.exactly_once.local_write import LocalTable, Snapshot, TransactionHeldError, VersionTakenError
-from oncelake.exactly_once.new_files import DataFile, remove_staged, statistics
+from oncelake.exactly_once.new_files import DataFile, statistics
 from tests.support.memory import metadata
 
 SCHEMA = pa.schema([("key", pa.string()), ("counted", pa.int64())])
@@ -36,7 +36,7 @@ def snapshot(path: Path) -> Snapshot:
 def a_file(path: Path, name: str, *keys: str) -> DataFile:
     parquet.write_table(pa.table({"key": keys, "counted": [1] * len(keys)}, schema=SCHEMA), path / name)
     stats = statistics(parquet.read_metadata(path / name), {"key": "string", "counted": "long"})
-    return DataFile(name, (path / name).stat().st_size, 0, len(keys), stats)
+    return DataFile(name, (path / name).stat().st_size, 0, stats)
 
 
 def keys(path: Path) -> list[str]:
@@ -52,6 +52,7 @@ def test_files_are_committed_once_for_their_transaction(path: Path) -> None:
     assert commit is not None
     assert (commit.rows_added, commit.changes_data, commit.metadata) == (3, True, metadata(0))
     assert keys(path) == ["a", "b", "c"]
+    assert DeltaTable(path).history(1)[0]["operationMetrics"] == {"numOutputRows": "3"}
 
 
 def test_a_batch_without_files_is_a_commit(path: Path) -> None:
@@ -72,7 +73,7 @@ def test_files_get_the_version_after_the_one_that_was_checked_or_none(path: Path
 def test_what_a_killed_process_left_is_removed_and_nothing_else(path: Path) -> None:
     snapshot(path).append_files([a_file(path, "1.parquet", "a")], metadata(0))
     (path / "_staged-1" / "_temporary").mkdir(parents=True)
-    remove_staged(path)
+    remove_staged(str(path))
     assert sorted(each.name for each in path.iterdir()) == ["1.parquet", "_delta_log"]
 
 

@@ -48,7 +48,10 @@ public final class FewRows implements UDF2 {
   public Object call(Object names, Object row) {
     if (part == null) {
       Kept kept = (Kept) KEPT.get(name);
-      part = kept == null ? new Part(new Kept(0L, 0L), 0L) : kept.partOf(TaskContext.get());
+      if (kept == null) {
+        throw new IllegalStateException("the tasks of this job do not run in the JVM that planned it");
+      }
+      part = kept.partOf(TaskContext.get());
     }
     part.add(names, (Row) row);
     return row == null ? Boolean.TRUE : Boolean.FALSE;

@@ -99,5 +99,6 @@ class SmallBatches:
 
 def can_collect(spark: SparkSession) -> bool:
     """Return True if a session's JVM has our compiled class and runs its tasks itself, and delta-rs is installed."""
-    in_this_jvm = str(spark.sparkContext.master).startswith("local")
+    master = str(spark.sparkContext.master)
+    in_this_jvm = master == "local" or master.startswith("local[")  # those of local-cluster[...] do not
     return in_this_jvm and has_class(spark, _BOUNDED_ROWS) and find_spec("deltalake") is not None
