@@ -16,18 +16,18 @@ from oncelake.serving.settings import CHANGE_FEED
 NEW_TABLES = "spark.databricks.delta.properties.defaults."
 
 
-def make_tables(spark: SparkSession, chain: Chain, stage: Stage, *, small: bool = False) -> None:
+def make_tables(spark: SparkSession, chain: Chain, stage: Stage, *, by_delta_rs: bool = False) -> None:
     """Create the lake tables of a stage, or add the columns that they lack.
 
     Args:
         spark: the session.
         chain: the chain.
         stage: the stage.
-        small: True if delta-rs may write the lake; creating a table with it takes no Spark job.
+        by_delta_rs: True if delta-rs may write the lake; creating a table with it takes no Spark job.
     """
     for target in stage.writes:
         path, commit_log = chain.lake.at(target.table), chain.commit_log(target.table)
-        if not (small and commit_log.newest() is None and _made_by_delta_rs(spark, target, path)):
+        if not (by_delta_rs and commit_log.newest() is None and _made_by_delta_rs(spark, target, path)):
             make_table(spark, target, path, commit_log)
 
 

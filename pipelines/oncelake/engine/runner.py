@@ -253,7 +253,7 @@ class Run:
             kind = self.chain.kinds.get(table)
             target = bronze_target(table, masked=kind is not None and bool(kind.rules))
             make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
-        make_tables(self.spark, self.chain, stage, small=self.small_batches is not None)
+        make_tables(self.spark, self.chain, stage, by_delta_rs=self.small_batches is not None)
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
         if backpressure is not None:

@@ -30,11 +30,11 @@ def created(directory: Path) -> dict[str, Any]:
     return {"schema": schema, "metaData": filled, "protocol": actions["protocol"]}
 
 
-def made(root: Path, spark: SparkSession, *, small: bool) -> tuple[Chain, Mapping[str, dict[str, Any]]]:
+def made(root: Path, spark: SparkSession, *, by_delta_rs: bool) -> tuple[Chain, Mapping[str, dict[str, Any]]]:
     house = House(root)
     chain = house.chain(spark)
     for stage in chain.stages:
-        make_tables(spark, chain, stage, small=small)
+        make_tables(spark, chain, stage, by_delta_rs=by_delta_rs)
     return chain, {name: created(house.table(name)) for name in house.tables}
 
 
@@ -44,8 +44,8 @@ def by(house: House, table: str) -> str:
 
 
 def test_both_writers_create_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
-    _, by_spark = made(tmp_path / "spark", spark, small=False)
-    _, by_delta_rs = made(tmp_path / "delta-rs", spark, small=True)
+    _, by_spark = made(tmp_path / "spark", spark, by_delta_rs=False)
+    _, by_delta_rs = made(tmp_path / "delta-rs", spark, by_delta_rs=True)
     assert by_delta_rs == by_spark
     assert by(House(tmp_path / "spark"), "silver/access_log") == "Spark"
     assert by(House(tmp_path / "delta-rs"), "silver/access_log") == "delta-rs"
@@ -55,7 +55,7 @@ def test_a_table_with_a_change_data_feed_is_made_by_spark(spark: SparkSession, t
     house = House(tmp_path, sets=["serving.url=sqlite:///served.db", "serving.tables=[error_log]"])
     chain = house.chain(spark)
     for name in ("gold.error_log", "gold.log_volume"):
-        make_tables(spark, chain, named(chain.stages, name), small=True)
+        make_tables(spark, chain, named(chain.stages, name), by_delta_rs=True)
     assert by(house, "gold/error_log") == "Spark"
     assert by(house, "gold/log_volume") == "delta-rs"
 
@@ -66,7 +66,7 @@ def test_defaults_for_new_tables_in_sparks_settings_are_kept(
     monkeypatch.setattr(make_table, "NEW_TABLES", "spark.sql.session.timeZone")
     house = House(tmp_path)
     chain = house.chain(spark)
-    make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
+    make_tables(spark, chain, named(chain.stages, "bronze"), by_delta_rs=True)
     assert by(house, "bronze/access_log") == "Spark"
 
 
@@ -77,7 +77,7 @@ def test_what_a_killed_creation_left_behind_does_not_stop_the_next(spark: SparkS
     (log / f".{0:020}.json.tmp").touch()
     (log / "_commit_half.json.tmp").touch()
     chain = house.chain(spark)
-    make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
+    make_tables(spark, chain, named(chain.stages, "bronze"), by_delta_rs=True)
     assert DeltaTable(house.table("bronze/access_log")).version() == 0
     assert spark.read.format("delta").load(chain.lake.at(BRONZE)).count() == 0
 
@@ -87,10 +87,10 @@ def test_a_table_that_another_process_creates_first_is_kept(
 ) -> None:
     house = House(tmp_path)
     chain = house.chain(spark)
-    make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
+    make_tables(spark, chain, named(chain.stages, "bronze"), by_delta_rs=True)
     before = house.table_id("bronze/access_log")
     monkeypatch.setattr("oncelake.exactly_once.delta_log.DeltaLog.newest", lambda _: None)
-    make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
+    make_tables(spark, chain, named(chain.stages, "bronze"), by_delta_rs=True)
     assert house.table_id("bronze/access_log") == before
 
 
@@ -100,4 +100,4 @@ def test_what_delta_rs_cannot_create_is_left_to_spark(spark: SparkSession, tmp_p
     (house.lake / "bronze" / "access_log").write_text("a file in the table's place")
     chain = house.chain(spark)
     with pytest.raises(AnalysisException):
-        make_tables(spark, chain, named(chain.stages, "bronze"), small=True)
+        make_tables(spark, chain, named(chain.stages, "bronze"), by_delta_rs=True)

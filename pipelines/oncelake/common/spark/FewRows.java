@@ -124,22 +124,13 @@ public final class FewRows implements UDF2 {
       return rowsLeft.decrementAndGet() >= 0L & bytesLeft.addAndGet(-size(row)) >= 0L;
     }
 
-    /** Returns the number of all rows. */
-    public synchronized long all() {
+    /** Returns the number of all rows, or of those that were taken out. */
+    public synchronized long count(boolean isOut) {
       long sum = 0L;
       Iterator each = parts.values().iterator();
       while (each.hasNext()) {
-        sum += ((Part) each.next()).all;
-      }
-      return sum;
-    }
-
-    /** Returns the number of rows that were taken out. */
-    public synchronized long out() {
-      long sum = 0L;
-      Iterator each = parts.values().iterator();
-      while (each.hasNext()) {
-        sum += ((Part) each.next()).out;
+        Part part = (Part) each.next();
+        sum += isOut ? part.out : part.all;
       }
       return sum;
     }

@@ -1,10 +1,10 @@
 """oncelake's own Java classes, compiled once on this machine with the compiler that Spark ships for its own code.
 
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
-`FewRows.java` collects the refused lines of large ones, `PreparedPlan.java` keeps plans that are the same in every
-batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower. `RecordFormat.java` reads
-records of several lines and `TailSource.java` files that grow, both with `Records.java`, and `Mask.java` masks personal
-data: nothing else does that.
+`FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
+the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
+`RecordFormat.java` reads records of several lines and `TailSource.java` files that grow, both with `Records.java`, and
+`Mask.java` masks personal data: nothing else does that.
 """
 
 import hashlib

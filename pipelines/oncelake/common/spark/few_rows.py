@@ -72,7 +72,8 @@ class FewRows:
         kept = jvm(self.spark).oncelake.FewRows.take(self._name)
         rows = kept.rows()
         frame = None if rows is None else _frame(self.spark, rows, schema)
-        return Taken(int(kept.all()), int(kept.out()), {str(key): int(n) for key, n in kept.named().items()}, frame)
+        lines, out = (int(kept.count(is_out)) for is_out in (False, True))
+        return Taken(lines, out, {str(key): int(n) for key, n in kept.named().items()}, frame)
 
 
 def _call(spark: SparkSession, function: Any, *arguments: Column) -> Any:
