@@ -280,8 +280,9 @@ class Run:
 
     def _callback(self, state: StageState, *, once: bool) -> BatchCallback:
         lake, first = self.chain.lake, state.stage.tables[0]
+        written = [target.table for target in state.stage.writes]
         if has_lock(lake):
-            for table in (target.table for target in state.stage.writes):
+            for table in written:
                 remove_staged(lake.at(table))
         writers: dict[Table, Writer] = {
             table: TableWriter(
@@ -291,7 +292,7 @@ class Run:
                 every_batch=table == first,
                 local=_local_table(lake.at(table), table) if self.small_batches is not None else None,
             )
-            for table in (target.table for target in state.stage.writes)
+            for table in written
         }
         wait = self.chain.settings.serving.wait
         return BatchCallback(

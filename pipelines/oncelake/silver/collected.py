@@ -26,12 +26,12 @@ def unbroken(parsed: Collected) -> Collected:
 
 def as_silver(parsed: Collected) -> Collected:
     """Return rows with silver's columns alone."""
-    return parsed.select(silver_columns(parsed.rows.column_names))
+    return parsed.select(silver_columns(parsed.columns))
 
 
 def quarantined(parsed: Collected) -> Collected:
     """Return quarantine's rows: those that broke a rule, with bronze's columns and the reasons."""
-    return _refused(parsed).select(columns(QUARANTINE, parsed.rows.column_names))
+    return _refused(parsed).select(columns(QUARANTINE, parsed.columns))
 
 
 def broken(parsed: Collected) -> Mapping[str, int]:

@@ -57,6 +57,11 @@ public final class FewRows implements UDF2 {
     return row == null ? Boolean.TRUE : Boolean.FALSE;
   }
 
+  static void raise(Map counts, Object name, long more) {
+    Long before = (Long) counts.get(name);
+    counts.put(name, Long.valueOf(before == null ? more : before.longValue() + more));
+  }
+
   /** The rows of one partition of a frame. */
   private static final class Part {
     private final Kept kept;
@@ -79,8 +84,7 @@ public final class FewRows implements UDF2 {
         while (each.hasNext()) {
           Object name = each.next();
           if (different.add(name)) {
-            Long before = (Long) named.get(name);
-            named.put(name, Long.valueOf(before == null ? 1L : before.longValue() + 1L));
+            FewRows.raise(named, name, 1L);
           }
         }
       }
@@ -143,9 +147,7 @@ public final class FewRows implements UDF2 {
         Iterator counts = ((Part) each.next()).named.entrySet().iterator();
         while (counts.hasNext()) {
           Map.Entry count = (Map.Entry) counts.next();
-          Long before = (Long) sums.get(count.getKey());
-          long more = ((Long) count.getValue()).longValue();
-          sums.put(count.getKey(), Long.valueOf(before == null ? more : before.longValue() + more));
+          FewRows.raise(sums, count.getKey(), ((Long) count.getValue()).longValue());
         }
       }
       return sums;
