@@ -4,13 +4,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice, pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from oncelake.common.wording import HANDFUL, listed
 from oncelake.exactly_once.delta_log import Commit
 
 # Offsets or windows from a first to a last one, both included.
 Range = tuple[int, int]
+
+
+class Uncompared(NamedTuple):
+    """Lines or files that a link did not compare.
+
+    Attributes:
+        count: how many they are.
+        said: the same number in words, with the reason: `12 records that expired`.
+    """
+
+    count: int
+    said: str
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,7 @@ class Link:
         holds: True if no fault was found.
         said: one line: what was counted, or, if the link does not hold, the rows or ranges at fault.
         notes: facts worth knowing that are no faults.
+        uncompared: what the link did not compare; the last sentence of the proof has these numbers.
     """
 
     name: str
@@ -30,6 +43,7 @@ class Link:
     holds: bool
     said: str
     notes: tuple[str, ...] = ()
+    uncompared: tuple[Uncompared, ...] = ()
 
     @classmethod
     def of(cls, name: str, table: object, faults: Iterable[str], well: str, notes: Iterable[str] = ()) -> Self:
@@ -47,7 +61,7 @@ class Link:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the link for JSON."""
-        return asdict(self)
+        return {**asdict(self), "uncompared": [part._asdict() for part in self.uncompared]}
 
 
 def named(commit: Commit) -> str:
