@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise, product, takewhile
 
+from oncelake.exactly_once.content import ENDINGS
+
 _PATTERN = frozenset(b"*?[]{}\\")
 _NEVER = re.compile(r"(?!)")
 _KEPT = (b"_metadata", b"_common_metadata")
 # The system's errors for a path that leads nowhere, or back to itself.
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Endings of files whose size is not the size of their lines.
-COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+COMPRESSED = tuple(ENDINGS)
 
 
 class Problem(StrEnum):
