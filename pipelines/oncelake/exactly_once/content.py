@@ -98,7 +98,7 @@ class Aside(StrEnum):
 
     NO_TEXT = "no text"
     NOT_UNPACKED = "cannot be unpacked"
-    BROKEN = "broken file"
+    NOT_WHOLE = "not whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _seen(path: bytes, state: _State, reader: Reader) -> Content:
         except (zlib.error, EOFError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            return Content(aside=Aside.BROKEN, why=f"its {ENDINGS[ending]} data is damaged")
+            return Content(aside=Aside.NOT_WHOLE, why=f"its {ENDINGS[ending]} data is damaged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _of_packed(packed: _Packed, reader: Reader) -> Content:
     if inner:
         return Content(aside=Aside.NO_TEXT, why=f"when it is unpacked, {inner}")
     why = "" if reader.grows else _not_whole(packed)
-    return Content(aside=Aside.BROKEN, why=why) if why else _PACKED
+    return Content(aside=Aside.NOT_WHOLE, why=why) if why else _PACKED
 
 
 def _unnamed(found: str | None, ending: str, head: bytes, reader: Reader) -> Content:
