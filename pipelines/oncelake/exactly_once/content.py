@@ -183,17 +183,32 @@ def _seen(path: bytes, state: _State, reader: Reader) -> Content:
     """Return what a file holds in a state."""
     if state.size == 0:
         return _TEXT
-    ending = ending_of(path.decode("utf-8", "surrogateescape"))
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - bytes
-        head = file.read(_HEAD)
-        if ending not in reader.endings:
-            return _unnamed(_format_of(head), ending, head, reader)
-        try:
-            return _of_packed(_Packed(file, ENDINGS[ending], ending, state.size, head), reader)
-        except (zlib.error, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            return Content(aside=Aside.NOT_WHOLE, why=f"its {ENDINGS[ending]} data is damaged")
+        return content_in(file, path.decode("utf-8", "surrogateescape"), state.size, reader)
+
+
+def content_in(file: BinaryIO, path: str, size: int, reader: Reader) -> Content:
+    """Return what an open file holds.
+
+    Args:
+        file: the file, at its beginning.
+        path: its path.
+        size: its size in bytes.
+        reader: how the files of its source are read.
+
+    Raises:
+        OSError: the file system cannot read the file.
+    """
+    ending = ending_of(path)
+    head = file.read(_HEAD)
+    if ending not in reader.endings:
+        return _unnamed(_format_of(head), ending, head, reader)
+    try:
+        return _of_packed(_Packed(file, ENDINGS[ending], ending, size, head), reader)
+    except (zlib.error, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        return Content(aside=Aside.NOT_WHOLE, why=f"its {ENDINGS[ending]} data is damaged")
 
 
 @dataclass(frozen=True, slots=True)

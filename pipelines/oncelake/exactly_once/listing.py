@@ -56,6 +56,7 @@ class Found:
         hidden: whether Spark skips it because of its own name or a directory's name.
         problem: why Spark cannot read it; None if no reason is known.
         identity: a regular file's device and inode.
+        changed: when the file or its inode changed last, in nanoseconds since 1970.
     """
 
     path: str
@@ -64,6 +65,7 @@ class Found:
     hidden: bool = False
     problem: Problem | None = None
     identity: tuple[int, int] | None = field(default=None, compare=False)
+    changed: int = field(default=0, compare=False)
 
 
 def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
@@ -263,7 +265,7 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
         problem = Problem.NAME
     is_regular = stat.S_ISREG(at.st_mode)
     size, identity = (at.st_size, (at.st_dev, at.st_ino)) if is_regular else (0, None)
-    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity)
+    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity, at.st_ctime_ns)
 
 
 def may_read(path: str) -> bool:
