@@ -4,6 +4,7 @@ They were made by version 0.1.0. They are not made again: a lake of the current 
 a lake of an earlier one.
 """
 
+import gzip
 import json
 import os
 import shutil
@@ -39,6 +40,7 @@ FIRST = [
 SECOND = [b"2017-06-20 00:00:01 ERROR 40 days late", b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:11:00 WARN four"]
 THIRD = [b"2017-07-30 14:12:08 ERROR five", b"30.07.2017 14:12:09 INFO six", b"2017-07-30 14:09:08 ERROR one"]
 MORE = [b"2017-07-30 14:12:59 ERROR seven", b"2017-07-30 14:09:00 ERROR eight", b"broken again"]
+GROWN = [b"2017-07-30 14:15:%02d INFO of a log that grows" % number for number in range(60)]
 TIMES = {
     "yyyy-MM-dd HH:mm:ss": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "dd.MM.yyyy HH:mm:ss": r"\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d",
@@ -219,6 +221,19 @@ def recovered(house: House, spark: SparkSession) -> None:
     house.tell(spark, "census", "accept", str(grown))
 
 
+def growing(house: House, spark: SparkSession) -> None:
+    """Follow a log that grows, one that is compressed, and one that is gone; positions are those of version 0.2."""
+    write(house, "0.log", GROWN[:40])
+    with gzip.open(house.logs / "1.log.gz", "wb") as packed:
+        packed.write(b"".join(line + b"\n" for line in FIRST))
+    write(house, "2.log", SECOND)
+    house.run(spark)
+    with (house.logs / "0.log").open("ab") as log:
+        log.write(b"".join(line + b"\n" for line in GROWN[40:]))
+    (house.logs / "2.log").unlink()
+    house.run(spark)
+
+
 def topic(house: House, spark: SparkSession) -> None:
     """Ingest a topic in two batches and prove them; more records wait, and the broker's description of it is kept."""
     with tempfile.TemporaryDirectory() as scratch, Broker(Path(scratch) / "kafka") as broker:
@@ -283,6 +298,13 @@ LAKES = (
         (*LOOK, ("quarantine", "replay"), *GO_ON),
         [*LINES, b"2017.07.30 14:13:00 ERROR nine", *MORE],
         {"source.format": "{root}/format.yaml"},
+    ),
+    FrozenLake(
+        "growing",
+        growing,
+        (("status",), ("doctor",), ("prove", "--deep"), *GO_ON, ("prove", "--deep")),
+        [*GROWN, *FIRST, *SECOND, *MORE],
+        {"source.kind": "tail"},
     ),
     FrozenLake("recovered", recovered, (*LOOK, ("recover",), *GO_ON), [*LINES, *MORE]),
     FrozenLake(

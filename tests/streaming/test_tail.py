@@ -188,7 +188,7 @@ def test_what_is_not_read_is_named(house: House, spark: SparkSession) -> None:
     house.run(spark)
     with (house.logs / "app.log").open("ab") as file:
         file.write(MORE)
-    shutil.copyfile(house.logs / "app.log", house.logs / "backup")
+    pack(house.logs / "app.log", keep=True)
     (house.logs / ".hidden").write_bytes(b"x\n")
     (house.logs / "written.gz").write_bytes(b"\x1f\x8b")
     (link,) = [link for link in house.lakehouse(spark).prove().links if link.name.startswith("files of")]
@@ -196,16 +196,20 @@ def test_what_is_not_read_is_named(house: House, spark: SparkSession) -> None:
     assert link.said == f"0 files are read to the end, {len(MORE)} bytes in 1 file waiting for the next run"
     assert link.notes == (
         "1 file ends within a line, which waits for its end: app.log",
-        "1 file is a copy and not read: backup of app.log",
+        "1 file is a copy and not read: app.log.gz of app.log",
         "1 file is ignored, as a name starts with _ or a dot: .hidden",
         "1 compressed file is not complete: written.gz",
     )
     (house.logs / "other.zst").write_bytes(b"x")
     (house.logs / "loop").symlink_to(house.logs)
+    shutil.copyfile(house.logs / "app.log", house.logs / "app.log.1")
     (link,) = [link for link in house.lakehouse(spark).prove().links if link.name.startswith("files of")]
     assert not link.holds
     assert "loop: it is a link to a directory above it" in link.said
-    assert "other.zst: it is compressed in a way that kind tail cannot read; .gz and .bz2 can be" in link.said
+    assert "other.zst: its name ends in .zst, which is not unpacked; what is: .gz, .bz2: it is not read" in link.said
+    assert "app.log.1: its whole content is the beginning of app.log" in link.said
+    house.run(spark)
+    house.must_be(BATCHES[0])
 
 
 def test_a_deep_proof_names_a_file_whose_middle_was_changed(house: House, spark: SparkSession) -> None:

@@ -177,13 +177,13 @@ def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[li
     places = [f"file:{path}" for path in ids]
     there = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
     reach = [
-        (row[0], str(number), position.files[number].offset)
+        (row[0], str(number), position.files[number].start, position.files[number].offset)
         for row in there.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
     lines = EVERY_LINE.reader(spark.read).option("__globPaths__", "false").load(places)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
-    lines = lines.join(spark.createDataFrame(reach, "uri string, file string, reach bigint"), "uri")
-    found = unequal(then, summed(lines.where("start < reach")), "full").select("file").collect()
+    lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
+    found = unequal(then, summed(lines.where("start >= first AND start < reach")), "full").select("file").collect()
     said = sorted(name_of(known[int(row["file"])].path) for row in found)
     return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []

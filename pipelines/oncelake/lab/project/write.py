@@ -21,6 +21,7 @@ from oncelake.common.models import one_line
 from oncelake.engine.configuration import LOCAL, format_places, shipped_conf
 from oncelake.engine.json_schema import settings_schema
 from oncelake.lab.log_formats import sampled, suggest_format, suggest_suite
+from oncelake.lab.project.logrotate import rotation_of
 from oncelake.silver.format import LogFormat, format_names, load_format
 
 SERVICE = "oncelake.service"
@@ -162,6 +163,7 @@ def write_project(directory: Path, source: NewSource, learned: Learned, sample: 
         "schema": _SCHEMA,
         "kind": "files" if source.logs is None else "tail",
         "logs": source.logs or str(root / _LOGS),
+        "rotation": rotation_of(Path(source.logs)) if source.logs is not None else None,
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
