@@ -233,7 +233,7 @@ def _lines(path: bytes, end: int | None = None) -> list[bytes] | None:
 
 
 def _reaches(path: bytes, end: int) -> bool:
-    """Return whether a file holds so many bytes; of a compressed file, whether it is one."""
+    """Return whether a file holds this many bytes; of a compressed file, whether it is one."""
     return path.endswith(tuple(_OPENERS)) or os.path.getsize(path) >= end
 
 

@@ -20,10 +20,10 @@ from oncelake.exactly_once.tail_content import (
 )
 from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor
 
-# Files that are gone are remembered for so many milliseconds, and in so many bytes of a position.
+# Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 REMEMBERED_MS = 7 * 24 * 3600 * 1000
 REMEMBERED_BYTES = 1024**2
-# A compressed file whose last line lacks its end is read to its end if it has not changed for so many seconds.
+# A compressed file whose last line lacks its end is read to its end if it has not changed for this many seconds.
 _PACKED_QUIET = 60.0
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
 TASK_BYTES = (4 * 1024**2, 128 * 1024**2)

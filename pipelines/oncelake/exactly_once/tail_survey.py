@@ -51,17 +51,17 @@ MOST_FILES = 10_000
 _RECENT = 2 * 10**9
 # A rotation raises the number of a file to this at most.
 _MOST_SHIFTS = 1_000
-# So many listings are tried while files are renamed.
+# At most this many listings are tried while files are renamed.
 _LISTINGS = 5
 # The bytes of a byte order mark, which is in no row.
 _MARK = 3
-# A compressed file that is not complete after so many seconds is not being written any more.
+# A compressed file that is not complete after this many seconds is not being written any more.
 _WRITTEN = 60.0
 _UNDECIDED = (
     "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
     "source.rotation to copytruncate or to rename"
 )
-# An earlier version took so many equal bytes at both ends for certain.
+# An earlier version took this many equal bytes at both ends for certain.
 _CERTAIN = 1024
 
 
