@@ -297,6 +297,18 @@ class DeltaLog:
                 return commit.rows_in_all
         return None if oldest else 0
 
+    def rows_up_to(self, version: int) -> int:
+        """Return how many rows the chain had added to the table before a version.
+
+        If the log no longer holds the answer, return those before the oldest of its commits.
+        """
+        rows = self.rows_before(version)
+        if rows is not None:
+            return rows
+        oldest = min(self.versions(), default=0)
+        first = next((each for each in self.since(oldest - 1) if isinstance(each, ChainCommit)), None)
+        return first.metadata.rows if first else 0
+
     def last_alike(self, version: int) -> int:
         """Return the last version with the same rows as this one: only maintenance and empty batches are between."""
         while (commit := self.commit(version + 1)) is not None and commit.adds_nothing:

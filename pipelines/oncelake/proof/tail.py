@@ -18,7 +18,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import Matched, has_half_a_line, is_unpacked, ranges
 from oncelake.exactly_once.tail_source import TailSource, waiting
 from oncelake.proof.file_rows import name_of, summed, unequal
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
 
@@ -51,7 +51,8 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = len(matched.known) - sum(1 for each in matched.known.values() if each.path in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    return Link.of(f"files of {source.path}", table, faults, well, _notes(matched, position))
+    link = Link.of(f"files of {source.path}", table, faults, well, _notes(matched, position))
+    return link.without(*Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"))
 
 
 def _partial(found: Found) -> str:
@@ -142,12 +143,20 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     well = (
         f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
     )
-    notes: list[str] = []
+    notes, unread = list[str](), 0
     if deep:
+        known = list(source.matched(span.end).known)
+        every = read_version(versions.spark, span.path, span.version)
+        unread = every.where(~F.coalesce(F.col("file_id").isin(known), F.lit(False))).count()
         changed, compared, notes = _changed(span, source, versions)
         faults += changed
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
-    return Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    gone = sum(rows for ms, rows in counts.items() if ms not in names)
+    return link.without(
+        *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
+        *Uncompared.of_lines(unread, "of files that were not read again"),
+    )
 
 
 def _firsts(first: int) -> tuple[int, ...]:
