@@ -133,9 +133,9 @@ class Claim:
         return max(self.lines - others - max(waits.values(), default=0), 0)
 
     @property
-    def uncompared(self) -> list[str]:
+    def uncompared(self) -> tuple[str, ...]:
         """Return what was not compared, in words, each with its link."""
-        return [f"{part.said} ({link.name})" for link in self.links for part in link.uncompared]
+        return tuple(f"{part.said} ({link.name})" for link in self.links for part in link.uncompared)
 
     def __str__(self) -> str:
         lines = count_of(self.lines, "line")

@@ -53,7 +53,8 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         return Link(name, str(gold.table), not count, said)
     if log.commit(end.version - 1) is None:
         read = log.rows_up_to(end.version)
-        parts = Uncompared.of_lines(read, f"up to a version of {SILVER} that is gone from its log")
+        lines = count_of(read, "line")
+        parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
         said = (
             f"NOT compared: {gold.table} has read {SILVER} up to version {end.version - 1}, which is gone from its log"
         )

@@ -23,4 +23,6 @@ def test_bytes_that_no_run_reads_are_a_fault(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_bytes(b"one\n")
     link = proven(tmp_path, State.CHECKPOINT_LOST)
     assert (link.holds, link.said) == (False, "1 file has bytes that no run reads: bronze cannot start")
-    assert proven(tmp_path, State.ALIGNED).holds
+    link = proven(tmp_path, State.ALIGNED)
+    assert link.holds
+    assert [part.said for part in link.uncompared] == ["4 bytes that wait in 1 file"]
