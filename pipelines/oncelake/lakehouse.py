@@ -161,7 +161,7 @@ class ProofResult:
 
     @property
     def claim(self) -> Claim:
-        """What the proof may say of the lines, if every link holds."""
+        """Return what the proof may say of the lines, if every link holds."""
         return Claim(self.lines, self.links)
 
     def to_dict(self) -> dict[str, Any]:
