@@ -52,7 +52,11 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
     read = len(matched.known) - sum(1 for each in matched.known.values() if each.path in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
     link = Link.of(f"files of {source.path}", table, faults, well, _notes(matched, position))
-    return link.without(*Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"))
+    written = sum(map(_may_be_written, matched.partial))
+    return link.without(
+        *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
+        *Uncompared.waiting(written, "compressed file", "to be complete"),
+    )
 
 
 def _partial(found: Found) -> str:

@@ -281,7 +281,7 @@ def test_what_an_accepted_loss_skipped_of_the_source_is_a_number_of_every_later_
     table_id(files, 0)
     commit(files, "table", 1, metadata(0, before=None, after=offsets(before)))
     moved = {"before": json.dumps(before), "event": CommitKind.LOSS, "lost": (lost,)}
-    commit(files, "table", 2, metadata(1, after=offsets(end), **moved))
+    commit(files, "table", 2, metadata(1, "silver.access_log", after=offsets(end), **moved))
     link = proven(files, source=Followed("logs"))
     assert link.holds, link.said
     assert link.uncompared == (Uncompared(int(said.split(maxsplit=1)[0]), said, lasting=True),)
