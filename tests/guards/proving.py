@@ -555,7 +555,7 @@ GUARDS = (
         "lines that silver left out, and whose commits are gone, are a number",
         "lines of an accepted loss are proven",
         f"{_BALANCE}_accepted",
-        reads("sum(row[_BRONZE] for row in left_out)", "0"),
+        reads("0 if unread else sum(row[_BRONZE] for row in left_out)", "0"),
         tests=(f"{_WEIGHED}test_an_accepted_loss_holds_and_is_noted",),
     ),
     Guard(
@@ -587,11 +587,25 @@ GUARDS = (
         tests=("unit/proof/test_record.py::test_a_record_of_an_earlier_version_counts_only_if_no_commits_were_gone",),
     ),
     Guard(
-        "lines that wait for silver or gold are a number",
+        "lines that wait for silver are a number",
         "lines that are only in bronze are proven",
-        "proof/prove.py::Proof._waiting",
+        "proof/prove.py::Proof._waiting_for_silver",
         answers("()"),
         tests=(f"{_CUT}test_lines_that_wait_are_a_number_until_they_are_read",),
+    ),
+    Guard(
+        "lines that wait for gold are a number",
+        "lines that are only in silver are proven",
+        "proof/prove.py::Proof._waiting_for_gold",
+        answers("()"),
+        tests=(f"{_CUT}test_lines_that_wait_for_gold_are_a_number",),
+    ),
+    Guard(
+        "a gold table that is not compared is not recorded as proven",
+        "the next proof says every one, and never counts the windows again",
+        "proof/prove.py::Proof._gold",
+        without("self._unproven.add(table)"),
+        tests=(f"{_CUT}test_a_gold_table_behind_the_log_of_silver_is_not_compared",),
     ),
     Guard(
         "a proof since a time does not claim what was committed before",

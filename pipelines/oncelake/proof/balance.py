@@ -224,9 +224,9 @@ def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple
         and not any(row[side] for side in compared.others)
     ]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
-    why = "of an accepted loss" if losses else "that are in bronze alone, and the commits that say why are gone"
-    parts = Uncompared.of_lines(sum(row[_BRONZE] for row in left_out), why, lasting=True)
-    return notes, parts, [row for row in weighed if row not in left_out]
+    why = "of an accepted loss" if losses else "in bronze alone: the commits that say why are gone"
+    count = 0 if unread else sum(row[_BRONZE] for row in left_out)  # what is unread counts as waiting
+    return notes, Uncompared.of_lines(count, why, lasting=True), [row for row in weighed if row not in left_out]
 
 
 @dataclass(frozen=True)

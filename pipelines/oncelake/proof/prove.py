@@ -83,6 +83,8 @@ class Proof:
     warn: Callable[[str], None] = lambda _: None
     lines: int = 0
     _states: dict[str, str] = field(default_factory=dict)
+    # tables that a later proof must compare from where this one did
+    _unproven: set[Table] = field(default_factory=set)
 
     def links(self) -> Iterator[Link]:
         """Yield the links in order; stop after the first link that does not hold.
@@ -129,8 +131,10 @@ class Proof:
 
     def _removed(self, lake: PinnedLake) -> Iterator[Link]:
         """Check the bronze tables of sources that are no longer in the settings; what they read is not compared."""
+        declared = {stage.tables[0] for stage in self.chain.stages if not stage.reads}
         for table, pinned in lake.bronze.items():
-            if table not in self._declared and pinned is not None:
+            if table not in declared and pinned is not None:
+                self._unproven.add(table)
                 link, *files = self._checked(pinned, Followed("its source"), ())
                 note = f"sources.{table.name} is not in the settings, so {table} is not compared with its source"
                 span = pinned.span
@@ -139,11 +143,6 @@ class Proof:
                 yield replace(link, notes=(*link.notes, note)).without(*parts)
                 yield from files
 
-    @property
-    def _declared(self) -> set[Table]:
-        """The bronze tables of the sources in the settings."""
-        return {stage.tables[0] for stage in self.chain.stages if not stage.reads}
-
     @singledispatchmethod
     def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Compare bronze with its source; the source kinds registered below get a more detailed check."""
@@ -151,7 +150,7 @@ class Proof:
         metadata = self.chain.commit_log(table).state().metadata
         link = what_waits(self.chain.kind(stage).name, source, metadata, table, may_start=self._may_start(stage))
         rows = bronze.span.rows_in_all if bronze is not None else 0
-        yield link.without(*Uncompared.of_lines(rows, "that a source of this kind is not compared with"))
+        yield link.without(*Uncompared.of_lines(rows, "whose source is of a kind that the proof cannot read"))
 
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
@@ -198,13 +197,13 @@ class Proof:
 
     def _silver(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
         silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates
-        waits = self._waiting(SILVER, lake)
+        waits = self._waiting_for_silver(lake)
         if silver is None:
             yield from _nothing_yet(SILVER, waits)
             return
-        link, *files = self._table(stage, silver)
-        yield link.without(*waits, *self._earlier(lake))
-        yield from files
+        links = self._table(stage, silver)
+        yield next(links).without(*waits, *self._earlier(lake))
+        yield from links
         if quarantine is None:
             if silver.span.commits:
                 yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
@@ -219,25 +218,23 @@ class Proof:
             if duplicates is not None:
                 yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
-    def _waiting(self, table: Table, lake: PinnedLake) -> tuple[Uncompared, ...]:
-        """Return the lines that the stage of a table has not read yet."""
-        named = self.chain.silver.named
-        if table == SILVER:
-            end = lake.silver.span.end if lake.silver else None
-            read = [
-                (pinned, version_in(end, pinned.table_id if named else None))
-                for pinned in lake.bronze.values()
-                if pinned
-            ]
-        else:
-            gold = lake.gold[str(table)]
-            end = gold.span.end if gold else None
-            read = [(lake.silver, version_of(end))] if lake.silver else []
-        lines = sum(
-            pinned.span.rows_in_all - self.chain.commit_log(pinned.span.table).rows_up_to(version)
-            for pinned, version in read
-        )
-        return Uncompared.waiting(lines, "line", f"for {table}", lines=lines)
+    def _waiting_for_silver(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
+        """Return the lines of bronze that silver has not read yet."""
+        end, named = lake.silver.span.end if lake.silver else None, self.chain.silver.named
+        ingested = [pinned for pinned in lake.bronze.values() if pinned]
+        read = [
+            self.chain.commit_log(pinned.span.table).rows_before(version_in(end, pinned.table_id if named else None))
+            for pinned in ingested
+        ]
+        written = (each.span.rows_in_all for each in (lake.silver, lake.quarantine, lake.duplicates) if each)
+        # without a commit that says how many rows silver has read, there are as many as it has written
+        known = sum(written) if None in read else sum(rows or 0 for rows in read)
+        return _waiting_for(SILVER, self.lines - known)
+
+    def _waiting_for_gold(self, table: Table, gold: Pinned | None, silver: Pinned | None) -> tuple[Uncompared, ...]:
+        """Return the lines of silver that a gold table has not read yet."""
+        read = self.chain.commit_log(SILVER).rows_up_to(version_of(gold.span.end if gold else None))
+        return _waiting_for(table, silver.span.rows_in_all - read if silver else 0)
 
     def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
         """Return the lines that were committed before the time from which on is proven."""
@@ -249,17 +246,22 @@ class Proof:
         return Uncompared.of_lines(lines, f"from before {at:%Y-%m-%d %H:%M:%S} UTC")
 
     def _gold(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
-        gold, waits = lake.gold[stage.name], self._waiting(stage.writes[0].table, lake)
+        gold, table = lake.gold[stage.name], stage.writes[0].table
+        waits = self._waiting_for_gold(table, gold, lake.silver)
         if gold is None:
-            yield from _nothing_yet(stage.writes[0].table, waits)
+            yield from _nothing_yet(table, waits)
             return
-        link, *files = self._table(stage, gold)
-        yield link.without(*waits)
-        yield from files
-        if gold.span.commits:
+        links = self._table(stage, gold)
+        yield next(links).without(*waits)
+        yield from links
+        at = version_of(gold.span.end)
+        is_gone = at > 0 and self.chain.commit_log(SILVER).commit(at - 1) is None
+        if gold.span.commits or is_gone:
             name = gold.span.table.name
             silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
             link = recount(self.spark, *silver, gold.span, built_by(self.chain, name))
+            if link.uncompared:
+                self._unproven.add(table)
             changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
             yield replace(link, notes=(*link.notes, *(changed if is_changed(self.chain, name) else ())))
 
@@ -307,8 +309,8 @@ class Proof:
         self, lake: PinnedLake, record: Mapping[str, Proven], lasting: Mapping[str, Sequence[Uncompared]]
     ) -> None:
         """Record how far each table is proven, so that the next proof starts there."""
-        former = lake.bronze.keys() - self._declared  # their rows were not compared with their source
-        joined = {str(each.span.table): each for each in lake.all() if each.joins and each.span.table not in former}
+        proven = (each for each in lake.all() if each.joins and each.span.table not in self._unproven)
+        joined = {str(each.span.table): each for each in proven}
         reached = {name: _reached(each, lasting.get(name, ())) for name, each in joined.items()}
         tables = {**record, **{table: each for table, each in reached.items() if each}}
         if tables == record:
@@ -333,6 +335,10 @@ def _reached(pinned: Pinned, lasting: Sequence[Uncompared]) -> Proven | None:
 def rows_before(pinned: Pinned | None) -> int:
     """Return the rows of a table that are not compared, because its span begins later."""
     return pinned.span.rows_before if pinned and not pinned.span.whole else 0
+
+
+def _waiting_for(table: Table, lines: int) -> tuple[Uncompared, ...]:
+    return Uncompared.waiting(lines, "line", f"for {table}", lines=lines)
 
 
 def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
