@@ -625,14 +625,14 @@ GUARDS = (
         "gold is compared with a version of silver that its log still has",
         "a proof ends with an error of Delta",
         f"{_RECOUNT}recount",
-        reads("log.commit(end.version - 1) is None", "False"),
+        reads("not log.holds(version)", "False"),
         tests=(f"{_RECOUNTED}test_gold_behind_the_log_of_silver_is_a_number",),
     ),
     Guard(
         "a served table is compared with a version of gold that its log still has",
         "a proof ends with an error of Delta",
         f"{_SERVED}ServedProof._gold",
-        reads("version >= 0 and self.chain.commit_log(table).commit(version) is None", "False"),
+        reads("version >= 0 and not commit_log.holds(commit_log.last_alike(version))", "False"),
         tests=(f"{_CUT}test_a_served_table_behind_the_log_of_gold_is_not_compared",),
     ),
     Guard(

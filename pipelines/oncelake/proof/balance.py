@@ -67,7 +67,7 @@ def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
         first, end = 0 if silver.whole else version_in(silver.before, key), version_in(silver.end, key)
         if chain.silver.named and (key is None or not end):
             continue
-        is_there = commit_log.commit(end - 1) is not None
+        is_there = commit_log.holds(end - 1)
         limits = Limits(partial(_is_before, first), newest=end - 1 if is_there else None)
         pinned = pin(table, chain.lake.at(table), commit_log, limits)
         assert pinned is not None, "silver's positions were checked against bronze before"

@@ -254,12 +254,11 @@ class Proof:
         links = self._table(stage, gold)
         yield next(links).without(*waits)
         yield from links
-        at = version_of(gold.span.end)
-        is_gone = at > 0 and self.chain.commit_log(SILVER).commit(at - 1) is None
+        at, commit_log = version_of(gold.span.end), self.chain.commit_log(SILVER)
+        is_gone = at > 0 and not commit_log.holds(commit_log.last_alike(at - 1))
         if gold.span.commits or is_gone:
             name = gold.span.table.name
-            silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
-            link = recount(self.spark, *silver, gold.span, built_by(self.chain, name))
+            link = recount(self.spark, self.chain.lake.at(SILVER), commit_log, gold.span, built_by(self.chain, name))
             if link.uncompared:
                 self._unproven.add(table)
             changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)

@@ -122,7 +122,8 @@ class ServedProof:
         if end is None:
             return "at a position inside a version"
         table, version = self._version_of(end)
-        if version >= 0 and self.chain.commit_log(table).commit(version) is None:
+        commit_log = self.chain.commit_log(table)
+        if version >= 0 and not commit_log.holds(commit_log.last_alike(version)):
             return f"at version {version} of {table}, which is gone from its log"
         rows = self._rows_of(table, version)
         return aggregate(rows, self.served.declared) if table == SILVER else rows
