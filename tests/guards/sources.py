@@ -16,6 +16,7 @@ _PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sou
 _LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
 _ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
 _TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
+_SURVEY, _WHICH = "exactly_once/tail_survey.py::", "unit/exactly_once/test_tail_survey.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -617,23 +618,51 @@ GUARDS = (
         tests=(_ANY,),
     ),
     Guard(
-        "a growing file begins with what was read of it",
+        "the last megabyte that was read of a growing file is unchanged",
         "a file that was cut, or has the inode of a deleted one, is read on in its middle",
-        f"{_TAIL}TailFiles._holds",
-        reads("_check_of(found, file.offset) != file.check", "False"),
+        f"{_SURVEY}Contents.is_same",
+        reads("self.hasher(opened, entry) is not None", "True"),
+        tests=(f"{_GROWING}test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one",),
+    ),
+    Guard(
+        "a file at the inode of a known one was not created later",
+        "a file that gets the inode of a deleted one, and begins with the same lines, is not read",
+        f"{_SURVEY}Contents.is_at_inode",
+        reads("self.store.born(opened) == entry.born", "True"),
+        tests=(f"{_WHICH}test_a_later_file_of_another_name_with_equal_lines_is_another_file",),
+    ),
+    Guard(
+        "a file whose stamp is not known, or differs, is compared",
+        "bytes that were written in the place of others are not read",
+        f"{_SURVEY}Contents.is_same",
+        reads("stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry))", "True"),
         tests=(f"{_GROWING}test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one",),
     ),
     Guard(
         "a file that got another file's name since it was listed is not read in its place",
         "a rotation between two steps lets the rest of the old file be read from the new one",
-        f"{_TAIL}_opened",
-        reads("(status.st_dev, status.st_ino) == found.identity", "True"),
+        "exactly_once/tail_content.py::Disk.open",
+        reads("(status.st_dev, status.st_ino) != file.identity", "False"),
         tests=(f"{_GROWING}test_a_file_that_is_another_one_by_now_is_not_planned",),
+    ),
+    Guard(
+        "files are listed again if one is renamed before it is opened",
+        "a file that is renamed while it is looked at is gone, or a fault",
+        f"{_SURVEY}_Comparison._try",
+        reads("not self._is_last", "False"),
+        tests=(f"{_WHICH}test_a_file_that_is_renamed_between_the_listing_and_the_opening_is_found",),
+    ),
+    Guard(
+        "a file that cannot be opened is a fault",
+        "it is gone, and new when it can be opened again",
+        f"{_SURVEY}_Comparison._try",
+        without("self._survey.unreadable.append"),
+        tests=(f"{_WHICH}test_what_cannot_be_opened_is_a_fault_and_never_gone_or_new",),
     ),
     Guard(
         "a copy of a file that is there is not read",
         "the lines that logrotate copies before it cuts a file count twice",
-        f"{_TAIL}TailFiles._is_copy",
+        f"{_SURVEY}Contents.is_beginning",
         answers("False"),
         tests=(
             f"{_GROWING}test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on",
@@ -642,9 +671,16 @@ GUARDS = (
         ),
     ),
     Guard(
+        "nobody guesses whether a file is a copy or a twin",
+        "a log of its own is not read, or a copy counts twice",
+        f"{_SURVEY}Surveyor.decides",
+        reads("False if self._rotation == 'rename' else None", "True"),
+        tests=(f"{_WHICH}test_a_copy_under_a_rotated_name_is_what_the_setting_says",),
+    ),
+    Guard(
         "a copy that holds less than what was read of its file is not read when that file is cut",
         "lines that were read between the copy and the cut make the whole copy count twice",
-        f"{_TAIL}TailFiles._copies_at",
+        f"{_TAIL}TailFiles._copies",
         answers("()"),
         tests=(
             f"{_GROWING}test_a_copy_holds_nothing_new_if_its_file_was_read_further_before_it_was_cut",
@@ -652,38 +688,45 @@ GUARDS = (
         ),
     ),
     Guard(
-        "a short file that begins like a deleted one is a new one",
-        "the header of a new log is not counted",
-        f"{_TAIL}TailFiles._goes_on",
-        reads("file.offset >= _ENDS", "True"),
-        tests=(f"{_GROWING}test_a_short_file_that_is_like_a_deleted_one_is_a_new_one",),
+        "a file that continues one that is gone has its name, a rotated name of it, or its time",
+        "a later file that begins with the same lines is not read from its beginning",
+        f"{_SURVEY}_keys_of",
+        reads("('name', unpacked(base))", "('place', directory, '')"),
+        tests=(f"{_WHICH}test_the_copy_of_a_log_that_was_cut_is_read_on",),
     ),
     Guard(
-        "a compressed file that is not complete is told apart from one that waits",
-        "the proof says that the next run reads it",
-        f"{_TAIL}TailFiles._match_others",
-        reads("is_packed(each.path) and self._content(each).size is None", "False"),
-        tests=(f"{_GROWING}test_a_compressed_file_that_is_being_written_waits",),
+        "a log that was cut goes on only if most of it is there",
+        "a new log that begins with the same line is read from its middle",
+        f"{_SURVEY}Surveyor._common",
+        without("return 0"),
+        tests=(f"{_WHICH}test_logs_with_equal_ends_and_another_middle_are_two",),
     ),
     Guard(
-        "a file that is planned still begins with what was read of it",
+        "a file that holds no text is set aside",
+        "the bytes of an archive become lines, or stop the source",
+        f"{_SURVEY}Contents.why_aside",
+        answers("None"),
+        tests=(f"{_WHICH}test_a_file_that_holds_no_text_is_set_aside_by_name",),
+    ),
+    Guard(
+        "a file that is planned still has what was read of it",
         "a file that was cut since it was listed is read on in its middle",
-        f"{_TAIL}TailFiles._advanced",
-        reads("_check_in(file, was.offset) != (was.check or _check_in(file, 0))", "False"),
+        f"{_SURVEY}Contents.hasher",
+        reads("hasher.size == entry.offset and hasher.whole == entry.digest", "True"),
         tests=(f"{_GROWING}test_a_file_that_is_cut_after_it_was_listed_is_not_planned",),
     ),
     Guard(
-        "files that are gone are remembered for a while",
+        "files that are gone are remembered for a week",
         "a file that is put back is read again",
-        f"{_TAIL}TailFiles.plan",
-        reads("max(len(matched.gone) - REMEMBERED, 0)", "len(matched.gone)"),
-        tests=(f"{_GROWING}test_a_position_remembers_the_latest_of_the_files_that_are_gone",),
+        f"{_TAIL}_dropped",
+        reads("now_ms - file.gone > REMEMBERED_MS", "True"),
+        tests=(f"{_GROWING}test_a_file_that_is_gone_is_remembered_for_a_week",),
     ),
     Guard(
         "a planned batch whose bytes are gone is not read",
         "the batch would be read without them",
         f"{_TAIL}TailFiles._candidates",
-        reads("self._holds(one, each.file)", "True"),
+        reads("contents.begins_with(file, entry)", "True"),
         tests=(f"{_GROWING}test_a_batch_is_found_in_the_renamed_cut_or_compressed_file",),
     ),
     Guard(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.tail_files import TailFiles
-from tests.support.tailing import EVERYTHING, LogDirectory, drain, pack, read
+from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack, read
 
 SETTINGS = settings(
     max_examples=100,
@@ -37,7 +36,7 @@ class Rotations(RuleBasedStateMachine):
         super().__init__()
         self.place = Path(tempfile.mkdtemp())
         self.logs = LogDirectory(self.place)
-        self.files = TailFiles(str(self.place))
+        self.files = ReadFiles(self.place)
         self.read: list[bytes] = []
         self.at = TailPosition()
         self.planned: TailPosition | None = None
@@ -45,7 +44,7 @@ class Rotations(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.finish()
-        self.files = TailFiles(str(self.place))
+        self.files = self.files.restarted()
         if self.is_copied:
             self.logs.cut()
         if self.logs.half:
@@ -101,7 +100,7 @@ class Rotations(RuleBasedStateMachine):
     @precondition(lambda self: len(self.logs.rotated()) > 2 and self.planned is None)
     def delete_what_was_read(self) -> None:
         last = str(self.logs.rotated()[-1])
-        for number, found in self.files.match(self.at).known.items():
+        for number, found in self.files.survey(self.at).known.items():
             file = self.at.files[number]
             if found.path == last and (file.packed or file.offset == found.size):
                 Path(last).unlink()
@@ -122,7 +121,7 @@ class Rotations(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.files = TailFiles(str(self.place))
+        self.files = self.files.restarted()
 
     @rule()
     def catch_up(self) -> None:

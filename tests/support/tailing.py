@@ -8,7 +8,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.tail_files import TailFiles
+from oncelake.exactly_once.tail_content import FileStore
+from oncelake.exactly_once.tail_files import LastStart, TailFiles
+from oncelake.exactly_once.tail_survey import Rotation
 
 EVERYTHING = 2**40
 
@@ -94,18 +96,48 @@ def content(path: Path) -> bytes:
     return text
 
 
+class ReadFiles(TailFiles):
+    """The files of a directory, with what was read of them, as bronze has it.
+
+    Attributes:
+        bronze: the lines that were read, by the file's ID and the byte at which they start.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        last_start: LastStart | None = None,
+        *,
+        rotation: Rotation | None = "copytruncate",
+        bronze: dict[int, dict[int, bytes]] | None = None,
+        store: FileStore | None = None,
+    ) -> None:
+        super().__init__(str(path), last_start, rotation=rotation, ingested=self._ingested, store=store)
+        self.bronze: dict[int, dict[int, bytes]] = {} if bronze is None else bronze
+
+    def restarted(self) -> "ReadFiles":
+        """Return the same as a process that has just started knows it."""
+        return ReadFiles(self.path, bronze=self.bronze)
+
+    def _ingested(self, number: int, low: int) -> tuple[int, bytes]:
+        lines = {at: line for at, line in sorted(self.bronze[number].items()) if at + len(line) >= low}
+        return min(lines), b"".join(line + b"\n" for line in lines.values())
+
+
 def read(files: TailFiles, start: TailPosition, end: TailPosition, cores: int = 2) -> list[bytes]:
     """Return the lines between two positions."""
     lines: list[bytes] = []
-    for told in files.slices(start, end, cores):
-        _, _, path, _, _, _, begin, stop, _, _ = told.split("\t")
-        text = content(Path(unquote(path)))[: int(end.files[int(told.split("\t")[1])].offset)]
+    for text in files.slices(start, end, cores):
+        _, file_id, path, _, _, _, begin, stop, *_ = text.split("\t")
+        held = content(Path(unquote(path)))[: end.files[int(file_id)].offset]
         at = int(begin)
-        if at and text[at - 1 : at] != b"\n":
-            at = text.find(b"\n", at) + 1 or len(text)
-        while at < min(int(stop), len(text)):
-            close = text.index(b"\n", at)
-            lines.append(text[at:close])
+        if at and held[at - 1 : at] != b"\n":
+            at = held.find(b"\n", at) + 1 or len(held)
+        while at < min(int(stop), len(held)):
+            close = held.index(b"\n", at)
+            lines.append(held[at:close])
+            if isinstance(files, ReadFiles):
+                files.bronze.setdefault(int(file_id), {})[at] = held[at:close]
             at = close + 1
     return lines
 

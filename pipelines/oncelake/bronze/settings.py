@@ -71,6 +71,11 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
+    rotation: Literal["rename", "copytruncate"] | None = later(
+        None,
+        description="tail: how the logs are rotated. It decides whether a file that holds only what a log holds, under "
+        "a rotated name of it, is a log of its own (`rename`) or a copy (`copytruncate`); unset, such a file waits",
+    )
     mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 
     @field_validator("topic", mode="before")
@@ -111,6 +116,8 @@ class SourceSettings(Strict):
         if self.topic_pattern is not None and (self.kind != "kafka" or "topic" in self.model_fields_set):
             other = "source.topic, which is set too" if self.kind == "kafka" else f"source.kind {self.kind}"
             raise ValueError(f"source.topic_pattern does not go together with {other}; remove one of them")
+        if self.rotation is not None and self.kind != "tail":
+            raise ValueError("source.rotation is for growing files; remove it, or set source.kind to tail")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self

@@ -41,7 +41,10 @@ def from_files(lines: DataFrame) -> DataFrame:
 def from_tail(records: DataFrame) -> DataFrame:
     """Return bronze's columns for records of growing files; columns as TailSource.java gives them."""
     same = ("value", "file", "file_id")
-    return _in_order(records, file_offset=F.col("start"), **{name: F.col(name) for name in same})
+    modified = F.timestamp_millis("modified")
+    return _in_order(
+        records, file_offset=F.col("start"), file_modified=modified, **{name: F.col(name) for name in same}
+    )
 
 
 def from_kafka(records: DataFrame) -> DataFrame:

@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise, product, takewhile
 
+from oncelake.exactly_once.content import ENDINGS
+
 _PATTERN = frozenset(b"*?[]{}\\")
 _NEVER = re.compile(r"(?!)")
 _KEPT = (b"_metadata", b"_common_metadata")
 # The system's errors for a path that leads nowhere, or back to itself.
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Endings of files whose size is not the size of their lines.
-COMPRESSED = (".gz", ".gzip", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+COMPRESSED = tuple(ENDINGS)
 
 
 class Problem(StrEnum):
@@ -54,6 +56,7 @@ class Found:
         hidden: whether Spark skips it because of its own name or a directory's name.
         problem: why Spark cannot read it; None if no reason is known.
         identity: a regular file's device and inode.
+        changed: when the file or its inode changed last, in nanoseconds since 1970.
     """
 
     path: str
@@ -62,6 +65,7 @@ class Found:
     hidden: bool = False
     problem: Problem | None = None
     identity: tuple[int, int] | None = field(default=None, compare=False)
+    changed: int = field(default=0, compare=False)
 
 
 def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
@@ -261,7 +265,7 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
         problem = Problem.NAME
     is_regular = stat.S_ISREG(at.st_mode)
     size, identity = (at.st_size, (at.st_dev, at.st_ino)) if is_regular else (0, None)
-    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity)
+    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity, at.st_ctime_ns)
 
 
 def may_read(path: str) -> bool:

@@ -229,16 +229,52 @@ class TailedFile(NamedTuple):
     Attributes:
         device: the number of the device that holds it.
         inode: its number on that device.
-        offset: how many bytes of it were read; of a compressed file, of its content.
-        check: a hash of the first and the last kilobyte of the bytes that were read; of a compressed file, of the file.
+        offset: how many bytes of its content were read.
+        path: its path below the source's directory; empty in a position of an earlier version.
+        modified: its modification time in milliseconds.
+        born: when it was created, in milliseconds; 0 if the file system does not know it.
+        stamp: tells whether its size or one of its times has changed since; empty if that is not known.
+        digest: the digest of the bytes that were read (`tail_content.Digest.whole`).
+        base: the digest of all of them but the last megabyte (`tail_content.Digest.base`).
         packed: the size of a compressed file in bytes; 0 if it is not compressed.
+        ends: a hash of the first and the last kilobyte: of a compressed file, of its own bytes; in a position of an
+            earlier version, of the bytes that were read. Otherwise empty.
+        start: where reading began; above 0 if the file before it was cut, or of a copy, lines that were read count.
+        of: the ID of the file that a copy is one of, or that was cut; -1 for none.
+        gone: when it was first missed, in milliseconds since 1970; 0 if it is there.
     """
 
     device: int
     inode: int
     offset: int
-    check: str
+    path: str = ""
+    modified: int = 0
+    born: int = 0
+    stamp: str = ""
+    digest: str = ""
+    base: str = ""
     packed: int = 0
+    ends: str = ""
+    start: int = 0
+    of: int = -1
+    gone: int = 0
+
+    @classmethod
+    def parse(cls, fields: list[Any]) -> Self:
+        """Return a file from its JSON; an earlier version wrote five fields at most."""
+        if len(fields) > _OLD_FIELDS:
+            return cls(*fields)
+        device, inode, offset, ends, *packed = fields
+        return cls(device, inode, offset, packed=packed[0] if packed else 0, ends=ends)
+
+    def to_json(self) -> list[int | str]:
+        """Return the fields without the defaults at the end."""
+        length = max(at for at, value in enumerate(self) if value != _DEFAULTS[at]) + 1
+        return list(self[: max(length, _OLD_FIELDS + 1)])
+
+
+_OLD_FIELDS = 5
+_DEFAULTS = TailedFile(-1, -1, -1)
 
 
 @dataclass(frozen=True)
@@ -248,14 +284,16 @@ class TailPosition(SourcePosition):
     Attributes:
         read: how many bytes were read from all files, also from those that are gone.
         following: the ID of the next new file.
-        files: the files that were read, by ID; only the latest ones that are gone.
-        copies: copies of the beginning of such files. They are not read, also if the file is cut.
+        files: the files that were read, by ID; those that are gone for a week at most.
+        copies: copies of the beginning of such files; their lines are not read a second time.
+        forgotten: how many files are not remembered any more, as they are gone for too long, or too many are.
     """
 
     read: int = 0
     following: int = 0
     files: Mapping[int, TailedFile] = field(default_factory=dict)
     copies: tuple[TailedFile, ...] = ()
+    forgotten: int = 0
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self | None:
@@ -263,9 +301,9 @@ class TailPosition(SourcePosition):
         tail = value.get("tail")
         if not isinstance(tail, dict) or "read" not in tail:
             return None
-        files = {int(number): TailedFile(*file) for number, file in tail["files"].items()}
-        copies = tuple(TailedFile(*file) for file in tail.get("copies", ()))
-        return cls(int(tail["read"]), int(tail["next"]), files, copies)
+        files = {int(number): TailedFile.parse(file) for number, file in tail["files"].items()}
+        copies = tuple(TailedFile.parse(file) for file in tail.get("copies", ()))
+        return cls(int(tail["read"]), int(tail["next"]), files, copies, int(tail.get("forgotten", 0)))
 
     def words(self, source: str) -> str:
         """Describe how much was read."""
@@ -277,14 +315,13 @@ class TailPosition(SourcePosition):
 
     def to_json(self) -> str:
         """Return the position as one line of JSON."""
-        files = {str(number): _fields(file) for number, file in sorted(self.files.items())}
-        copies = {"copies": [_fields(file) for file in self.copies]} if self.copies else {}
-        value = {"read": self.read, "next": self.following, "files": files, **copies}
+        value: dict[str, Any] = {"read": self.read, "next": self.following}
+        value["files"] = {str(number): file.to_json() for number, file in sorted(self.files.items())}
+        if self.copies:
+            value["copies"] = [file.to_json() for file in self.copies]
+        if self.forgotten:
+            value["forgotten"] = self.forgotten
         return json.dumps({"tail": value}, separators=(",", ":"))
-
-
-def _fields(file: TailedFile) -> list[int | str]:
-    return list(file if file.packed else file[:4])
 
 
 def as_object(at: str | None) -> Any:

@@ -1,71 +1,33 @@
-"""Find the files of a tailed directory again, whatever they are called now, and plan which bytes are read next.
+"""Plan which bytes of a directory's growing files are read next, and find the planned bytes again."""
 
-A file is known by its inode, and by a hash of the first and the last kilobyte of what was read of it. So a file that
-was renamed is read on, and one that was cut, or that has got the inode of a deleted file, is a new one.
-A file with another inode that begins with what was read of a known file is a copy of it. While the known file is there,
-a copy is not read. When it is cut or gone, the copy is read on where the known file was left.
-Of a compressed file, the content is compared. It is read when all of it is there.
-"""
-
-import bz2
-import gzip
-import hashlib
 import os
-import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import quote
 
-from oncelake.common.errors import SourceError
-from oncelake.common.wording import count_of
-from oncelake.exactly_once.listing import Found, Problem, is_packed, listing
+from oncelake.exactly_once.listing import Found, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
+from oncelake.exactly_once.tail_content import (
+    BLOCK,
+    Digest,
+    Disk,
+    FileStore,
+    Hasher,
+    blocks_of,
+    ends_of,
+    read_at,
+)
+from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor
 
-# How many bytes at both ends of what was read are hashed; TailSource.java has the same number.
-_ENDS = 1024
-_BLOCK = 1024**2
-# A position remembers this many files that are gone: one that is missed in a listing, or put back, is known again.
-REMEMBERED = 100
-# A position has an entry for each file that is there, and each commit has two positions.
-MOST_FILES = 10_000
-_OPENERS: Mapping[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".bz2": bz2.BZ2File,
-}
+# Files that are gone are remembered for so many milliseconds, and in so many bytes of a position.
+REMEMBERED_MS = 7 * 24 * 3600 * 1000
+REMEMBERED_BYTES = 1024**2
+# A compressed file whose last line lacks its end is read to its end if it has not changed for so many seconds.
+_PACKED_QUIET = 60.0
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
 TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
 _FILE_BYTES = 64 * 1024
-
-
-@dataclass
-class Matched:
-    """The files that are there now, compared with a position.
-
-    Attributes:
-        known: the files that were read, whole or in part, by ID.
-        new: the files that were not read yet.
-        copies: files that hold nothing but what another file holds, with that file.
-        spent: copies that the position knows: all that they hold was read, whatever became of the file.
-        partial: compressed files that are not complete, or broken.
-        gone: the IDs of the files that are not there.
-        others: what is not read: hidden files, what is not a regular file, and what has a problem.
-    """
-
-    known: dict[int, Found] = field(default_factory=dict)
-    new: list[Found] = field(default_factory=list)
-    copies: list[tuple[Found, Found]] = field(default_factory=list)
-    spent: dict[TailedFile, Found] = field(default_factory=dict)
-    partial: list[Found] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    others: list[Found] = field(default_factory=list)
-
-    @property
-    def unreadable(self) -> list[Found]:
-        """The files and links that are not read because of a problem."""
-        return [each for each in self.others if each.problem is not None and not each.hidden]
 
 
 @dataclass(frozen=True)
@@ -86,21 +48,6 @@ class Range:
 
 
 @dataclass(frozen=True)
-class _Content:
-    """The content of a compressed file.
-
-    Attributes:
-        size: its bytes, with a line end at its end; None if it is not complete.
-        checks: its hash up to some of its bytes.
-        first_line: its first line, or as much of it as is compared.
-    """
-
-    size: int | None = None
-    checks: Mapping[int, str] = field(default_factory=dict)
-    first_line: bytes = b""
-
-
-@dataclass(frozen=True)
 class LastStart:
     """How the last record of some lines is found.
 
@@ -116,180 +63,47 @@ class LastStart:
 
 
 class TailFiles:
-    """The files of a tailed directory; what was found out about a file is kept until it changes.
+    """The files of a tailed directory.
 
     Args:
         path: the directory, or a pattern of directories and files, on this machine.
         last_start: finds the last record of some lines; None if each line is a record.
+        rotation: how the logs are rotated; None if that is not known.
+        ingested: returns what bronze holds of a file; None if bronze is not at hand.
+        store: the file system.
     """
 
-    def __init__(self, path: str, last_start: LastStart | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        last_start: LastStart | None = None,
+        *,
+        rotation: Rotation | None = None,
+        ingested: Ingested | None = None,
+        store: FileStore | None = None,
+    ) -> None:
         self.path = path
+        self._store = store or Disk()
+        self._surveyor = Surveyor(path, self._store, rotation, ingested)
         self._last_start = last_start
-        self._contents: dict[tuple[object, ...], _Content] = {}
-        self._claims: dict[tuple[int, int], tuple[int, int, TailedFile]] = {}
-        self._copies: dict[tuple[object, ...], int] = {}
+        self.listed = self._surveyor.listed
+        self.survey = self._surveyor.survey
+        self.now = self._store.now
 
-    def listed(self) -> list[Found]:
-        """List the files that are there, a file with several names once.
-
-        Raises:
-            SourceError: the directory cannot be listed, or holds too many files.
-        """
-        try:
-            every = sorted(listing(self.path), key=lambda each: (not each.hidden, each.path))
-        except OSError as error:
-            raise SourceError(f"the source {self.path} cannot be listed: {error.strerror or error}") from None
-        found = {each.identity or each.path: each for each in every}
-        if len(found) > MOST_FILES:
-            raise SourceError(
-                f"the source {self.path} holds {count_of(len(found), 'file')}; kind tail follows at most "
-                f"{MOST_FILES:,}. Move old files away, name fewer by a pattern, or read them with kind files"
-            )
-        self._claims = {identity: each for identity, each in self._claims.items() if identity in found}
-        self._contents = {key: each for key, each in self._contents.items() if key[0] in found}
-        self._copies = {key: each for key, each in self._copies.items() if key[0] in found}
-        return list(found.values())
-
-    def match(self, at: TailPosition) -> Matched:
-        """Compare the files that are there with a position.
+    def waiting(self, at: TailPosition) -> dict[str, int]:
+        """Return how many bytes of each file's content wait to be read, by path; no file of which none does.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        matched = Matched()
-        there: list[Found] = []
-        for each in self.listed():
-            readable = each.identity is not None and each.problem in (None, Problem.COLON) and not each.hidden
-            (there if readable else matched.others).append(each)
-        by_inode: dict[int, list[int]] = {}
-        for number, file in sorted(at.files.items(), reverse=True):
-            by_inode.setdefault(file.inode, []).append(number)
-        rest = []
-        for each in there:
-            numbers = by_inode.get(_inode(each), ())
-            same = next((number for number in numbers if self._holds(each, at.files[number])), None)
-            if same is not None and same not in matched.known:
-                matched.known[same] = each
-            elif copy := next((copy for copy in at.copies if self._is_spent(each, copy)), None):
-                matched.spent[copy] = each
-            else:
-                rest.append(each)
-        self._match_others(at, rest, matched)
-        matched.gone = sorted(at.files.keys() - matched.known.keys())
-        return matched
+        survey, size = self.survey(at), self._surveyor.contents.size
+        rest = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
+        for number, file in survey.known.items():
+            if at.files[number].packed != file.size:
+                rest[file.path] = size(file) - at.files[number].offset
+        return {path: count for path, count in rest.items() if count > 0}
 
-    def _match_others(self, at: TailPosition, rest: list[Found], matched: Matched) -> None:
-        """Compare the files whose inode is not known with what was read of others."""
-        inodes = {_inode(each) for each in rest}
-        for each in sorted(rest, key=lambda each: (each.modified, each.path)):
-            if is_packed(each.path) and self._content(each).size is None:
-                matched.partial.append(each)
-                continue
-            lost = (number for number in at.files if number not in matched.known)
-            same = next((number for number in lost if self._goes_on(each, at.files[number], inodes)), None)
-            if same is not None:
-                matched.known[same] = each
-            elif each.size:
-                matched.new.append(each)
-        self._set_copies_aside(at, matched)
-
-    def _set_copies_aside(self, at: TailPosition, matched: Matched) -> None:
-        """Take the copies of other files out of the new ones; files with another first line are not compared.
-
-        A copy of what was read of a known file stays one until that file is cut or gone.
-        """
-        new = []
-        for each in matched.new:
-            number = self._copies.get(_key(each))
-            if number in matched.known:
-                matched.copies.append((each, matched.known[number]))
-            else:
-                new.append(each)
-        matched.new = []
-        numbers = {each.identity: number for number, each in matched.known.items()}
-        by_line: dict[bytes, list[Found]] = {}
-        for each in matched.known.values() if new else ():
-            by_line.setdefault(self._first_line(each), []).append(each)
-        for each in sorted(new, key=lambda each: (self._size(each), not is_packed(each.path)), reverse=True):
-            same = by_line.setdefault(self._first_line(each), [])
-            other = next((one for one in same if self._is_copy(each, one)), None)
-            if other is None:
-                matched.new.append(each)
-                same.append(each)
-                continue
-            matched.copies.append((each, other))
-            number = numbers.get(other.identity)
-            if number is not None and self._size(each) <= at.files[number].offset:
-                self._copies[_key(each)] = number
-
-    def _is_spent(self, found: Found, copy: TailedFile) -> bool:
-        """Return True if a file is a copy that the position knows, also compressed by now, and holds no more."""
-        if not is_packed(found.path):
-            return _inode(found) == copy.inode and found.size == copy.offset and self._holds(found, copy)
-        if not self._holds(found, copy):
-            return False
-        return self._size(found) - copy.offset in (0, 1)  # the end of a last line that lacked it
-
-    def _goes_on(self, found: Found, file: TailedFile, inodes: set[int]) -> bool:
-        """Return True if a file holds what was read of a file that is gone or was cut.
-
-        Short texts can be the same by chance, such as a header. So much has to be the same, unless a copy is expected:
-        because the known file was cut, or because this one is compressed.
-        """
-        expected = file.inode in inodes or is_packed(found.path) or file.offset >= _ENDS
-        return expected and self._holds(found, file)
-
-    def _is_copy(self, found: Found, other: Found) -> bool:
-        """Return True if a file holds nothing but what another one holds, from its beginning."""
-        size = self._size(found)
-        check = self._check(found, size)
-        return bool(check) and self._check(other, size) == check
-
-    def _size(self, found: Found) -> int:
-        """Return the size of what a file holds."""
-        return (self._content(found).size or 0) if is_packed(found.path) else found.size
-
-    def _check(self, found: Found, length: int) -> str:
-        """Return the hash of the first bytes that a file holds; empty if it holds less."""
-        if is_packed(found.path):
-            return self._content(found, length).checks.get(length, "")
-        return _check_of(found, length) if length <= found.size else ""
-
-    def _first_line(self, found: Found) -> bytes:
-        """Return the first line that a file holds, or as much of it as is compared."""
-        if is_packed(found.path):
-            return self._content(found).first_line
-        with _opened(found) as file:
-            return _line(os.pread(file.fileno(), _ENDS, 0)) if file is not None else b""
-
-    def _holds(self, found: Found, file: TailedFile) -> bool:
-        """Return True if a file begins with what was read of a file."""
-        if file.packed:
-            return found.size == file.packed and _check_of(found, found.size) == file.check
-        if is_packed(found.path):
-            return self._content(found, file.offset).checks.get(file.offset) == file.check
-        if found.size < file.offset:
-            return False
-        assert found.identity is not None
-        claim = (found.size, found.modified, file)
-        if self._claims.get(found.identity) == claim:
-            return True
-        if _check_of(found, file.offset) != file.check:
-            return False
-        self._claims[found.identity] = claim
-        return True
-
-    def _content(self, found: Found, *offsets: int) -> _Content:
-        """Return the content of a compressed file."""
-        key = _key(found)
-        known = self._contents.get(key)
-        if known is None or (known.size is not None and any(each not in known.checks for each in offsets)):
-            wanted = {*offsets, *(known.checks if known else ())}
-            known = self._contents[key] = _unpacked(found, sorted(wanted))
-        return known
-
-    def plan(self, at: TailPosition, most: int, until: Mapping[tuple[int, int], int] | None = None) -> TailPosition:
+    def plan(self, at: TailPosition, most: int, until: Mapping[Identity, int] | None = None) -> TailPosition:
         """Return the end of the next batch; the same position if there is nothing to read.
 
         Args:
@@ -300,59 +114,69 @@ class TailFiles:
         Raises:
             SourceError: the directory cannot be listed.
         """
-        matched = self.match(at)
+        survey = self.survey(at)
         files, read, following = dict(at.files), at.read, at.following
-        known = {each.identity: number for number, each in matched.known.items()}
-        for each in sorted((*matched.known.values(), *matched.new), key=lambda each: (each.modified, each.path)):
-            number = known.get(each.identity)
-            was = at.files[number] if number is not None else TailedFile(0, 0, 0, "")
+        numbers = {file.identity: number for number, file in survey.known.items()}
+        for file in sorted((*survey.known.values(), *survey.new), key=lambda file: (file.modified, file.path)):
+            number = numbers.get(file.identity)
             left = most - (read - at.read)
-            if left <= 0 or (until is not None and each.identity not in until):
+            if left <= 0 or (until is not None and file.identity not in until):
                 continue
-            now = self._advanced(each, was, left, until)
+            was = at.files[number] if number is not None else _unread(file, survey)
+            now = self._advanced(file, was, left, until) if was.offset >= 0 else None
             if now is None:
                 continue
             if number is None:
                 number, following = following, following + 1
-                known[each.identity] = number
+                numbers[file.identity] = number
             files[number] = now
             read += now.offset - was.offset
         if read == at.read:
             return at
-        for number, each in matched.known.items():
+        for number, file in survey.known.items():
             if files[number] == at.files[number]:
-                files[number] = self._moved(each, files[number])
-        for number in matched.gone[: max(len(matched.gone) - REMEMBERED, 0)]:
-            del files[number]
-        return TailPosition(
-            read,
-            following,
-            files,
-            self._copies_at(at, matched, {one: files[number].offset for one, number in known.items()}),
+                files[number] = self._moved(file, files[number])
+        now_ms = int(self._store.now() * 1000)
+        for number in survey.away:
+            files[number] = files[number]._replace(gone=files[number].gone or now_ms)
+        copies = self._copies(
+            at, survey, {identity: (number, files[number].offset) for identity, number in numbers.items()}
         )
+        dropped = _dropped(files, now_ms)
+        kept = {number: file for number, file in files.items() if number not in dropped}
+        return TailPosition(read, following, kept, copies, at.forgotten + len(dropped))
 
-    def _copies_at(
-        self, at: TailPosition, matched: Matched, offsets: Mapping[tuple[int, int] | None, int]
+    def _copies(
+        self, at: TailPosition, survey: Survey, read: Mapping[Identity | None, tuple[int, int]]
     ) -> tuple[TailedFile, ...]:
-        """Return the copies that hold less than what is read of their files, and the latest of those that are gone.
+        """Return the copies that hold no more than what is read of their files, and those that are gone.
 
         When such a file is cut, only the position can tell that its copy holds nothing new.
 
         Args:
             at: the position before.
-            matched: the files that are there.
-            offsets: how many bytes of each of them are read now, by device and inode.
+            survey: the files that are there.
+            read: the ID of each of them, and how many bytes of it are read now.
         """
-        gone = [copy for copy in at.copies if copy not in matched.spent]
-        there = [self._moved(each, copy) for copy, each in matched.spent.items()]
-        for each, other in matched.copies:
-            size = self._size(each)
-            if size < offsets.get(other.identity, 0) and (check := self._check(each, size)):
-                assert each.identity is not None
-                there.append(self._moved(each, TailedFile(*each.identity, size, check)))
-        return (*gone[-REMEMBERED:], *there)
+        now_ms = int(self._store.now() * 1000)
+        there = {file.identity for file, _ in (*survey.copies, *survey.undecided)}
+        copies = [
+            copy._replace(gone=copy.gone or now_ms)
+            for copy in at.copies
+            if copy not in survey.spent and copy[:2] not in there and now_ms - (copy.gone or now_ms) < REMEMBERED_MS
+        ]
+        copies += [self._moved(file, copy)._replace(of=-1) for copy, file in survey.spent.items()]
+        names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
+        pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
+        for file, original in pairs:
+            number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
+            size = self._surveyor.contents.size(file)
+            if size <= offset:
+                digest = self._surveyor.contents.digests(file, [size])[size]
+                copies.append(self._entry(file, TailedFile(0, 0, size, of=number), digest))
+        return tuple(copies)
 
-    def quiet_in(self, at: TailPosition, until: Mapping[tuple[int, int], int]) -> float:
+    def quiet_in(self, at: TailPosition, until: Mapping[Identity, int]) -> float:
         """Return after how many seconds the last records of all files are whole, unless they grow; 0 if they are.
 
         Args:
@@ -361,62 +185,122 @@ class TailFiles:
         """
         if self._last_start is None:
             return 0.0
-        matched = self.match(at)
-        numbers = {each.identity: number for number, each in matched.known.items()}
+        survey = self.survey(at)
+        numbers = {file.identity: number for number, file in survey.known.items()}
         waits = 0.0
-        for each in (*matched.known.values(), *matched.new):
-            number = numbers.get(each.identity)
+        for file in (*survey.known.values(), *survey.new):
+            number = numbers.get(file.identity)
             offset = at.files[number].offset if number is not None else 0
-            known = until.get(each.identity, -1) if each.identity is not None else -1
-            if each.size == known > offset and not is_packed(each.path):
-                waits = max(waits, self._last_start.quiet - (time.time() - each.modified / 1000))
+            known = until.get(file.identity, -1) if file.identity is not None else -1
+            age = self._age(file)
+            if file.size == known > offset and not is_packed(file.path) and age >= 0:
+                waits = max(waits, self._last_start.quiet - age)
         return waits
 
-    def _moved(self, found: Found, file: TailedFile) -> TailedFile:
-        """Return a file with the inode that it has now, and as a compressed one if it is compressed now."""
-        assert found.identity is not None
-        device, inode = found.identity
-        if not is_packed(found.path) or file.packed:
-            return file._replace(device=device, inode=inode)
-        check = _check_of(found, found.size)
-        return TailedFile(device, inode, file.offset, check, found.size) if check else file
+    def _age(self, file: Found) -> float:
+        """Return the seconds since a file was modified; below 0 if its time is in the future."""
+        return self._store.now() - file.modified / 1000
 
-    def sizes(self) -> dict[tuple[int, int], int]:
+    def _moved(self, file: Found, entry: TailedFile) -> TailedFile:
+        """Return an entry with the place and the form that its file has now."""
+        contents = self._surveyor.contents
+        try:
+            digest = Digest(entry.digest, entry.base)
+            if not entry.digest:
+                digest = contents.digests(file, [entry.offset])[entry.offset]
+            return self._entry(file, entry, digest)
+        except OSError:
+            return entry
+
+    def _entry(self, file: Found, entry: TailedFile, digest: Digest) -> TailedFile:
+        """Return the entry of a file of which so much was read as an entry says."""
+        assert file.identity is not None
+        device, inode = file.identity
+        with self._store.open(file) as opened:
+            born = self._store.born(opened)
+            packed, ends = (file.size, ends_of(opened, file.size)) if is_packed(file.path) else (0, "")
+        name, stamp = self._surveyor.name(file), self._surveyor.contents.stamp(file)
+        return entry._replace(
+            device=device,
+            inode=inode,
+            path=name,
+            modified=file.modified,
+            born=born,
+            stamp=stamp,
+            digest=digest.whole,
+            base=digest.base,
+            packed=packed,
+            ends=ends,
+            gone=0,
+        )
+
+    def sizes(self) -> dict[Identity, int]:
         """Return the sizes of the files that are there, by device and inode.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        return {each.identity: each.size for each in self.listed() if each.identity is not None}
+        return {file.identity: file.size for file in self.listed() if file.identity is not None}
 
     def _advanced(
-        self, found: Found, was: TailedFile, most: int, until: Mapping[tuple[int, int], int] | None
+        self, file: Found, was: TailedFile, most: int, until: Mapping[Identity, int] | None
     ) -> TailedFile | None:
         """Return a file as it is after a batch: read to the end of its last whole record, or about as far as allowed.
 
-        None if there is nothing to read of it, or if it is another file by now.
+        None if there is nothing to read of it, or if it cannot be read, or is another file, by now.
         """
-        assert found.identity is not None
-        device, inode = found.identity
-        if is_packed(found.path):
-            size, check = self._content(found).size, _check_of(found, found.size)
-            new = size is not None and size > was.offset and check
-            return TailedFile(device, inode, size or 0, check, found.size) if new else None
-        with _opened(found) as file:
-            if file is None or _check_in(file, was.offset) != (was.check or _check_in(file, 0)):
+        try:
+            if is_packed(file.path):
+                return self._unpacked(file, was)
+            assert file.identity is not None
+            size = file.size if until is None else min(file.size, until[file.identity])
+            if size <= was.offset:
                 return None
-            size = found.size if until is None else min(found.size, until[found.identity])
-            end = self._end(file.fileno(), was.offset, size, most, quiet=self._is_quiet(found, size))
-            check = _check_in(file, end)
-            return TailedFile(device, inode, end, check) if end > was.offset and check else None
+            with self._store.open(file) as opened:
+                hasher = self._hasher(opened, was)
+                if hasher is None:
+                    return None
+                end = self._end(opened, was.offset, size, most, quiet=self._is_quiet(file, size))
+                for block in blocks_of(opened, was.offset, end):
+                    hasher.update(block)
+            if not hasher.size == end > was.offset:
+                return None
+            return self._entry(file, was._replace(offset=end), hasher.digest())
+        except OSError:
+            return None
 
-    def _is_quiet(self, found: Found, size: int) -> bool:
+    def _hasher(self, opened: BinaryIO, was: TailedFile) -> Hasher | None:
+        """Return a hasher of what was read of a file; None if the file holds something else by now."""
+        if was.digest:
+            return self._surveyor.contents.hasher(opened, was)
+        if was.ends and ends_of(opened, was.offset) != was.ends:
+            return None
+        hasher = Hasher()
+        for block in blocks_of(opened, 0, was.offset):
+            hasher.update(block)
+        return hasher if hasher.size == was.offset else None
+
+    def _unpacked(self, file: Found, was: TailedFile) -> TailedFile | None:
+        """Return a compressed file as it is after a batch, which reads all of it.
+
+        The last line may lack its end; it waits for a while, as more can be appended to the file.
+        """
+        if was.packed == file.size:
+            return None
+        contents = self._surveyor.contents
+        packed = contents.packed(file, [was.offset])
+        is_quiet = packed.lines == packed.size or not 0 <= self._age(file) < _PACKED_QUIET
+        if not is_quiet or packed.ended <= was.offset or not contents.goes_on(file, was):
+            return None
+        return self._entry(file, was._replace(offset=packed.ended), packed.digests[packed.ended])
+
+    def _is_quiet(self, file: Found, size: int) -> bool:
         """Return True if the last record of a file is whole, because the file has not grown for a while."""
         if self._last_start is None:
             return True
-        return size == found.size and time.time() - found.modified / 1000 >= self._last_start.quiet
+        return size == file.size and not 0 <= self._age(file) < self._last_start.quiet
 
-    def _end(self, file: int, start: int, size: int, most: int, *, quiet: bool) -> int:
+    def _end(self, file: BinaryIO, start: int, size: int, most: int, *, quiet: bool) -> int:
         end = _last_end(file, start, size)
         if not quiet:
             end = self._before_last_start(file, start, end)
@@ -428,7 +312,7 @@ class TailFiles:
             window *= 2
         return end
 
-    def _before_last_start(self, file: int, start: int, end: int) -> int:
+    def _before_last_start(self, file: BinaryIO, start: int, end: int) -> int:
         """Return where the last record between two bytes starts; the first one if there is no start after it.
 
         If each line is a record, the last one is whole.
@@ -437,11 +321,11 @@ class TailFiles:
             return end
         upper = end
         while upper > start:
-            lower = max(start, upper - _BLOCK)
+            lower = max(start, upper - BLOCK)
             lower = lower if lower == start else _first_start(file, lower, upper)
             if lower == upper:
                 lower = _last_end(file, start, upper - 1)
-            found = self._last_start.find(os.pread(file, upper - lower, lower))
+            found = self._last_start.find(read_at(file, lower, upper - lower))
             if found >= 0 and lower + found > start:
                 return lower + found
             upper = lower
@@ -457,31 +341,35 @@ class TailFiles:
             SourceError: the directory cannot be listed.
         """
         wanted = ranges(start, end)
-        found = self.listed()
-        size = min(max(sum(each.end - each.start for each in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
+        listed = self.listed()
+        size = min(max(sum(part.end - part.start for part in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
-        for each in wanted:
-            where = next(self._candidates(each, found), None)
-            whole = (where is not None and is_packed(where.path)) or (
+        for part in wanted:
+            file = next(self._candidates(part.file, listed), None)
+            whole = (file is not None and is_packed(file.path)) or (
                 self._last_start is not None and not self._last_start.is_split
             )
-            step = each.end - each.start if whole else size
-            for begin in range(each.start, each.end, step):
-                stop = min(begin + step, each.end)
+            step = part.end - part.start if whole else size
+            for begin in range(part.start, part.end, step):
+                stop = min(begin + step, part.end)
                 if filled and filled + stop - begin > size:
                     task, filled = task + 1, 0
                 filled += stop - begin + _FILE_BYTES
-                gone = f"{range_words(each)} in {self.path}"
-                lines.append(_slice(str(task), each, where or gone, begin, stop))
+                lines.append(self._slice(str(task), part, file, begin, stop))
         return lines
 
-    def find(self, told: str) -> str:
-        """Return a slice with the path that its file has now; empty if it is gone."""
-        task, file_id, _, packed, start, end, begin, stop, length, check = told.split("\t")
-        file = TailedFile(0, 0, int(end), check, int(length) if packed == "1" else 0)
-        each = Range(int(file_id), int(start), int(end), file)
-        where = next(self._candidates(each, self.listed()), None)
-        return "" if where is None else _slice(task, each, where, int(begin), int(stop))
+    def find(self, text: str, end: TailPosition) -> str:
+        """Return a slice with the path that its file has now; empty if it is gone.
+
+        Args:
+            text: the slice.
+            end: the end of the batch.
+        """
+        task, file_id, _, _, start, stop, first, last, *_ = text.split("\t")
+        entry = end.files[int(file_id)]
+        file = next(self._candidates(entry, self.listed()), None)
+        part = Range(int(file_id), int(start), int(stop), entry)
+        return "" if file is None else self._slice(task, part, file, int(first), int(last))
 
     def lost(self, start: TailPosition, end: TailPosition) -> list[Range]:
         """Return the ranges between two positions whose bytes are gone.
@@ -489,149 +377,94 @@ class TailFiles:
         Raises:
             SourceError: the directory cannot be listed.
         """
-        found = self.listed()
-        return [each for each in ranges(start, end) if not any(self._candidates(each, found))]
+        listed = self.listed()
+        return [part for part in ranges(start, end) if not any(self._candidates(part.file, listed))]
 
-    def _candidates(self, each: Range, found: list[Found]) -> Iterator[Found]:
-        """Yield the files that hold the bytes of a range, the one with its inode first."""
-        there = [one for one in found if one.identity is not None and not one.hidden and one.size]
-        for one in sorted(there, key=lambda one: one.identity != (each.file.device, each.file.inode)):
-            if (not is_packed(one.path) or each.file.packed or self._content(one).size) and self._holds(one, each.file):
-                yield one
+    def _candidates(self, entry: TailedFile, listed: list[Found]) -> Iterator[Found]:
+        """Yield the files that hold what an entry says, the one with its inode first."""
+        contents = self._surveyor.contents
+        there = [file for file in listed if file.identity is not None and not file.hidden and file.size]
+        for file in sorted(
+            there, key=lambda file: (file.identity != entry[:2], self._surveyor.name(file) != entry.path)
+        ):
+            try:
+                same = file.identity == entry[:2] and contents.is_same(file, entry)
+                if same or contents.begins_with(file, entry):
+                    yield file
+            except OSError:
+                continue
+
+    def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
+        path, packed, length, ends = f"{range_words(part)} in {self.path}", False, part.end, ""
+        if file is not None:
+            path, packed = file.path, is_packed(file.path)
+            length = file.size if packed else part.end
+            try:
+                with self._store.open(file) as opened:
+                    ends = ends_of(opened, length)
+            except OSError:
+                ends = ""
+        place = quote(os.fsencode(path))
+        modified = part.file.modified
+        fields = (task, part.file_id, place, int(packed), part.start, part.end, begin, stop, length, ends, modified)
+        return "\t".join(map(str, fields))
+
+
+def _unread(file: Found, survey: Survey) -> TailedFile:
+    """Return the entry of a new file before it is read; its offset is -1 if only a run finds out where that begins."""
+    assert file.identity is not None
+    start = survey.starts.get(file.identity, 0)
+    return TailedFile(0, 0, start, start=start, of=survey.cut.get(file.identity, -1))
+
+
+def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
+    """Return the files that are gone for too long, and the oldest of those that need too much room."""
+    room, dropped = REMEMBERED_BYTES, set()
+    for number, file in sorted(files.items(), key=lambda item: item[1].gone, reverse=True):
+        if file.gone:
+            room -= len(str(file.to_json()))
+            if room < 0 or now_ms - file.gone > REMEMBERED_MS:
+                dropped.add(number)
+    return dropped
 
 
 def ranges(start: TailPosition, end: TailPosition) -> list[Range]:
     """Return the bytes of each file between two positions, in the order in which files were first read."""
-    offsets = {number: file.offset for number, file in start.files.items()}
-    found = (Range(number, offsets.get(number, 0), file.offset, file) for number, file in sorted(end.files.items()))
-    return [each for each in found if each.end > each.start]
+    found = []
+    for number, file in sorted(end.files.items()):
+        was = start.files.get(number)
+        found.append(Range(number, was.offset if was is not None else file.start, file.offset, file))
+    return [part for part in found if part.end > part.start]
 
 
 def has_half_a_line(found: Found, offset: int) -> bool:
     """Return True if a file holds bytes after an offset that are not a whole line."""
     if is_packed(found.path) or found.size <= offset:
         return False
-    with _opened(found) as file:
-        return file is not None and os.pread(file.fileno(), 1, found.size - 1) not in (b"", b"\n")
-
-
-def is_unpacked(path: str) -> bool:
-    """Return True if a file is compressed in a way that can be read."""
-    return any(path.lower().endswith(end) for end in _OPENERS)
-
-
-def range_words(each: Range) -> str:
-    """Return the bytes of a file in words."""
-    return f"bytes {each.start:,} to {each.end - 1:,} of file {each.file_id}"
-
-
-def _slice(task: str, each: Range, found: Found | str, begin: int, stop: int) -> str:
-    length, check, packed = each.file.packed or each.end, each.file.check, bool(each.file.packed)
-    path = found if isinstance(found, str) else found.path
-    if isinstance(found, Found):
-        packed = is_packed(path)
-        if packed and not each.file.packed:
-            length, check = found.size, _check_of(found, found.size)
-    fields = (
-        task,
-        each.file_id,
-        quote(os.fsencode(path)),
-        int(packed),
-        each.start,
-        each.end,
-        begin,
-        stop,
-        length,
-        check,
-    )
-    return "\t".join(map(str, fields))
-
-
-def _key(found: Found) -> tuple[object, ...]:
-    return found.identity, found.size, found.modified
-
-
-def _inode(found: Found) -> int:
-    assert found.identity is not None
-    return found.identity[1]
-
-
-@contextmanager
-def _opened(found: Found) -> Iterator[BinaryIO | None]:
-    """Open a listed file; None if it is gone, cannot be read, or if another file has its name by now."""
     try:
-        file = open(os.fsencode(found.path), "rb", buffering=0)  # noqa: PTH123, SIM115 - bytes; closed below
+        with Disk().open(found) as file:
+            return read_at(file, found.size - 1, 1) not in (b"", b"\n")
     except OSError:
-        yield None
-        return
-    with file:
-        status = os.fstat(file.fileno())
-        yield file if (status.st_dev, status.st_ino) == found.identity else None
+        return False
 
 
-def _check(head: bytes, tail: bytes) -> str:
-    return hashlib.sha256(head + tail).hexdigest()[:16]
+def range_words(part: Range) -> str:
+    """Return the bytes of a file in words."""
+    return f"bytes {part.start:,} to {part.end - 1:,} of file {part.file_id}"
 
 
-def _check_in(file: BinaryIO, length: int) -> str:
-    """Return the hash of both ends of the first bytes of a file; empty if it is shorter."""
-    size = min(length, _ENDS)
-    ends = os.pread(file.fileno(), size, 0), os.pread(file.fileno(), size, length - size)
-    return _check(*ends) if len(ends[0]) == len(ends[1]) == size else ""
-
-
-def _check_of(found: Found, length: int) -> str:
-    """Return the hash of both ends of the first bytes of a file; empty if it is shorter, gone or another one."""
-    with _opened(found) as file:
-        return _check_in(file, length) if file is not None else ""
-
-
-def _unpacked(found: Found, offsets: list[int]) -> _Content:
-    """Read a compressed file, and hash both ends of what it holds up to some bytes."""
-    opener = next((opener for end, opener in _OPENERS.items() if found.path.lower().endswith(end)), None)
-    head, tail, size, checks = b"", b"", 0, {}
-    try:
-        with _opened(found) as packed:
-            if opener is None or packed is None:
-                return _Content()
-            file = opener(packed)
-            for block in _with_line_end(iter(lambda: file.read(_BLOCK), b"")):
-                head = (head + block[:_ENDS])[:_ENDS]
-                for offset in offsets:
-                    if size < offset <= size + len(block):
-                        ends = min(offset, _ENDS)
-                        checks[offset] = _check(head[:ends], (tail + block[: offset - size])[-ends:])
-                size, tail = size + len(block), (tail + block)[-_ENDS:]
-    except (EOFError, OSError, zlib.error):
-        return _Content()
-    return _Content(size, checks, _line(head))
-
-
-def _line(text: bytes) -> bytes:
-    return text.split(b"\n", 1)[0]
-
-
-def _with_line_end(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    last = b""
-    for block in blocks:
-        yield block
-        last = block[-1:]
-    if last not in (b"", b"\n"):
-        yield b"\n"
-
-
-def _last_end(file: int, start: int, end: int) -> int:
+def _last_end(file: BinaryIO, start: int, end: int) -> int:
     """Return the byte after the last line end between two bytes of a file; the first one if there is none."""
     while end > start:
-        lower = max(start, end - _BLOCK)
-        found = os.pread(file, end - lower, lower).rfind(b"\n")
+        lower = max(start, end - BLOCK)
+        found = read_at(file, lower, end - lower).rfind(b"\n")
         if found >= 0:
             return lower + found + 1
         end = lower
     return start
 
 
-def _first_start(file: int, start: int, end: int) -> int:
+def _first_start(file: BinaryIO, start: int, end: int) -> int:
     """Return the first byte after a line end between two bytes of a file; the last one if there is none."""
-    found = os.pread(file, end - start, start).find(b"\n")
+    found = read_at(file, start, end - start).find(b"\n")
     return start + found + 1 if found >= 0 else end

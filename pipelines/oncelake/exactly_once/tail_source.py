@@ -3,17 +3,17 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed
 from oncelake.exactly_once.census import shown
-from oncelake.exactly_once.listing import is_packed, text_bytes
 from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.source import Backlog, Source, replaced
+from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
-from oncelake.exactly_once.tail_files import Matched, TailFiles, range_words
+from oncelake.exactly_once.tail_files import TailFiles, range_words
+from oncelake.exactly_once.tail_survey import Rotation, Survey
 
 # The answer to a request that fails begins with this; TailSource.java has the same mark.
 _FAILED = "!"
@@ -24,23 +24,29 @@ class TailSource(Source):
     """A directory of growing files. A position holds how many bytes of each file were read."""
 
     path: str
+    rotation: Rotation | None = None
+    last: LastCommit = lambda: None
 
     @cached_property
     def files(self) -> TailFiles:
         """Return the files of the directory."""
-        return TailFiles(self.path)
+        return TailFiles(self.path, rotation=self.rotation)
+
+    def after(self, last: LastCommit) -> "TailSource":
+        """Return the source with access to bronze's last commit."""
+        return replace(self, last=last)
 
     def identity(self) -> Mapping[str, str]:
         """Return the directory."""
         return {"kind": "tail", "path": self.path}
 
-    def matched(self, at: str | None) -> Matched:
+    def survey(self, at: str | None) -> Survey:
         """Compare the files that are there with a position.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        return self.files.match(_parsed(at))
+        return self.files.survey(_parsed(at))
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Return a diagnosis if the source was replaced, or bytes that a planned batch still needs are gone."""
@@ -64,45 +70,46 @@ class TailSource(Source):
         files = {**before.files, **{each.file_id: each.file for each in lost}}
         skipped = sum(each.end - each.start for each in lost)
         following = max(before.following, *(each.file_id + 1 for each in lost))
-        at = TailPosition(before.read + skipped, following, files, before.copies)
+        at = replace(before, read=before.read + skipped, following=following, files=files)
         return at.to_json(), [range_words(each) for each in lost]
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
-        """Count the bytes that wait to be read, a compressed file by its own size; unknown without the directory."""
+        """Count the bytes that wait to be read; unknown without the directory."""
         try:
-            return Backlog(sum(waiting(self.matched(at), _parsed(at)).values()), "bytes")
+            return Backlog(sum(self.waiting(at).values()), "bytes")
         except SourceError:
             return Backlog(None, "bytes")
 
+    def waiting(self, at: str | None) -> dict[str, int]:
+        """Return how many bytes of each file's content wait to be read, by path.
+
+        Raises:
+            SourceError: the directory cannot be listed.
+        """
+        return self.files.waiting(_parsed(at))
+
     def waiting_bytes(self, at: str | None) -> int | None:
-        """Return about how many bytes of text wait."""
-        try:
-            found = waiting(self.matched(at), _parsed(at))
-        except SourceError:
-            return None
-        return sum(text_bytes(path, size) for path, size in found.items())
+        """Return how many bytes of text wait."""
+        return self.backlog(at).count
 
     def exhausted(self, at: str) -> bool:
         """Return True if nothing that waits is a whole line, and there is nothing to warn of."""
         try:
-            return self.files.plan(_parsed(at), 1) == _parsed(at) and not self.warnings()
+            position = _parsed(at)
+            survey = self.files.survey(position)
+            is_open = [*survey.faults(self.files.now()), *(start for start in survey.starts.values() if start < 0)]
+            return not is_open and self.files.plan(position, 1) == position
         except SourceError:
             return False
 
     def warnings(self) -> list[str]:
-        """Return warnings about what is never read."""
+        """Return warnings about what is not read."""
+        metadata = self.last()
         try:
-            matched = self.matched(None)
+            survey = self.survey(metadata.end if metadata is not None else None)
         except SourceError as error:
             return [str(error)]
-        return [f"{shown(each.path)}: {each.problem}; it is not read" for each in matched.unreadable]
-
-
-def waiting(matched: Matched, at: TailPosition) -> dict[str, int]:
-    """Return how many bytes of each file are not read yet, by path; of a compressed file, its size."""
-    rest = {each.path: each.size - at.files[number].offset for number, each in matched.known.items()}
-    known = {path: size for path, size in rest.items() if size > 0 and not is_packed(path)}
-    return {**known, **{each.path: each.size for each in matched.new}}
+        return [f"{shown(file.path)}: {reason}; it is not read" for file, reason in survey.faults(self.files.now())]
 
 
 def _parsed(at: str | None) -> TailPosition:
@@ -123,6 +130,7 @@ class Planner:
         self._most = most
         self._cores = cores
         self._until: dict[tuple[int, int], int] | None = None
+        self._end = TailPosition()
 
     def apply(self, request: str) -> str:
         """Answer a request; called by Java."""
@@ -142,9 +150,9 @@ class Planner:
         if verb == "latest":
             return self._latest(rest)
         if verb == "slices":
-            start, end = map(_parsed, rest.split("\t"))
-            return "\n".join(self._files.slices(start, end, self._cores))
-        return self._files.find(rest)
+            start, self._end = map(_parsed, rest.split("\t"))
+            return "\n".join(self._files.slices(start, self._end, self._cores))
+        return self._files.find(rest, self._end)
 
     def _latest(self, start: str) -> str:
         at = _parsed(start)

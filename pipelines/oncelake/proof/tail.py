@@ -1,6 +1,5 @@
 """Check bronze against growing files: what waits, and that each byte that was read is in exactly one row."""
 
-import time
 from collections.abc import Iterator, Mapping
 
 from pyspark.sql import functions as F
@@ -15,15 +14,13 @@ from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.state import Diagnosis, State
-from oncelake.exactly_once.tail_files import Matched, has_half_a_line, is_unpacked, ranges
-from oncelake.exactly_once.tail_source import TailSource, waiting
+from oncelake.exactly_once.tail_files import has_half_a_line, ranges
+from oncelake.exactly_once.tail_source import TailSource
+from oncelake.exactly_once.tail_survey import Survey, is_written
 from oncelake.proof.file_rows import name_of, summed, unequal
 from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
-
-# A compressed file that is not complete after this many seconds is not being written any more.
-WRITTEN = 60.0
 
 
 def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diagnosis) -> Link:
@@ -40,55 +37,54 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
     Raises:
         SourceError: the directory cannot be listed.
     """
-    matched, position = source.matched(at), TailPosition.parse(at) or TailPosition()
-    rest = waiting(matched, position)
-    faults = [f"{name_of(each.path)}: {each.problem}: it is not read" for each in matched.unreadable]
-    faults += [_partial(each) for each in matched.partial if not _may_be_written(each)]
+    survey, position, rest = source.survey(at), TailPosition.parse(at) or TailPosition(), source.waiting(at)
+    faults = [f"{name_of(file.path)}: {reason}: it is not read" for file, reason in survey.faults(source.files.now())]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
     if diagnosis.state is State.SOURCE_TRIMMED:
         faults.append(diagnosis.seen)
     elif rest and not diagnosis.may_start:
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
-    read = len(matched.known) - sum(1 for each in matched.known.values() if each.path in rest)
+    read = sum(1 for file in survey.known.values() if file.path not in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    link = Link.of(f"files of {source.path}", table, faults, well, _notes(matched, position))
-    written = sum(map(_may_be_written, matched.partial))
+    link = Link.of(f"files of {source.path}", table, faults, well, _notes(source, survey, position))
     return link.without(
         *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
-        *Uncompared.waiting(written, "compressed file", "to be complete"),
+        *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
     )
 
 
-def _partial(found: Found) -> str:
-    if not is_unpacked(found.path):
-        return f"{name_of(found.path)}: it is compressed in a way that kind tail cannot read; .gz and .bz2 can be"
-    return f"{name_of(found.path)}: it is compressed and not complete, or broken: it is not read"
+def _written(source: TailSource, survey: Survey) -> list[Found]:
+    """Return the compressed files that are being written."""
+    return [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
 
 
-def _may_be_written(found: Found) -> bool:
-    return is_unpacked(found.path) and time.time() - found.modified / 1000 < WRITTEN
-
-
-def _notes(matched: Matched, at: TailPosition) -> Iterator[str]:
-    half = [each for number, each in matched.known.items() if has_half_a_line(each, at.files[number].offset)]
-    half += [each for each in matched.new if has_half_a_line(each, 0)]
+def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str]:
+    half = [file for number, file in survey.known.items() if has_half_a_line(file, at.files[number].offset)]
+    half += [file for file in survey.new if has_half_a_line(file, 0)]
     if half:
         yield f"{count_of(len(half), 'file ends', 'files end')} within a line, which waits for its end: {_named(half)}"
-    if matched.copies:
-        pairs = listed(f"{name_of(one.path)} of {name_of(other.path)}" for one, other in matched.copies)
-        yield f"{count_of(len(matched.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"
-    if matched.spent:
-        copies = count_of(len(matched.spent), "file is a copy", "files are copies")
-        yield f"{copies} of what was read, and not read: {_named([*matched.spent.values()])}"
-    hidden = [each for each in matched.others if each.hidden]
+    if survey.copies:
+        pairs = listed(f"{name_of(copy.path)} of {name_of(file.path)}" for copy, file in survey.copies)
+        yield f"{count_of(len(survey.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"
+    if survey.spent:
+        copies = count_of(len(survey.spent), "file is a copy", "files are copies")
+        yield f"{copies} of what was read, and not read: {_named([*survey.spent.values()])}"
+    hidden = [file for file in survey.others if file.hidden]
     if hidden:
         ignored = count_of(len(hidden), "file is ignored", "files are ignored")
         yield f"{ignored}, as a name starts with _ or a dot: {_named(hidden)}"
-    written = [each for each in matched.partial if _may_be_written(each)]
+    written = _written(source, survey)
     if written:
         yield f"{count_of(len(written), 'compressed file is', 'compressed files are')} not complete: {_named(written)}"
-    if matched.gone:
-        yield f"{count_of(len(matched.gone), 'file was read and is', 'files were read and are')} gone"
+    cut = [file.path for file in at.files.values() if file.start and file.of in at.files]
+    if cut:
+        was = count_of(len(cut), "file was", "files were")
+        yield f"{was} cut after the end had been read, which stays in bronze, and read on: {listed(map(name_of, cut))}"
+    if survey.away:
+        yield f"{count_of(len(survey.away), 'file was read and is', 'files were read and are')} gone"
+    if at.forgotten:
+        gone = count_of(at.forgotten, "file that was read is", "files that were read are")
+        yield f"{gone} gone for so long that they are new ones if they are put back"
 
 
 def _named(found: list[Found]) -> str:
@@ -149,7 +145,7 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     )
     notes, unread = list[str](), 0
     if deep:
-        known = list(source.matched(span.end).known)
+        known = list(source.survey(span.end).known)
         every = read_version(versions.spark, span.path, span.version)
         unread = every.where(~F.coalesce(F.col("file_id").isin(known), F.lit(False))).count()
         changed, compared, notes = _changed(span, source, versions)
@@ -185,7 +181,7 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
 def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[list[str], int, list[str]]:
     """Return the files that no longer hold the lines that were read of them, how many were compared, and notes."""
     spark, position = versions.spark, TailPosition.parse(span.end) or TailPosition()
-    known = source.matched(span.end).known
+    known = source.survey(span.end).known
     if not known:
         return [], 0, []
     rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))

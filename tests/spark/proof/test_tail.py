@@ -29,14 +29,20 @@ def rows(file_id: int, start: int = 0, stop: int = 10**6) -> list[Row]:
         marked = 3 if line.startswith(b"\xef\xbb\xbf") else 0
         if start <= at < stop:
             found.append(
-                Row(value=bytearray(line[marked:]), start=at + marked, file_id=file_id, file="file:///app.log")
+                Row(
+                    value=bytearray(line[marked:]),
+                    start=at + marked,
+                    file_id=file_id,
+                    file="file:///app.log",
+                    modified=0,
+                )
             )
         at += len(line) + 1
     return found
 
 
 def position(**offsets: int) -> str:
-    files = {int(name[1:]): TailedFile(1, 2, offset, "hash") for name, offset in offsets.items()}
+    files = {int(name[1:]): TailedFile(1, 2, offset, "app.log", digest="hash") for name, offset in offsets.items()}
     return TailPosition(sum(offsets.values()), len(files), files).to_json()
 
 
@@ -53,7 +59,7 @@ def said(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -
 def table(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> MadeTable:
     """Make a table of two batches."""
     made = MadeTable(spark, root, BRONZE, SCHEMA)
-    schema = "value binary, start bigint, file_id bigint, file string"
+    schema = "value binary, start bigint, file_id bigint, file string, modified bigint"
     for batch, (found, before, end) in enumerate([(first, None, FIRST), (second, FIRST, SECOND)]):
         frame = spark.createDataFrame(found, schema)
         at = F.timestamp_millis(F.lit(taken(batch)))
@@ -99,8 +105,8 @@ def test_a_row_in_the_place_of_another_one_of_the_same_length_is_named(spark: Sp
 
 
 def test_a_row_of_a_file_that_was_not_to_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    strange = Row(value=bytearray(b"x"), start=0, file_id=7, file="file:///app.log")
+    strange = Row(value=bytearray(b"x"), start=0, file_id=7, file="file:///app.log", modified=0)
     found = said(spark, tmp_path, [*rows(0, 0, 9), strange], [*rows(0, 9), *rows(1)])
     assert found == ["batch 0 has rows of file 7, of which it was to read nothing"]
-    nowhere = Row(value=bytearray(b"x"), start=None, file_id=None, file=None)
+    nowhere = Row(value=bytearray(b"x"), start=None, file_id=None, file=None, modified=None)
     assert "1 row belongs to no file" in said(spark, tmp_path / "b", [*rows(0, 0, 9), nowhere], [*rows(0, 9), *rows(1)])

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 from urllib.parse import unquote
@@ -10,10 +11,12 @@ from urllib.parse import unquote
 import pytest
 
 from oncelake.common.errors import SourceError
-from oncelake.exactly_once import tail_files
+from oncelake.exactly_once import tail_files, tail_survey
+from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
+from oncelake.exactly_once.tail_content import Disk
 from oncelake.exactly_once.tail_files import LastStart, TailFiles, ranges
-from tests.support.tailing import EVERYTHING, LogDirectory, drain, pack, read
+from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack, read
 
 LONG = b"2026-11-26 10:00:00 INFO " + b"x" * 1200 + b"\n"
 
@@ -24,8 +27,8 @@ def logs(tmp_path: Path) -> LogDirectory:
 
 
 @pytest.fixture
-def files(logs: LogDirectory) -> TailFiles:
-    return TailFiles(str(logs.path))
+def files(logs: LogDirectory) -> ReadFiles:
+    return ReadFiles(logs.path)
 
 
 def last_start(text: bytes) -> int:
@@ -34,7 +37,7 @@ def last_start(text: bytes) -> int:
     return found[-1] if found else -1
 
 
-def test_a_line_without_its_end_waits(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_line_without_its_end_waits(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(2, half=True)
     first, at = drain(files, TailPosition())
     assert first == logs.lines[:2]
@@ -43,7 +46,7 @@ def test_a_line_without_its_end_waits(logs: LogDirectory, files: TailFiles) -> N
     assert drain(files, at)[0] == logs.lines[2:]
 
 
-def test_a_renamed_file_is_read_on_and_its_successor_from_its_beginning(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_renamed_file_is_read_on_and_its_successor_from_its_beginning(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     _, at = drain(files, TailPosition())
     logs.write(2)
@@ -54,21 +57,21 @@ def test_a_renamed_file_is_read_on_and_its_successor_from_its_beginning(logs: Lo
     assert sorted(at.files) == [0, 1]
 
 
-def test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(30)
     _, at = drain(files, TailPosition())
     logs.write(5)
     logs.copy()
-    assert [Path(one.path).name for one, _ in files.match(at).copies] == ["app.log.1"]
+    assert [Path(one.path).name for one, _ in files.survey(at).copies] == ["app.log.1"]
     logs.cut()
     logs.write(50)
-    lines, at = drain(TailFiles(files.path), at)
+    lines, at = drain(files.restarted(), at)
     assert sorted(lines) == sorted(logs.lines[30:])
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_copy_holds_nothing_new_if_its_file_was_read_further_before_it_was_cut(
-    logs: LogDirectory, files: TailFiles, half: bool
+    logs: LogDirectory, files: ReadFiles, half: bool
 ) -> None:
     logs.write(30, half=half)
     _, at = drain(files, TailPosition())
@@ -77,26 +80,26 @@ def test_a_copy_holds_nothing_new_if_its_file_was_read_further_before_it_was_cut
     logs.write(5)
     _, at = drain(files, at)
     logs.cut()
-    assert drain(TailFiles(files.path), at) == ([], at)
+    assert drain(files.restarted(), at) == ([], at)
     logs.write(3)
-    lines, at = drain(TailFiles(files.path), at)
+    lines, at = drain(files.restarted(), at)
     assert lines == logs.lines[35:]
-    assert [Path(each.path).name for each in files.match(at).spent.values()] == ["app.log.1"]
+    assert [Path(each.path).name for each in files.survey(at).spent.values()] == ["app.log.1"]
     pack(logs.path / "app.log.1")
     logs.write(3)
-    lines, at = drain(TailFiles(files.path), at)
+    lines, at = drain(files.restarted(), at)
     assert lines == logs.lines[38:]
-    assert drain(TailFiles(files.path), at) == ([], at)
+    assert drain(files.restarted(), at) == ([], at)
     (logs.path / "app.log.1.gz").write_bytes(gzip.compress(b"another one\n"))
     assert drain(files, at)[0] == [b"another one"]
 
 
-def test_a_compressed_file_is_known_by_what_it_holds(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_compressed_file_is_known_by_what_it_holds(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(40)
     logs.rename()
     _, at = drain(files, TailPosition())
     packed = pack(logs.path / "app.log.1", keep=True)
-    assert [Path(one.path).name for one, _ in files.match(at).copies] == ["app.log.1.gz"]
+    assert [Path(one.path).name for one, _ in files.survey(at).copies] == ["app.log.1.gz"]
     (logs.path / "app.log.1").unlink()
     assert files.plan(at, EVERYTHING) == at
     logs.write(1)
@@ -104,22 +107,22 @@ def test_a_compressed_file_is_known_by_what_it_holds(logs: LogDirectory, files: 
     assert lines == logs.lines[40:]
     assert at.files[0].packed == packed.stat().st_size
     packed.rename(logs.path / "app.log.2.gz")
-    assert drain(TailFiles(files.path), at)[0] == []
+    assert drain(files.restarted(), at)[0] == []
 
 
-def test_a_compressed_file_that_is_being_written_waits(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_compressed_file_that_is_being_written_waits(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(200)
     logs.rename()
     packed = pack(logs.path / "app.log.1")
     whole = packed.read_bytes()
     packed.write_bytes(whole[: len(whole) // 2])
     assert files.plan(TailPosition(), EVERYTHING) == TailPosition()
-    assert [Path(each.path).name for each in files.match(TailPosition()).partial] == ["app.log.1.gz"]
+    assert [Path(file.path).name for file, _ in files.survey(TailPosition()).aside] == ["app.log.1.gz"]
     packed.write_bytes(whole)
     assert drain(files, TailPosition())[0] == logs.lines
 
 
-def test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     _, at = drain(files, TailPosition())
     with logs.log.open("r+b") as file:  # the same inode for certain
@@ -130,19 +133,17 @@ def test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one(logs: LogDirectory,
     assert sorted(after.files) == [0, 1]
 
 
-def test_files_that_begin_with_the_same_lines_are_all_read(logs: LogDirectory, files: TailFiles) -> None:
+def test_files_that_begin_with_the_same_lines_are_all_read(logs: LogDirectory, files: ReadFiles) -> None:
     header = b"#Version: 1.0\n"
     for name in ("a", "b", "c"):
         (logs.path / name).write_bytes(header + name.encode() + b"\n")
     lines, at = drain(files, TailPosition())
     assert sorted(lines) == [b"#Version: 1.0"] * 3 + [b"a", b"b", b"c"]
     (logs.path / "d").write_bytes(header)
-    assert drain(files, at)[0] == [], "it holds nothing but what another file begins with"
-    (logs.path / "d").write_bytes(header + b"d\n")
-    assert drain(files, at)[0] == [b"#Version: 1.0", b"d"]
+    assert drain(files, at)[0] == [b"#Version: 1.0"], "two files that are there at once are two files"
 
 
-def test_a_short_file_that_is_like_a_deleted_one_is_a_new_one(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_short_file_that_is_like_a_deleted_one_is_a_new_one(logs: LogDirectory, files: ReadFiles) -> None:
     (logs.path / "a").write_bytes(b"#Version: 1.0\n")
     _, at = drain(files, TailPosition())
     (logs.path / "b").write_bytes(b"#Version: 1.0\nb\n")
@@ -150,15 +151,18 @@ def test_a_short_file_that_is_like_a_deleted_one_is_a_new_one(logs: LogDirectory
     assert drain(files, at)[0] == [b"#Version: 1.0", b"b"]
 
 
-def test_a_file_that_was_moved_to_another_disk_is_read_on(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_file_that_was_moved_to_another_disk_is_read_on(logs: LogDirectory, files: ReadFiles) -> None:
     (logs.path / "a").write_bytes(LONG)
     _, at = drain(files, TailPosition())
-    (logs.path / "b").write_bytes(LONG + b"more\n")
+    shutil.copy2(logs.path / "a", logs.path / "b")
     (logs.path / "a").unlink()
-    assert drain(files, at)[0] == [b"more"]
+    assert drain(files, at)[0] == []
+    (logs.path / "b").write_bytes(LONG + b"more\n")
+    (logs.path / "a").write_bytes(LONG + LONG)
+    assert sorted(drain(files, at)[0]) == [LONG.strip(), LONG.strip(), b"more"]
 
 
-def test_hard_links_and_symbolic_links_are_one_file(logs: LogDirectory, files: TailFiles) -> None:
+def test_hard_links_and_symbolic_links_are_one_file(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     os.link(logs.log, logs.path / ".hidden")
     (logs.path / "current").symlink_to(logs.log)
@@ -166,7 +170,7 @@ def test_hard_links_and_symbolic_links_are_one_file(logs: LogDirectory, files: T
 
 
 @pytest.mark.parametrize("most", [1, 30, 100, 1000])
-def test_a_batch_reads_about_as_much_as_allowed(logs: LogDirectory, files: TailFiles, most: int) -> None:
+def test_a_batch_reads_about_as_much_as_allowed(logs: LogDirectory, files: ReadFiles, most: int) -> None:
     logs.write(50)
     at, batches, lines = TailPosition(), 0, []
     while (end := files.plan(at, most)) != at:
@@ -177,7 +181,7 @@ def test_a_batch_reads_about_as_much_as_allowed(logs: LogDirectory, files: TailF
     assert batches >= at.read // max(most, 40)
 
 
-def test_only_what_was_there_at_the_stop_is_planned(logs: LogDirectory, files: TailFiles) -> None:
+def test_only_what_was_there_at_the_stop_is_planned(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     until = files.sizes()
     logs.write(3)
@@ -186,49 +190,53 @@ def test_only_what_was_there_at_the_stop_is_planned(logs: LogDirectory, files: T
     assert read(files, TailPosition(), end) == logs.lines[:3]
 
 
-def test_a_batch_is_found_in_the_renamed_cut_or_compressed_file(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_batch_is_found_in_the_renamed_cut_or_compressed_file(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(40)
     end = files.plan(TailPosition(), EVERYTHING)
     (told,) = files.slices(TailPosition(), end, 1)
     logs.rename()
     logs.write(3)
-    assert read(TailFiles(files.path), TailPosition(), end) == logs.lines[:40]
+    assert read(files.restarted(), TailPosition(), end) == logs.lines[:40]
     pack(logs.path / "app.log.1")
-    assert read(TailFiles(files.path), TailPosition(), end) == logs.lines[:40]
-    assert "app.log.1.gz\t1\t" in files.find(told)
+    assert read(files.restarted(), TailPosition(), end) == logs.lines[:40]
+    assert "app.log.1.gz\t1\t" in files.find(told, end)
     (logs.path / "app.log.1.gz").unlink()
-    assert files.find(told) == ""
+    assert files.find(told, end) == ""
     (told,) = files.slices(TailPosition(), end, 1)
     assert unquote(told.split("\t")[2]).startswith("bytes 0 to "), "no file is there"
-    assert files.find(told) == ""
+    assert files.find(told, end) == ""
     assert [each.file_id for each in files.lost(TailPosition(), end)] == [0]
 
 
-def test_a_file_that_is_another_one_by_now_is_not_planned(
-    logs: LogDirectory, files: TailFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_another_one_by_now_is_not_planned(logs: LogDirectory) -> None:
+    class Stale(Disk):
+        """Lists a directory as it was."""
+
+        def listing(self, path: str) -> list[Found]:
+            return listed
+
     logs.write(3)
-    listed = files.listed()
+    listed = [*Disk().listing(str(logs.path))]
     logs.rename()
     logs.log.write_bytes(b"another one\n" * 50)
-    monkeypatch.setattr(files, "listed", lambda: listed)
+    files = ReadFiles(logs.path, store=Stale())
     assert files.plan(TailPosition(), EVERYTHING) == TailPosition()
 
 
 def test_a_file_that_is_cut_after_it_was_listed_is_not_planned(
-    logs: LogDirectory, files: TailFiles, monkeypatch: pytest.MonkeyPatch
+    logs: LogDirectory, files: ReadFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs.write(30)
     _, at = drain(files, TailPosition())
     logs.write(3)
-    matched = files.match(at)
+    matched = files.survey(at)
     with logs.log.open("r+b") as file:
         file.write(b"another one\n" * 200)
-    monkeypatch.setattr(files, "match", lambda _: matched)
+    monkeypatch.setattr(files, "survey", lambda _: matched)
     assert files.plan(at, EVERYTHING) == at
 
 
-def test_a_big_file_is_split_between_tasks_and_small_ones_share_one(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_big_file_is_split_between_tasks_and_small_ones_share_one(logs: LogDirectory, files: ReadFiles) -> None:
     (logs.path / "big").write_bytes(LONG * 9_000)
     for number in range(5):
         (logs.path / f"{number}").write_bytes(b"small %d\n" % number)
@@ -238,17 +246,48 @@ def test_a_big_file_is_split_between_tasks_and_small_ones_share_one(logs: LogDir
     assert len(read(files, TailPosition(), end)) == 9_005
 
 
-def test_a_position_remembers_the_latest_of_the_files_that_are_gone(
-    logs: LogDirectory, files: TailFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tail_files, "REMEMBERED", 3)
-    at = TailPosition()
-    for number in range(9):
-        logs.log.unlink(missing_ok=True)
-        logs.log.write_bytes(LONG + b"%d\n" % number * (number + 1))
+def test_a_file_that_is_gone_is_remembered_for_a_week(logs: LogDirectory) -> None:
+    class Later(Disk):
+        """A disk on another day."""
+
+        days = 0.0
+
+        def now(self) -> float:
+            return super().now() + self.days * 24 * 3600
+
+    disk = Later()
+    files = ReadFiles(logs.path, store=disk)
+    (logs.path / "long-lived.log").write_bytes(LONG)
+    _, at = drain(files, TailPosition())
+    (logs.path / "long-lived.log").rename(logs.path.with_name("away"))
+    for number in range(150):
+        (logs.path / "job.log").write_bytes(b"%d\n" % number)
         _, at = drain(files, at)
-    assert sorted(at.files) == [5, 6, 7, 8]
-    assert (at.following, at.read) == (9, 9 * len(LONG) + 2 * 45)
+        (logs.path / "job.log").unlink()
+    disk.days = 6.9
+    (logs.path / "new.log").write_bytes(b"new\n")
+    _, at = drain(files, at)
+    assert (len(at.files), at.forgotten) == (152, 0)
+    logs.path.with_name("away").rename(logs.path / "long-lived.log")
+    assert drain(files, at)[0] == []
+    disk.days = 7.1
+    (logs.path / "newer.log").write_bytes(b"newer\n")
+    _, after = drain(files, at)
+    assert (len(after.files), after.forgotten) == (3 + 1, 149)
+
+
+def test_files_that_are_gone_take_a_megabyte_of_a_position(
+    logs: LogDirectory, files: ReadFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_files, "REMEMBERED_BYTES", 1000)
+    at = TailPosition()
+    for number in range(30):
+        (logs.path / f"{number}.log").write_bytes(b"%d\n" % number)
+        _, at = drain(files, at)
+        (logs.path / f"{number}.log").unlink()
+    assert 5 < len(at.files) < 15
+    assert at.forgotten + len(at.files) == 30
+    assert max(at.files) == 29
 
 
 def test_the_last_record_waits_until_the_next_one_starts_or_the_file_is_quiet(logs: LogDirectory) -> None:
@@ -302,7 +341,7 @@ def test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it(
     assert len(files.slices(at, after, 4)) == 1
 
 
-def test_a_directory_that_is_away_is_an_error_and_nothing_is_forgotten(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_directory_that_is_away_is_an_error_and_nothing_is_forgotten(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     _, at = drain(files, TailPosition())
     away = logs.path.with_name("away")
@@ -317,16 +356,16 @@ def test_a_directory_that_is_away_is_an_error_and_nothing_is_forgotten(logs: Log
 
 
 def test_too_many_files_are_refused_with_the_way_out(
-    logs: LogDirectory, files: TailFiles, monkeypatch: pytest.MonkeyPatch
+    logs: LogDirectory, files: ReadFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail_files, "MOST_FILES", 2)
+    monkeypatch.setattr(tail_survey, "MOST_FILES", 2)
     for number in range(3):
         (logs.path / f"{number}").write_bytes(b"x\n")
     with pytest.raises(SourceError, match=r"holds 3 files; kind tail follows at most 2\. Move old files away"):
         files.listed()
 
 
-def test_a_position_is_one_line_of_json_and_reads_back(logs: LogDirectory, files: TailFiles) -> None:
+def test_a_position_is_one_line_of_json_and_reads_back(logs: LogDirectory, files: ReadFiles) -> None:
     logs.write(3)
     (logs.path / "b.log.gz").write_bytes(b"")
     at = files.plan(TailPosition(), EVERYTHING)

@@ -6,11 +6,13 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import why_not_on_class_path
 from oncelake.bronze.sources.files_again import by_version, lacking
 from oncelake.bronze.sources.kind import DirectoryKind
 from oncelake.bronze.transform import from_tail
+from oncelake.common import tables
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import jvm
@@ -21,6 +23,7 @@ from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.tail_files import LastStart, TailFiles
 from oncelake.exactly_once.tail_source import Planner, TailSource
+from oncelake.exactly_once.tail_survey import Ingested
 
 _READER = "oncelake.TailSource"
 # A record is whole when its file has not grown for this many seconds: programs write a record at once.
@@ -59,7 +62,7 @@ class TailKind(DirectoryKind):
             )
         if problem is not None:
             raise ConfigError(problem)
-        TailFiles(self.name).listed()
+        self._files().listed()
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
@@ -72,12 +75,29 @@ class TailKind(DirectoryKind):
             last = LastStart(lambda text: int(find(text, pattern)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
-        files = TailFiles(self.name, last)
+        files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))
         java.TailSource.register(
             planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
         )
         reader = spark.readStream.format(_READER).option("planner", planner)
         return from_tail((records.bounds(reader) if records is not None else reader).load())
+
+    def _files(self, last_start: LastStart | None = None, ingested: Ingested | None = None) -> TailFiles:
+        return TailFiles(self.name, last_start, rotation=self.settings.rotation, ingested=ingested)
+
+    def _ingested(self, spark: SparkSession, number: int, low: int) -> tuple[int, bytes] | None:
+        """Return what bronze holds of a file from the line around a byte on; None if its lines are masked."""
+        rows = tables.read(spark, self.place).where(F.col("file_id") == number)
+        if VERSION in rows.columns:
+            return None
+        last = F.col("file_offset") + F.octet_length("value")
+        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value").collect()
+        first, text = held[0]["file_offset"] if held else 0, bytearray()
+        for row in held:
+            if row["file_offset"] != first + len(text):
+                break
+            text += row["value"] + b"\n"
+        return first, bytes(text)
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch; read them again if a file was cut while they were read.
@@ -100,7 +120,7 @@ class TailKind(DirectoryKind):
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> TailSource:
         """Return the directory as a source."""
-        return TailSource(self.name)
+        return TailSource(self.name, self.settings.rotation)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return where the files are counted: a growing file has no state that can be accepted."""
@@ -108,9 +128,8 @@ class TailKind(DirectoryKind):
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return how many lines of bronze no file holds any more; None if every line is there."""
-        files = TailFiles(self.name)
-        matched = files.match(TailPosition())
-        paths = [each.path for each in matched.new]
+        survey = self._files().survey(TailPosition())
+        paths = [file.path for file in (*survey.new, *(file for file, _ in survey.undecided))]
         count, said = 0, []
         for read in by_version(bronze, versions):
             if isinstance(read, str):

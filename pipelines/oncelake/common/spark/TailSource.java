@@ -43,7 +43,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads ranges of bytes of growing files as a stream: the columns of `Records`, `file_id` bigint and `file` string.
+ * Reads ranges of bytes of growing files as a stream: the columns of `Records`, `file_id` bigint, `file` string, and
+ * `modified` bigint, the file's modification time in milliseconds when the batch was planned.
  *
  * A planner in the process that started this JVM decides what each batch reads (tail_source.py). It answers requests:
  *
@@ -57,8 +58,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * An answer that begins with `!` is the reason why there is none.
  *
  * A request and a slice are fields with tabs between them. A slice has the number of its task, the file's ID, its path
- * with % escapes, `1` if it is compressed, the bytes at which its range and the slice itself begin and end, and a check
- * of the file: a length and a hash, see `check`. It is checked before and after the file is read, through the handle
+ * with % escapes, `1` if it is compressed, the bytes at which its range and the slice itself begin and end, a check of
+ * the file: a length and a hash, see `check`, and the file's modification time. It is checked before and after the file is read, through the handle
  * that reads it: so the bytes are those that were planned, whatever was renamed, cut or written meanwhile.
  */
 public final class TailSource implements TableProvider {
@@ -80,7 +81,7 @@ public final class TailSource implements TableProvider {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return StructType.fromDDL("value binary, start bigint, file_id bigint, file string");
+    return StructType.fromDDL("value binary, start bigint, file_id bigint, file string, modified bigint");
   }
 
   @Override
@@ -267,7 +268,8 @@ public final class TailSource implements TableProvider {
       }
       InternalRow record = (InternalRow) records.next();
       row = new Object[] {
-        record.getBinary(0), Long.valueOf(record.getLong(1)), Long.valueOf(slice.fileId), slice.file
+        record.getBinary(0), Long.valueOf(record.getLong(1)), Long.valueOf(slice.fileId), slice.file,
+        Long.valueOf(slice.modified)
       };
       return true;
     }
@@ -293,6 +295,7 @@ public final class TailSource implements TableProvider {
     final long fileId;
     final long end;
     final UTF8String file;
+    final long modified;
     private final String path;
     private final FileChannel channel;
     private final long from;
@@ -346,6 +349,7 @@ public final class TailSource implements TableProvider {
       this.end = Long.parseLong(fields[7]);
       this.length = Long.parseLong(fields[8]);
       this.hash = fields[9];
+      this.modified = Long.parseLong(fields[10]);
       boolean isPacked = fields[3].equals("1");
       long first = isPacked ? 0L : (begin > from ? begin - 1L : begin);
       channel.position(first);

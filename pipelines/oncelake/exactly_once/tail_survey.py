@@ -1,0 +1,652 @@
+"""Compare the files of a directory with a position: which file is which, whatever it is called now.
+
+The rules, in this order; docs/tail.md has them for users:
+
+- The same inode with the same time of creation, and an unchanged last megabyte, is the same file.
+- Another inode continues a file that is gone if its content begins with all bytes that were read of that file, and its
+  path is the same, or its name is one that rotating or compressing makes of the other's, or its time is equal.
+- A file that was cut, but still begins with most of what was read of it, goes on after the last line end of both.
+- Two files that are there at once are two files. But `X` and `X.gz` are one if one begins with the other's content.
+  And a file whose whole content is the beginning of another one, under a name that rotating makes of the other's, may
+  be a copy of it that `copytruncate` makes: the setting `rotation` says so, or the file waits.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from posixpath import basename, dirname, join, split
+from typing import BinaryIO, Literal
+
+from oncelake.common.errors import SourceError
+from oncelake.common.wording import count_of
+from oncelake.exactly_once.content import GROWING, content_in
+from oncelake.exactly_once.listing import Found, Problem, above, is_packed
+from oncelake.exactly_once.positions import TailedFile, TailPosition
+from oncelake.exactly_once.tail_content import (
+    NOT_COMPLETE,
+    REACH,
+    Digest,
+    FileMovedError,
+    FileStore,
+    Hasher,
+    Packed,
+    based,
+    blocks_of,
+    content_ends,
+    digests,
+    ends_of,
+    read_at,
+    unpack,
+)
+from oncelake.exactly_once.tail_names import origins, shifts, unpacked
+
+Rotation = Literal["rename", "copytruncate"]
+# Returns what bronze holds of a file's content from about a byte on, and the byte at which that begins; None if bronze
+# does not hold the bytes as they were read.
+Ingested = Callable[[int, int], tuple[int, bytes] | None]
+Identity = tuple[int, int]
+# A position has an entry for each file that is there, and each commit has two positions.
+MOST_FILES = 10_000
+# A file that changed less than this many nanoseconds ago can change again without another time.
+_RECENT = 2 * 10**9
+# A rotation raises the number of a file to this at most.
+_MOST_SHIFTS = 1_000
+# So many listings are tried while files are renamed.
+_LISTINGS = 5
+# The bytes of a byte order mark, which is in no row.
+_MARK = 3
+# A compressed file that is not complete after so many seconds is not being written any more.
+_WRITTEN = 60.0
+_UNDECIDED = (
+    "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
+    "source.rotation to copytruncate or to rename"
+)
+# An earlier version took so many equal bytes at both ends for certain.
+_CERTAIN = 1024
+
+
+@dataclass
+class Survey:
+    """The files of a directory, compared with a position.
+
+    Attributes:
+        known: the files that were read, whole or in part, by ID.
+        new: the files that were not read yet.
+        starts: the byte from which a new file is read, if that is not its beginning; -1 if only a run finds out.
+        cut: the ID of the file that was cut, by the new file's identity.
+        copies: files that hold nothing but what another file holds, with that file.
+        undecided: files that are such copies or logs of their own, with the path of the other file.
+        spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
+        aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
+        unreadable: files that cannot be opened or read, with the reason.
+        away: the IDs of the files that are not there.
+        others: what is not read: hidden files, what is not a regular file, and what has a problem.
+    """
+
+    known: dict[int, Found] = field(default_factory=dict)
+    new: list[Found] = field(default_factory=list)
+    starts: dict[Identity, int] = field(default_factory=dict)
+    cut: dict[Identity, int] = field(default_factory=dict)
+    copies: list[tuple[Found, Found]] = field(default_factory=list)
+    undecided: list[tuple[Found, str]] = field(default_factory=list)
+    spent: dict[TailedFile, Found] = field(default_factory=dict)
+    aside: list[tuple[Found, str]] = field(default_factory=list)
+    unreadable: list[tuple[Found, str]] = field(default_factory=list)
+    away: list[int] = field(default_factory=list)
+    others: list[Found] = field(default_factory=list)
+
+    def faults(self, now: float) -> Iterator[tuple[Found, str]]:
+        """Yield the files whose lines no run reads, with the reason.
+
+        Args:
+            now: the time in seconds since 1970; a compressed file that changed just now is still being written.
+        """
+        yield from ((file, file.problem) for file in self.others if file.problem is not None and not file.hidden)
+        yield from self.unreadable
+        yield from ((file, reason) for file, reason in self.aside if not is_written(file, reason, now))
+        for file, name in self.undecided:
+            yield file, _UNDECIDED.format(name)
+
+
+def is_written(file: Found, reason: str, now: float) -> bool:
+    """Return True if a compressed file is not complete and changed just now, so that more of it is to come."""
+    return reason == NOT_COMPLETE and 0 <= now - file.modified / 1000 < _WRITTEN
+
+
+class Contents:
+    """What listed files hold; remembered until a file changes."""
+
+    def __init__(self, store: FileStore) -> None:
+        self.store = store
+        self._same: dict[Identity, tuple[str, TailedFile]] = {}
+        self._digests: dict[tuple[object, ...], dict[int, Digest]] = {}
+        self._packed: dict[tuple[object, ...], Packed] = {}
+        self._aside: dict[tuple[object, ...], str | None] = {}
+
+    def forget_all_but(self, identities: Mapping[Identity | str, Found]) -> None:
+        """Forget the files that are not there."""
+        self._same = {key: same for key, same in self._same.items() if key in identities}
+        self._digests = {key: known for key, known in self._digests.items() if key[0] in identities}
+        self._packed = {key: known for key, known in self._packed.items() if key[0] in identities}
+        self._aside = {key: why for key, why in self._aside.items() if key[0] in identities}
+
+    def stamp(self, file: Found) -> str:
+        """Return a text that differs if the size or a time of a file differs; empty if it changed just now."""
+        if self.store.now() * 10**9 - file.changed < _RECENT:
+            return ""
+        return f"{zlib.crc32(f'{file.size} {file.modified} {file.changed}'.encode()):08x}"
+
+    def packed(self, file: Found, lengths: Iterable[int] = ()) -> Packed:
+        """Return what a compressed file holds, with the digests of its first bytes.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        key = _key(file)
+        known = self._packed.get(key)
+        if known is None or (known.problem is None and not known.digests.keys() >= {*lengths} - {0}):
+            wanted = {*lengths, *(known.digests if known else ())}
+            with self.store.open(file) as opened:
+                known = unpack(opened, file.path, wanted)
+            blank = dict.fromkeys(wanted, Digest("", ""))  # it does not reach them; do not ask again
+            known = self._packed[key] = Packed(known.size, known.lines, {**blank, **known.digests}, known.problem)
+        return known
+
+    def why_aside(self, file: Found) -> str | None:
+        """Return why a file holds nothing that can be read; None if it holds text.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        key = _key(file)
+        if key not in self._aside:
+            with self.store.open(file) as opened:
+                self._aside[key] = content_in(opened, file.path, file.size, GROWING).why or None
+        return self._aside[key]
+
+    def size(self, file: Found) -> int:
+        """Return the size of a file's content; of a compressed one, with a line end at its end."""
+        return self.packed(file).ended if is_packed(file.path) else file.size
+
+    def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
+        """Return digests of the first bytes of a file's content, by their number.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        if is_packed(file.path):
+            return self.packed(file, lengths).digests
+        known = self._digests.setdefault(_key(file), {})
+        wanted = [length for length in lengths if length not in known and length <= file.size]
+        if wanted:
+            with self.store.open(file) as opened:
+                known |= digests(blocks_of(opened, 0, max(wanted)), wanted)
+        return known
+
+    def is_same(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file with the inode of a known one is that file: what was read of it last is unchanged.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        stamp = self.stamp(file)
+        assert file.identity is not None
+        if stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry)):
+            return True
+        if not entry.packed and is_packed(file.path):
+            return False
+        if file.size < (entry.packed or entry.offset):
+            return False
+        if not self.is_at_inode(file, entry):
+            return False
+        with self.store.open(file) as opened:
+            if entry.ends:
+                same = ends_of(opened, entry.packed or entry.offset) == entry.ends
+            else:
+                same = self.hasher(opened, entry) is not None
+        if same and stamp:
+            self._same[file.identity] = stamp, entry
+        return same
+
+    def is_at_inode(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file is at the inode of a known one, and was not created later.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        if file.identity is None or file.identity[1] != entry.inode or not entry.born:
+            return file.identity is not None and file.identity[1] == entry.inode
+        with self.store.open(file) as opened:
+            return self.store.born(opened) == entry.born
+
+    def goes_on(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if the content of a compressed file that has grown goes on where it was left.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        return not entry.digest or self.begins_with(file, entry)
+
+    def hasher(self, opened: BinaryIO, entry: TailedFile) -> Hasher | None:
+        """Return a hasher of the bytes that were read of an uncompressed file; None if the last ones are others."""
+        start = based(entry.offset)
+        hasher = Hasher(start, entry.base)
+        for block in blocks_of(opened, start, entry.offset):
+            hasher.update(block)
+        return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
+
+    def begins_with(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file's content begins with all that was read of a known file.
+
+        Raises:
+            OSError: a file cannot be opened or read.
+        """
+        if entry.digest:
+            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
+        return self._begins_as_before(file, entry)
+
+    def is_beginning(self, file: Found, other: Found) -> bool:
+        """Return True if a file holds nothing but what another one holds, from its beginning.
+
+        Raises:
+            OSError: a file cannot be opened or read.
+        """
+        size = self.size(file)
+        if not 0 < size <= self.size(other):
+            return False
+        digest = self.digests(file, [size]).get(size)
+        return digest is not None and self.digests(other, [size]).get(size) == digest
+
+    def _begins_as_before(self, file: Found, entry: TailedFile) -> bool:
+        """Compare with an entry of an earlier version, which has only a hash of both ends of what was read."""
+        if entry.packed and file.size != entry.packed:
+            return False
+        with self.store.open(file) as opened:
+            if entry.packed:
+                return ends_of(opened, file.size) == entry.ends
+            expected = is_packed(file.path) or entry.offset >= _CERTAIN
+            return expected and content_ends(opened, file.path, entry.offset) == entry.ends
+
+
+def _key(file: Found) -> tuple[object, ...]:
+    return file.identity, file.size, file.modified, file.changed
+
+
+class Surveyor:
+    """Compares the files of a directory with positions.
+
+    Args:
+        path: the directory, or a pattern of directories and files.
+        store: the file system that holds it.
+        rotation: how its logs are rotated; None if that is not known.
+        ingested: returns what bronze holds of a file; None if bronze is not at hand.
+    """
+
+    def __init__(
+        self, path: str, store: FileStore, rotation: Rotation | None = None, ingested: Ingested | None = None
+    ) -> None:
+        self.path = path
+        self.contents = Contents(store)
+        self._root = f"{above(path).rstrip('/')}/"
+        self._store = store
+        self._rotation = rotation
+        self._ingested = ingested
+        self._goes_on: dict[tuple[object, ...], int] = {}
+
+    def listed(self) -> list[Found]:
+        """List the files that are there, a file with several names once.
+
+        Raises:
+            SourceError: the directory cannot be listed, or holds too many files.
+        """
+        try:
+            every = sorted(self._store.listing(self.path), key=lambda file: (not file.hidden, file.path))
+        except OSError as error:
+            raise SourceError(f"the source {self.path} cannot be listed: {error.strerror or error}") from None
+        files = {file.identity or file.path: file for file in every}
+        if len(files) > MOST_FILES:
+            raise SourceError(
+                f"the source {self.path} holds {count_of(len(files), 'file')}; kind tail follows at most "
+                f"{MOST_FILES:,}. Move old files away, name fewer by a pattern, or read them with kind files"
+            )
+        self.contents.forget_all_but(files)
+        return list(files.values())
+
+    def name(self, file: Found) -> str:
+        """Return a file's path below the directory."""
+        return file.path.removeprefix(self._root)
+
+    def survey(self, at: TailPosition) -> Survey:
+        """Compare the files that are there with a position.
+
+        Raises:
+            SourceError: the directory cannot be listed.
+        """
+        for _ in range(_LISTINGS - 1):
+            try:
+                return _Comparison(self, at, self.listed(), is_last=False).survey()
+            except FileMovedError:
+                continue
+        return _Comparison(self, at, self.listed(), is_last=True).survey()
+
+    def decides(self, *, is_certain: bool) -> bool | None:
+        """Return whether a file that holds the beginning of another one is a copy of it; None if nobody knows."""
+        if is_certain or self._rotation == "copytruncate":
+            return True
+        return False if self._rotation == "rename" else None
+
+    def goes_on(self, file: Found, number: int, entry: TailedFile) -> int:
+        """Return the byte from which a file that was cut is read on: after the last line end that it has in common
+        with what was read. 0 if too little is in common, so that it is a new file; -1 if only a run finds out.
+
+        Raises:
+            OSError: the file cannot be opened or read, or what was read of it cannot be compared.
+        """
+        low = based(entry.offset)
+        if is_packed(file.path) or not entry.digest or file.size * 2 <= entry.offset or file.size <= low:
+            return 0
+        if low and self.contents.digests(file, [low])[low].whole != Hasher(low, entry.base).whole:
+            return 0
+        if self._ingested is None:
+            return -1
+        key = (_key(file), number, entry)
+        if key not in self._goes_on:
+            self._goes_on[key] = self._common(file, number, entry, max(low, entry.start))
+        return self._goes_on[key]
+
+    def _common(self, file: Found, number: int, entry: TailedFile, low: int) -> int:
+        assert self._ingested is not None
+        ingested = self._ingested(number, low)
+        if ingested is None:
+            raise OSError("it was cut after it was read, and bronze has its lines masked, so they cannot be compared")
+        first, text = ingested
+        with self._store.open(file) as opened:
+            now = read_at(opened, first, len(text))
+        common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
+        if (first + common) * 2 <= entry.offset or first + common < entry.offset - REACH:
+            return 0
+        return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
+
+
+class _Comparison:
+    """One comparison of listed files with a position."""
+
+    def __init__(self, surveyor: Surveyor, at: TailPosition, listed: Iterable[Found], *, is_last: bool) -> None:
+        self._surveyor = surveyor
+        self._contents = surveyor.contents
+        self._name = surveyor.name
+        self._at = at
+        self._is_last = is_last
+        self._survey = Survey()
+        self._there: list[Found] = []
+        self._faulty: set[Identity | None] = set()
+        self._claimed: set[Identity | None] = set()
+        self._blocked: set[int] = set()
+        for file in listed:
+            is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
+            (self._there if is_read else self._survey.others).append(file)
+        self._places = {self._name(file): file for file in self._there}
+        self._identities = {file.identity: file for file in self._there}
+        self._packed: dict[str, int] = {}
+        self._copies: list[tuple[Found, TailedFile]] = []
+        self._by_base: dict[str, list[Found]] = {}
+        for name, file in self._places.items():
+            self._by_base.setdefault(basename(name), []).append(file)
+
+    def survey(self) -> Survey:
+        """Return the result."""
+        survey = self._survey
+        rest = self._by_inode()
+        copies = self._copies
+        grown = [file for file, entry in copies if self._try(self._has_grown, file, entry)]
+        rest = self._by_content(rest, grown)
+        self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
+        places = {self._name(file): file for file in rest} | {file.identity: file for file in rest}
+        for number in self._lost():
+            entry = self._at.files[number]
+            file = places.get((entry.device, entry.inode)) or places.get(entry.path)
+            if file is not None:
+                self._try(self._continue_cut, file, number, entry)
+        for file in rest:
+            if file.identity not in self._faulty:
+                self._try(self._compare_with_originals, file)
+        for file, entry in copies:
+            if file.identity not in self._claimed | self._faulty:
+                self._try(self._compare_with_original, file, entry)
+        for number, file in survey.known.items():
+            if is_packed(file.path) and self._at.files[number].packed not in (0, file.size):
+                self._try(self._check_growth, file, self._at.files[number])
+        survey.away = [number for number in self._lost() if number not in self._blocked]
+        return survey
+
+    def _try(self, work: Callable[..., bool | None], file: Found, *args: object) -> bool:
+        """Do something with a file; if it cannot be read, note the reason, and return False."""
+        try:
+            return bool(work(file, *args))
+        except FileMovedError:
+            if not self._is_last:
+                raise
+            reason = "it is renamed again and again"
+        except OSError as error:
+            reason = f"it cannot be read: {error.strerror or error}"
+        if file.identity not in self._faulty:
+            self._faulty.add(file.identity)
+            self._survey.unreadable.append((file, reason))
+        return False
+
+    def _lost(self) -> list[int]:
+        return [number for number in self._at.files if number not in self._survey.known]
+
+    def _know(self, number: int, file: Found) -> None:
+        self._survey.known[number] = file
+        self._claimed.add(file.identity)
+
+    def _by_inode(self) -> list[Found]:
+        """Find the files and the copies whose inodes the position has; return the other files."""
+        inodes: dict[int, list[tuple[int, TailedFile]]] = {}
+        for number, entry in sorted(self._at.files.items(), reverse=True):
+            inodes.setdefault(entry.inode, []).append((number, entry))
+        copies: dict[int, list[TailedFile]] = {}
+        for entry in self._at.copies:
+            copies.setdefault(entry.inode, []).append(entry)
+        rest: list[Found] = []
+        for file in self._there:
+            assert file.identity is not None
+            entries = inodes.get(file.identity[1], ())
+            known = next((number for number, entry in entries if self._is_known(file, number, entry)), None)
+            copy = next((copy for copy in copies.get(file.identity[1], ()) if self._is_same(file, copy)), None)
+            if file.identity in self._faulty:
+                self._blocked |= {number for number, _ in entries}
+            elif known is not None:
+                self._know(known, file)
+            elif copy is not None:
+                self._copies.append((file, copy))
+            else:
+                rest.append(file)
+        return rest
+
+    def _is_known(self, file: Found, number: int, entry: TailedFile) -> bool:
+        return number not in self._survey.known and self._is_same(file, entry)
+
+    def _is_same(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file with the inode of an entry is its file; the number of a device can change."""
+        assert file.identity is not None
+        is_near = entry.device == file.identity[0] or entry.path in ("", self._name(file))
+        return is_near and self._try(self._contents.is_same, file, entry)
+
+    def _check_growth(self, file: Found, entry: TailedFile) -> None:
+        """Note why a compressed file that has grown is not read on, if it is not."""
+        problem = self._contents.packed(file, [entry.offset]).problem
+        if problem is None and not self._contents.goes_on(file, entry):
+            problem = "its last line had no end when it was read, and has more text now; see docs/tail.md"
+        if problem is not None:
+            self._survey.aside.append((file, problem))
+
+    def _has_grown(self, file: Found, entry: TailedFile) -> bool:
+        return self._contents.size(file) > entry.offset
+
+    def _by_content(self, rest: list[Found], grown: list[Found]) -> list[Found]:
+        """Find the files that continue one that is gone; return the others that can be read."""
+        lost = {number: self._at.files[number] for number in self._lost()}
+        paths = {entry.path: number for number, entry in lost.items()}
+        index = _Index(lost, self._lost_copies())
+        others = []
+        copies = {file.identity for file in grown}
+        for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
+            if file.size and not self._try(self._is_text, file, index):
+                continue
+            if self._try(self._continue_lost, file, index):
+                continue
+            if file.identity in self._faulty:
+                self._blocked |= {paths[name] for name in [self._name(file)] if name in paths}
+            elif file.identity not in copies and self._contents.size(file):
+                others.append(file)
+        return others
+
+    def _lost_copies(self) -> Mapping[int, TailedFile]:
+        """Return the copies that are not found, by numbers below 0."""
+        found = {copy for _, copy in self._copies}
+        return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in found}
+
+    def _is_text(self, file: Found, index: "_Index") -> bool:
+        """Return True if a file's content can be read to its end, and is text; note why not."""
+        problem = self._contents.why_aside(file)
+        if problem is None and is_packed(file.path):
+            problem = self._contents.packed(file, index.lengths(self._name(file), file.modified)).problem
+        if problem is not None:
+            self._survey.aside.append((file, problem))
+        return problem is None
+
+    def _continue_lost(self, file: Found, index: "_Index") -> bool:
+        size = self._contents.size(file)
+        for entries in index.candidates(self._name(file), file.modified):
+            lengths = [length for length in entries if length <= size]
+            known = self._contents.digests(file, lengths)
+            for length in sorted(lengths, reverse=True):
+                for number in entries[length].get(known.get(length), ()):
+                    if number in self._lost_copies() and size - length in (0, 1):  # the end of a last line
+                        self._copies.append((file, self._lost_copies()[number]))
+                        return True
+                    if number >= 0 and number not in self._survey.known:
+                        self._know(number, file)
+                        return True
+        for number, entry in index.old.items():
+            if number not in self._survey.known and self._contents.begins_with(file, entry):
+                self._know(number, file)
+                return True
+        return False
+
+    def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> None:
+        if self._name(file) != entry.path and not self._contents.is_at_inode(file, entry):
+            return
+        start = self._surveyor.goes_on(file, number, entry)
+        if start:
+            assert file.identity is not None
+            self._survey.starts[file.identity] = start
+            self._survey.cut[file.identity] = number
+
+    def _compare_with_originals(self, file: Found) -> None:
+        """Take a file for a new one, or for a copy of one that is there."""
+        for other, is_certain in () if file.identity in self._survey.starts else self._originals(file):
+            is_copy = self._surveyor.decides(is_certain=is_certain)
+            if is_copy is not False and self._contents.is_beginning(file, other):
+                self._set_aside(file, other, is_copy)
+                return
+        number = self._packed.get(file.path)
+        if number is not None and self._contents.begins_with(file, self._at.files[number]):
+            self._survey.copies.append((self._survey.known[number], file))
+            self._know(number, file)
+        else:
+            self._survey.new.append(file)
+
+    def _set_aside(self, file: Found, other: Found, is_copy: bool | None) -> None:
+        if is_copy:
+            self._survey.copies.append((file, other))
+        else:
+            self._survey.undecided.append((file, self._name(other)))
+
+    def _originals(self, file: Found) -> Iterator[tuple[Found, bool]]:
+        """Yield the files that a file may be a copy of by its name, and whether it is one if its content says so."""
+        directory, base = split(self._name(file))
+        plain = self._places.get(join(directory, unpacked(base)))
+        if plain is not None and plain is not file:
+            yield plain, True
+        for origin in origins(base):
+            other = self._places.get(join(directory, origin))
+            yield from ((other, False) for other in ([other] if other else self._elsewhere(directory, origin)))
+
+    def _elsewhere(self, directory: str, base: str) -> Iterator[Found]:
+        """Yield the files with a name in the directories above a directory, and in those beside it."""
+        for other in self._by_base.get(base, ()):
+            place = dirname(self._name(other))
+            if not place or directory.startswith(f"{place}/") or dirname(place) == dirname(directory):
+                yield other
+
+    def _compare_with_original(self, file: Found, entry: TailedFile) -> None:
+        """Decide what a copy that the position knows is now."""
+        survey = self._survey
+        assert file.identity is not None
+        is_copy = self._surveyor.decides(is_certain=entry.of < 0 or is_packed(file.path))
+        has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
+        if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
+            survey.new.append(file)
+        elif original is not None:
+            self._set_aside(file, original, is_copy)
+        elif entry.of in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.of))):
+            survey.spent[entry] = file
+        elif is_copy or self._is_cut(entry.of):
+            survey.starts[file.identity] = entry.offset
+            survey.new.append(file)
+        else:
+            was = self._at.files.get(entry.of)
+            survey.undecided.append((file, was.path if was else "a log that is gone"))
+
+    def _is_cut(self, number: int) -> bool:
+        """Return True if another content is at the inode of a file that was read."""
+        entry = self._at.files.get(number)
+        file = self._identities.get(entry[:2]) if entry is not None else None
+        return file is not None and entry is not None and self._contents.is_at_inode(file, entry)
+
+
+class _Index:
+    """The files and copies that are gone, by what a file that continues one of them has in common with it.
+
+    Attributes:
+        old: those of an earlier version, of which only a hash of both ends is known.
+    """
+
+    def __init__(self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile]) -> None:
+        self.old = {number: entry for number, entry in files.items() if not entry.digest}
+        self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
+        for number, entry in {**files, **copies}.items():
+            for key in _keys_of(entry) if entry.digest else ():
+                of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
+                of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
+
+    def candidates(self, name: str, modified: int) -> Iterator[Mapping[int, Mapping[Digest | None, list[int]]]]:
+        """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest."""
+        directory, base = split(name)
+        keys: list[tuple[object, ...]] = [("path", name), ("place", directory, unpacked(base))]
+        keys += [("name", origin) for origin in origins(base)]
+        keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
+        shift = shifts(base) if is_packed(base) else None
+        if shift is not None:
+            keys += [("shift", directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+        return (self._by_key[key] for key in keys if key in self._by_key)
+
+    def lengths(self, name: str, modified: int) -> set[int]:
+        """Return how much was read of the files that one with a name and a time may continue."""
+        known = {length for entries in self.candidates(name, modified) for length in entries}
+        return known | {entry.offset for entry in self.old.values()}
+
+
+def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
+    directory, base = split(entry.path)
+    yield "path", entry.path
+    yield "place", directory, unpacked(base)
+    yield "name", unpacked(base)
+    yield "time", entry.modified
+    yield "second", entry.modified // 1000
+    shift = None if entry.packed else shifts(base)
+    if shift is not None:
+        yield "shift", directory, *shift

@@ -1,0 +1,452 @@
+"""Which file is which: rotated, compressed, replaced, cut, copied and equal files each count as docs/tail.md says."""
+
+import bz2
+import errno
+import gzip
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from oncelake.exactly_once.listing import Found
+from oncelake.exactly_once.positions import TailedFile, TailPosition
+from oncelake.exactly_once.tail_content import Disk, FileMovedError, ends_of
+from oncelake.exactly_once.tail_names import origins, shifts
+from tests.support.tailing import EVERYTHING, ReadFiles, drain
+
+START = TailPosition()
+
+
+def lines(first: int, last: int) -> bytes:
+    return b"".join(b"2026-11-26 10:00:00 INFO line %d\n" % number for number in range(first, last + 1))
+
+
+def texts(first: int, last: int) -> list[bytes]:
+    return lines(first, last).split(b"\n")[:-1]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def files(logs: Path) -> ReadFiles:
+    return ReadFiles(logs, rotation=None)
+
+
+def faults(files: ReadFiles, at: TailPosition) -> dict[str, str]:
+    return {Path(file.path).name: reason for file, reason in files.survey(at).faults(time.time())}
+
+
+def replaced(path: Path, text: bytes) -> None:
+    """Replace a file by one with another inode, as rsync, sed -i and editors do."""
+    other = path.with_name("another-name")
+    other.write_bytes(text)
+    other.rename(path)
+
+
+class Faulty(Disk):
+    """A disk that fails to open some files."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, OSError] = {}
+
+    def open(self, file: Found) -> BinaryIO:
+        error = self.errors.get(Path(file.path).name)
+        if error is not None:
+            raise error
+        return super().open(file)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+def test_a_compressed_log_that_grows_is_read_on(
+    logs: Path, files: ReadFiles, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    log = logs / f"app.log.{ending}"
+    at, whole = START, b""
+    for first in (1, 11, 21):
+        whole += pack(lines(first, first + 9))
+        log.write_bytes(whole)
+        read, at = drain(files.restarted(), at)
+        assert read == texts(first, first + 9)
+    log.write_bytes(whole + pack(lines(31, 40))[:-3])
+    assert drain(files, at) == ([], at), "its last member is not complete"
+    assert files.survey(at).aside
+
+
+def test_a_compressed_log_whose_last_line_goes_on_in_the_next_member_waits_for_it(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log.gz"
+    log.write_bytes(gzip.compress(b"one\ntw"))
+    assert drain(files, START)[0] == []
+    assert files.waiting(START) == {str(log): 7}
+    log.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"o\n"))
+    assert drain(files, START)[0] == [b"one", b"two"]
+
+
+def test_a_last_line_without_an_end_is_read_when_the_compressed_file_is_quiet(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log.gz"
+    log.write_bytes(gzip.compress(b"one\ntw"))
+    os.utime(log, (1, 1))
+    read, at = drain(files, START)
+    assert read == [b"one", b"tw"]
+    log.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"\nthree\n"))
+    assert drain(files, at)[0] == [b"three"]
+    log.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree\n"))
+    assert drain(files, at)[0] == []
+    assert "had no end when it was read" in faults(files, at)["app.log.gz"]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_archive_that_is_unpacked_or_packed_again_is_the_same_file(logs: Path, files: ReadFiles, keep: bool) -> None:
+    packed = logs / "app.log.1.gz"
+    packed.write_bytes(gzip.compress(lines(1, 100), 1))
+    _, at = drain(files, START)
+    replaced(packed, gzip.compress(lines(1, 100), 9))
+    assert drain(files, at)[0] == []
+    (logs / "app.log.1").write_bytes(lines(1, 100))
+    if not keep:
+        packed.unlink()
+    assert drain(files.restarted(), at)[0] == []
+    with (logs / "app.log.1").open("ab") as file:
+        file.write(lines(101, 101))
+    read, at = drain(files.restarted(), at)
+    assert read == texts(101, 101)
+    assert drain(files.restarted(), at)[0] == []
+
+
+def test_a_log_and_its_compressed_copy_are_one_file_also_when_the_log_grows(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 5))
+    (logs / "app.log.gz").write_bytes(gzip.compress(lines(1, 5)))
+    read, at = drain(files, START)
+    assert read == texts(1, 5)
+    with log.open("ab") as file:
+        file.write(lines(6, 9))
+    read, at = drain(files, at)
+    assert read == texts(6, 9)
+    log.write_bytes(b"another one\n")
+    read, at = drain(files.restarted(), at)
+    assert read == [b"another one"], "the archive holds nothing new"
+
+
+def test_a_small_log_that_is_replaced_by_itself_and_more_is_read_on(logs: Path, files: ReadFiles) -> None:
+    (logs / "app.log").write_bytes(lines(1, 2))
+    _, at = drain(files, START)
+    replaced(logs / "app.log", lines(1, 3))
+    assert drain(files, at)[0] == texts(3, 3)
+
+
+def test_a_file_that_is_restored_with_its_time_is_the_same_one(logs: Path, files: ReadFiles) -> None:
+    (logs / "app.log").write_bytes(lines(1, 2))
+    _, at = drain(files, START)
+    (logs / "archive").mkdir()
+    shutil.copy2(logs / "app.log", logs / "archive" / "some name")
+    (logs / "app.log").unlink()
+    assert drain(files, at)[0] == []
+
+
+def test_a_later_file_of_another_name_with_equal_lines_is_another_file(logs: Path, files: ReadFiles) -> None:
+    for name, later in (
+        ("job-a.log", "job-b.log"),
+        ("day1/out.log", "day2/out.log"),
+        ("report-01.log", "report-02.log"),
+    ):
+        for path in (logs / name, logs / later):
+            path.parent.mkdir(exist_ok=True)
+        (logs / name).write_bytes(lines(1, 40))
+        os.utime(logs / name, (100.0, 100.5))
+        _, at = drain(files, START)
+        (logs / name).unlink()
+        (logs / later).write_bytes(lines(1, 40))
+        assert drain(files, at)[0] == texts(1, 40), later
+        (logs / later).unlink()
+
+
+def test_equal_files_that_are_there_at_once_all_count(logs: Path, files: ReadFiles) -> None:
+    for number in range(8):
+        (logs / f"job{number}").mkdir()
+        (logs / f"job{number}" / "out.log").write_bytes(lines(1, 32))
+        (logs / f"worker-{number}.log").write_bytes(lines(1, 2))
+    read, at = drain(files, START)
+    assert len(read) == 8 * 34
+    assert drain(files.restarted(), at)[0] == []
+    assert faults(files, at) == {}
+
+
+def test_logs_with_equal_ends_and_another_middle_are_two(logs: Path, files: ReadFiles) -> None:
+    def text(middle: bytes) -> bytes:
+        return lines(1, 100) + middle * 3 + lines(1, 100)
+
+    (logs / "a").write_bytes(text(b"x\n"))
+    _, at = drain(files, START)
+    (logs / "b").write_bytes(text(b"y\n"))
+    read, at = drain(files, at)
+    assert len(read) == 203
+    with (logs / "a").open("r+b") as file:
+        file.write(text(b"z\n"))
+    read, _ = drain(files.restarted(), at)
+    assert len(read) == 203
+
+
+@pytest.mark.parametrize("rotation", ["rename", "copytruncate", None])
+def test_a_copy_under_a_rotated_name_is_what_the_setting_says(logs: Path, rotation: str | None) -> None:
+    files = ReadFiles(logs, rotation=rotation)  # type: ignore[arg-type]
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    shutil.copyfile(logs / "app.log", logs / "app.log.1")
+    read, _ = drain(files, at)
+    assert read == (texts(1, 5) if rotation == "rename" else [])
+    if rotation is None:
+        assert "the beginning of app.log: a copy" in faults(files, at)["app.log.1"]
+        assert "source.rotation" in faults(files, at)["app.log.1"]
+
+
+def test_an_undecided_file_is_read_when_it_gains_lines_of_its_own(logs: Path, files: ReadFiles) -> None:
+    (logs / "app.log").write_bytes(lines(1, 5))
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    read, at = drain(files, START)
+    assert read == texts(1, 5)
+    with (logs / "app.log.1").open("ab") as file:
+        file.write(b"of its own\n")
+    read, at = drain(files.restarted(), at)
+    assert read == [*texts(1, 5), b"of its own"]
+    assert faults(files, at) == {}
+
+
+def test_an_undecided_file_is_a_copy_when_its_original_is_cut(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 5))
+    shutil.copyfile(log, logs / "app.log.1")
+    read, at = drain(files, START)
+    with log.open("ab") as file:
+        file.write(lines(6, 7))
+    read, at = drain(files, at)
+    assert read == texts(6, 7)
+    with log.open("r+b") as file:
+        file.truncate()
+        file.write(b"x\n")
+    read, at = drain(ReadFiles(logs, rotation=None, bronze=files.bronze), at)
+    assert read == [b"x"]
+    assert faults(files, at) == {}
+
+
+def test_an_undecided_file_is_not_forgotten_when_its_original_is_deleted(logs: Path, files: ReadFiles) -> None:
+    (logs / "app.log").write_bytes(lines(1, 5))
+    (logs / "app.log.1").write_bytes(lines(1, 3))
+    _, at = drain(files, START)
+    (logs / "other.log").write_bytes(b"x\n")
+    _, at = drain(files, at)
+    (logs / "app.log").unlink()
+    again = ReadFiles(logs, rotation=None, bronze=files.bronze)
+    assert drain(again, at)[0] == []
+    assert "the beginning of app.log" in faults(again, at)["app.log.1"]
+    assert drain(ReadFiles(logs, rotation="rename"), at)[0] == texts(1, 3)
+    assert drain(ReadFiles(logs, rotation="copytruncate"), at)[0] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["app.log.1", "app.log-20261126", "old/app.log.1", "app-2026-11-26.log", "app.log.old"]
+)
+def test_the_copy_of_a_log_that_was_cut_is_read_on(logs: Path, name: str) -> None:
+    files = ReadFiles(logs, rotation="copytruncate")
+    (logs / "old").mkdir()
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    with log.open("ab") as file:
+        file.write(lines(6, 7))
+    shutil.copyfile(log, logs / name)
+    with log.open("r+b") as file:
+        file.truncate()
+        file.write(lines(101, 120))
+    assert sorted(drain(files.restarted(), at)[0]) == sorted(texts(6, 7) + texts(101, 120))
+
+
+def test_a_rotated_log_is_found_after_it_was_shifted_and_compressed(logs: Path, files: ReadFiles) -> None:
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / "app.log.2.gz").write_bytes(gzip.compress(lines(1, 6)))
+    (logs / "app.log.1").unlink()
+    (logs / "app.log.1").write_bytes(lines(11, 12))
+    read, _ = drain(files, at)
+    assert sorted(read) == sorted(texts(6, 6) + texts(11, 12))
+
+
+def test_a_log_whose_last_bytes_vanished_in_a_crash_goes_on(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 100))
+    _, at = drain(files, START)
+    log.write_bytes(lines(1, 100)[:-20])
+    with log.open("ab") as file:
+        file.write(lines(101, 102))
+    read, after = drain(files, at)
+    assert read == [lines(100, 100)[:-20] + texts(101, 101)[0], texts(102, 102)[0]]
+    assert sorted((entry.start, entry.of) for entry in after.files.values()) == [(0, -1), (len(lines(1, 99)), 0)]
+    assert drain(files.restarted(), after)[0] == []
+    with log.open("ab") as file:
+        file.write(lines(103, 103))
+    assert drain(files.restarted(), after)[0] == texts(103, 103)
+
+
+def test_a_log_that_lost_more_than_half_of_itself_is_a_new_one(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 100))
+    _, at = drain(files, START)
+    log.write_bytes(lines(1, 40))
+    assert drain(files, at)[0] == texts(1, 40)
+
+
+def test_a_big_log_that_lost_half_a_megabyte_goes_on(logs: Path, files: ReadFiles) -> None:
+    log, text = logs / "app.log", lines(1, 100_000)
+    log.write_bytes(text)
+    _, at = drain(files, START)
+    log.write_bytes(text[: -500 * 1024])
+    kept = text[: -500 * 1024].rfind(b"\n") + 1
+    with log.open("ab") as file:
+        file.write(b"\nnew\n")
+    read, after = drain(files, at)
+    assert read == [text[kept : -500 * 1024], b"new"]
+    assert after.files[1].start == kept
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.EIO])
+def test_what_cannot_be_opened_is_a_fault_and_never_gone_or_new(logs: Path, error: int) -> None:
+    disk = Faulty()
+    files = ReadFiles(logs, rotation=None, store=disk)
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    with (logs / "app.log").open("ab") as file:
+        file.write(lines(6, 6))
+    (logs / "new.log").write_bytes(lines(1, 1))
+    disk.errors = dict.fromkeys(["app.log", "new.log"], OSError(error, os.strerror(error)))
+    for again in range(4):
+        (logs / "other.log").write_bytes(b"%d\n" % again * 9)
+        _, at = drain(files, at)
+        assert faults(files, at).keys() == {"app.log", "new.log"}
+        assert os.strerror(error) in faults(files, at)["app.log"]
+        assert files.survey(at).away == [number for number in at.files if at.files[number].gone]
+    disk.errors.clear()
+    assert sorted(drain(files, at)[0]) == sorted(texts(6, 6) + texts(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "why"),
+    [
+        ("a.log", gzip.compress(b"one\n", mtime=0), "it holds gzip, but its name does not end in .gz"),
+        ("a.log.gz", b"one\ntwo\nthree\n", "it holds no gzip, though its name ends in .gz"),
+        ("a.log.zst", b"\x28\xb5\x2f\xfd" + b"x" * 20, "it holds zstd, which is not unpacked"),
+        ("a.log", "one\n".encode("utf-16"), "it holds UTF-16"),
+        ("a.log", b"PK\x03\x04" + b"x" * 20, "it holds zip"),
+    ],
+)
+def test_a_file_that_holds_no_text_is_set_aside_by_name(
+    logs: Path, files: ReadFiles, name: str, held: bytes, why: str
+) -> None:
+    (logs / name).write_bytes(held)
+    (logs / "other.log").write_bytes(b"\0" * 9000 + b"one\n")
+    assert len(drain(files, START)[0]) == 1
+    assert why in faults(files, START)[name]
+
+
+def test_a_file_that_is_renamed_between_the_listing_and_the_opening_is_found(logs: Path) -> None:
+    class Renaming(Disk):
+        """Renames a file before it is opened for the first time."""
+
+        done = False
+
+        def open(self, file: Found) -> BinaryIO:
+            if not self.done and file.path.endswith("app.log"):
+                self.done = True
+                (logs / "app.log").rename(logs / "app.log.1")
+            return super().open(file)
+
+    files = ReadFiles(logs, rotation=None)
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    with (logs / "app.log").open("ab") as file:
+        file.write(lines(6, 6))
+    again = ReadFiles(logs, rotation=None, store=Renaming(), bronze=files.bronze)
+    assert again.survey(at).away == []
+    assert drain(again, at)[0] == texts(6, 6)
+
+
+def test_a_file_that_is_renamed_all_the_time_is_a_fault(logs: Path) -> None:
+    disk = Faulty()
+    (logs / "app.log").write_bytes(lines(1, 5))
+    disk.errors["app.log"] = FileMovedError("moved")
+    files = ReadFiles(logs, rotation=None, store=disk)
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    assert faults(files, START)["app.log.1"] == "it is renamed again and again"
+
+
+def test_ten_thousand_files_with_the_same_first_line_are_planned_in_time(logs: Path, files: ReadFiles) -> None:
+    for number in range(3000):
+        (logs / f"app-{number}.log").write_bytes(b"#Version: 1.0\n" + b"%d\n" % number)
+    began = time.process_time()
+    at = files.plan(START, EVERYTHING)
+    once = time.process_time() - began
+    assert len(at.files) == 3000
+    for number in range(3000):
+        (logs / f"app-{number}.log").rename(logs / f"app-{number}.log.1")
+        (logs / f"app-{number}.log").write_bytes(b"#Version: 1.0\n" + b"%d\n" % number)
+    began = time.process_time()
+    files.plan(at, EVERYTHING)
+    assert time.process_time() - began < 10 * once + 1, "the work is linear in the files"
+
+
+def test_a_position_of_an_earlier_version_goes_on_and_gets_todays_form(logs: Path, files: ReadFiles) -> None:
+    paths = [logs / name for name in ("app.log", "small.log", "app.log.2.gz", "big.log")]
+    paths[0].write_bytes(lines(1, 5))
+    paths[1].write_bytes(lines(1, 1))
+    paths[2].write_bytes(gzip.compress(lines(1, 9)))
+    paths[3].write_bytes(lines(1, 90))
+    fields = []
+    for path in paths:
+        status = path.stat()
+        with path.open("rb") as file:
+            ends = ends_of(file, status.st_size)
+        packed = [status.st_size] if path.suffix == ".gz" else []
+        size = len(lines(1, 9)) if packed else status.st_size
+        fields.append([status.st_dev, status.st_ino, size, ends, *packed])
+    at = TailPosition(9999, 4, {number: TailedFile.parse(field) for number, field in enumerate(fields)})
+    at = TailPosition.parse(at.to_json()) or at
+    assert drain(files, at) == ([], at)
+    with paths[0].open("ab") as file:
+        file.write(lines(6, 6))
+    (logs / "big.log.1.gz").write_bytes(gzip.compress(lines(1, 91)))
+    paths[3].unlink()
+    read, after = drain(files, at)
+    assert sorted(read) == sorted(texts(6, 6) + texts(91, 91))
+    assert all(entry.digest and entry.path for entry in after.files.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "logs_of_it"),
+    [
+        ("app.log.1", ["app.log"]),
+        ("app.log.3.gz", ["app.log"]),
+        ("app.log-20261126", ["app.log"]),
+        ("app.log-20261126-10.bz2", ["app.log", "app.log-20261126"]),
+        ("app-2026-11-26.log", ["app.log", "app-2026.log", "app-2026-11.log"]),
+        ("app.log.old", ["app.log"]),
+        ("app.log~", ["app.log"]),
+        ("worker-1.log.2", ["worker.log.2", "worker-1.log"]),
+        ("job1.log", []),
+        ("app.log", []),
+        ("application.older", []),
+    ],
+)
+def test_a_rotated_name_says_which_log_it_is_of(name: str, logs_of_it: list[str]) -> None:
+    assert [*origins(name)] == logs_of_it
+
+
+def test_a_rotation_raises_the_last_number_of_a_name() -> None:
+    assert shifts("app.log.1") == shifts("app.log.1") == ("app.log.#", 1)
+    assert shifts("app.log.12.gz") == ("app.log.#", 12)
+    assert shifts("app.3.log") == ("app.#.log", 3)
+    assert shifts("app.log") is None
