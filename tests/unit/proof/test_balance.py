@@ -82,3 +82,10 @@ def test_all_rows_are_compared_if_commits_of_silver_or_quarantine_are_gone(house
 def test_bronze_begins_with_the_first_commit_that_silver_read_if_older_ones_are_gone(house: House) -> None:
     clean_up(house, "bronze/access_log", 2)
     assert weigh(house, after=1) == ([[1], [2], [2]], [False, False, False])
+
+
+def test_a_bronze_whose_version_is_gone_is_read_without_the_batches_that_silver_has_not_read(house: House) -> None:
+    clean_up(house, "bronze/access_log", 4)
+    same = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE))
+    bronze = same.bronze[None]
+    assert (bronze.version, bronze.commits, bronze.whole, bronze.later) == (4, (), True, {1})
