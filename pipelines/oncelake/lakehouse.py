@@ -83,7 +83,7 @@ from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
-from oncelake.proof.link import Link
+from oncelake.proof.link import Claim, Link
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
@@ -158,6 +158,22 @@ class ProofResult:
     def holds(self) -> bool:
         """Return True if every link holds."""
         return all(link.holds for link in self.links)
+
+    @property
+    def claim(self) -> Claim:
+        """Return what the proof may say of the lines, if every link holds."""
+        return Claim(self.lines, self.links)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        return {
+            "links": [link.to_dict() for link in self.links],
+            "holds": self.holds,
+            "lines": self.lines,
+            "compared": self.claim.compared,
+            "uncompared": self.claim.uncompared,
+            "seconds": round(self.seconds, 1),
+        }
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, pl
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 
 # At most this many files are named in a filter condition, or compared with other files.
 FEW = 1000
@@ -78,7 +78,12 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    accepted = count_of(len(census.accepted), "file whose fault is accepted", "files whose faults are accepted")
+    return link.without(
+        *Uncompared.waiting(len(census.waiting), "file", "for the next run"),
+        *([Uncompared(len(census.accepted), accepted)] if census.accepted else []),
+    )
 
 
 def auto_loader_files(
@@ -111,7 +116,8 @@ def auto_loader_files(
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
     note = "files that Auto Loader has not found yet are not counted"
-    return Link(name, table, True, well, (note,)), [each.place for each in files]
+    link = Link(name, table, True, well, (note,)).without(*Uncompared.waiting(waiting, "file", "for the next run"))
+    return link, [each.place for each in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[Found]:

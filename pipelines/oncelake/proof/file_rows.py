@@ -22,7 +22,7 @@ from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import is_packed
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, clock, miscounted, rows_of, taken
 
 # Sums that differ if the lines of two files differ, independent of their order.
@@ -140,7 +140,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
     if strange:
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
-    notes, well = [], "each read once and whole"
+    notes, well, unread = [], "each read once and whole", 0
     if same is not None and held.rows is not None:
         there = [each.uri for each in held.files if each.place in same]
         changed, left_out = _changed(held, there)
@@ -148,8 +148,11 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
         notes += [*map(str, left_out), *_same_content(held.rows)]
         compared = len(there) - sum(len(each.uris) for each in left_out)
         well = f"{compared:,} read again and equal line by line"
+        again = {*there} - {uri for each in left_out for uri in each.uris}
+        unread = sum(each.rows for each in held.files if each.uri not in again)
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
-    return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
+    link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
+    return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:

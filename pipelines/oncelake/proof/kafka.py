@@ -14,8 +14,8 @@ from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, Top
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof import offsets
-from oncelake.proof.link import Link, first_to_last, offsets_listed
-from oncelake.proof.offsets import Bucket, Client, Segment
+from oncelake.proof.link import Link, Uncompared, first_to_last, offsets_listed
+from oncelake.proof.offsets import Bucket, Client, Explained, Segment
 from oncelake.proof.span import Span, miscounted, rows_of, taken
 
 # A concurrent run may advance bronze between two reads. Only a fault that persists is a fault.
@@ -62,7 +62,8 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     if waiting and not diagnosis.may_start:
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    return Link.of(name, bronze, faults, _counted(parts, waiting), (*_expired(parts), *_left(source)))
+    link = Link.of(name, bronze, faults, _counted(parts, waiting), (*_expired(parts), *_left(source)))
+    return link.without(*Uncompared.waiting(waiting, "offset", "for the next run"))
 
 
 # The census of each partition, by topic.
@@ -130,21 +131,22 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
     rows, topics = rows_of(spark, span), list(_topics(span))
     faults = _miscounted(span, rows, topics)
     notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
-    well = []
+    well, parts = [], list[Uncompared]()
     for topic in topics:
-        counted, wrong, explained = _topic_rows(rows.where(F.col("topic") == topic), span, topic, client, bool(faults))
+        of_topic = rows.where(F.col("topic") == topic)
+        counted, (wrong, explained, expired) = _topic_rows(of_topic, span, topic, client, bool(faults))
         well.append(counted)
         faults += wrong
         notes += explained
+        parts += expired
     source = ", ".join(topics)
-    return Link.of(f"{source} → {span.table}", span.table, faults, f"{', '.join(well)}, each offset once", notes)
+    link = Link.of(f"{source} → {span.table}", span.table, faults, f"{', '.join(well)}, each offset once", notes)
+    return link.without(*parts)
 
 
-def _topic_rows(
-    rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool
-) -> tuple[str, list[str], list[str]]:
-    """Check the rows of one topic; return their number in words, the faults, and the explained holes."""
-    faults, notes = list[str](), list[str]()
+def _topic_rows(rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool) -> tuple[str, Explained]:
+    """Check the rows of one topic; return their number in words, and the faults and the explained holes."""
+    faults, notes, expired = list[str](), list[str](), tuple[Uncompared, ...]()
     found = offsets.buckets(rows)
     segments, lost = _covered(span, topic, found)
     if offsets.reaches_outside(found, segments):
@@ -156,11 +158,11 @@ def _topic_rows(
     if lacking:
         missing, total = offsets.holes(rows, segments, lacking), sum(lacking.values())
         asked = replace(client, topic=topic)
-        lost_lines, notes = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
+        lost_lines, notes, expired = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
         faults += lost_lines
     rows_in_all = count_of(sum(each.rows for each in found), "row")
     partitions = count_of(len({each.partition for each in segments}), "partition")
-    return f"{rows_in_all} of {topic} in {partitions}", faults, notes
+    return f"{rows_in_all} of {topic} in {partitions}", (faults, notes, expired)
 
 
 def _moves(span: Span) -> list[CommitMetadata]:
@@ -172,7 +174,14 @@ def _topics(span: Span) -> Iterable[str]:
     """Return the topics that a span's positions name, also those that were left in between."""
     moves = [at for metadata in _moves(span) for at in (metadata.before, metadata.end)]
     positions = map(KafkaPosition.parse, (span.before, *moves, span.end))
-    return dict.fromkeys(topic for at in positions if at for topic in at.topics)
+    left = _left_at(span) if span.rest else {}
+    return dict.fromkeys([*(topic for at in positions if at for topic in at.topics), *left])
+
+
+def _left_at(span: Span) -> Mapping[str, Mapping[str, int]]:
+    """Return the next offsets of the topics that bronze no longer reads, by topic."""
+    ids = TopicIds.of(span.commits[-1].metadata.source) if span.commits else None
+    return {topic: left.offsets for topic, left in ids.left.items()} if ids else {}
 
 
 def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
@@ -188,7 +197,9 @@ def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment]
         lost += [Segment(part, reached.get(part, 0), at) for part, at in right.items() if at > reached.get(part, 0)]
         reached |= right
     end = reached | _offsets(span.end, topic)
-    if span.before is None:  # the query's start is not recorded; nothing before its first row was read
+    if span.rest and not end:
+        end = {int(part): offset for part, offset in _left_at(span).get(topic, {}).items()}
+    if span.before is None or span.rest:  # where reading began is not recorded: nothing before the first row was read
         before = {
             part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
         }

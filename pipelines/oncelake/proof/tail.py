@@ -18,7 +18,7 @@ from oncelake.exactly_once.tail_files import has_half_a_line, ranges
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.exactly_once.tail_survey import Survey, is_written
 from oncelake.proof.file_rows import name_of, summed, unequal
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
 
@@ -46,7 +46,16 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = sum(1 for file in survey.known.values() if file.path not in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    return Link.of(f"files of {source.path}", table, faults, well, _notes(source, survey, position))
+    link = Link.of(f"files of {source.path}", table, faults, well, _notes(source, survey, position))
+    return link.without(
+        *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
+        *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
+    )
+
+
+def _written(source: TailSource, survey: Survey) -> list[Found]:
+    """Return the compressed files that are being written."""
+    return [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
 
 
 def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str]:
@@ -64,7 +73,7 @@ def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str
     if hidden:
         ignored = count_of(len(hidden), "file is ignored", "files are ignored")
         yield f"{ignored}, as a name starts with _ or a dot: {_named(hidden)}"
-    written = [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
+    written = _written(source, survey)
     if written:
         yield f"{count_of(len(written), 'compressed file is', 'compressed files are')} not complete: {_named(written)}"
     cut = [file.path for file in at.files.values() if file.start and file.of in at.files]
@@ -134,12 +143,20 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     well = (
         f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
     )
-    notes: list[str] = []
+    notes, unread = list[str](), 0
     if deep:
+        known = list(source.survey(span.end).known)
+        every = read_version(versions.spark, span.path, span.version)
+        unread = every.where(~F.coalesce(F.col("file_id").isin(known), F.lit(False))).count()
         changed, compared, notes = _changed(span, source, versions)
         faults += changed
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
-    return Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    gone = sum(rows for ms, rows in counts.items() if ms not in names)
+    return link.without(
+        *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
+        *Uncompared.of_lines(unread, "of files that were not read again"),
+    )
 
 
 def _firsts(first: int) -> tuple[int, ...]:

@@ -173,6 +173,10 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
         "1 file waits for the next run: new.log",
         r"1 fault was accepted: /logs/caf\udce9.log (name not readable)",
     )
+    assert [part.said for part in link.uncompared] == [
+        "1 file that waits for the next run",
+        "1 file whose fault is accepted",
+    ]
 
 
 def test_a_problem_is_reported_with_the_file(house: House) -> None:
