@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kafka_admin import describe, topic_names
+from oncelake.bronze.sources.kafka_records import format_of
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.errors import ConfigError, SourceError
@@ -64,7 +65,7 @@ class KafkaKind(SourceKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the topics as a stream with bronze's columns."""
-        reader = spark.readStream.format("kafka")
+        reader = spark.readStream.format(format_of(spark))
         for key, value in kafka_client(self.settings).items():
             reader = reader.option(f"kafka.{key}", value)
         pattern = self.settings.topic_pattern
