@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -123,7 +123,7 @@ class KafkaKind(SourceKind):
             if told and known.get(at, (None,))[0] == epochs:
                 kept: LastRecords = known[at][1]
                 return kept
-            found = compare_last(read(versions.spark, at), client, versions)(ends, now, metadata)
+            found = compare_last(lambda: read(versions.spark, at), client, versions)(ends, now, metadata)
             if told and not found.others:
                 known[at] = (epochs, found)
             return found
@@ -151,7 +151,7 @@ class KafkaKind(SourceKind):
         ends = readable(metadata.end, None, now) if metadata and not lost else {}
         if lost or metadata is None or not any(ends.values()):
             return lost
-        found = compare_last(bronze, kafka_client(self.settings), versions)(ends, now, metadata)
+        found = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
         return refilled(found.others) if found.others else None
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
@@ -176,18 +176,18 @@ class KafkaKind(SourceKind):
         return None
 
 
-def compare_last(bronze: DataFrame, client: Mapping[str, str], versions: MaskVersions) -> CompareLast:
+def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], versions: MaskVersions) -> CompareLast:
     """Return what compares the last rows of bronze with the topics.
 
     Args:
-        bronze: the bronze table.
+        bronze: reads the bronze table.
         client: the Kafka client's settings.
         versions: the versions of the rules that mask data.
     """
     spark = versions.spark
 
     def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
-        rows, places = last_rows(bronze, ends, metadata.planned_ms)
+        rows, places = last_rows(bronze(), ends, metadata.planned_ms)
         there = {
             topic: {part: at for part, at in parts.items() if at >= now[topic].earliest[part]}
             for topic, parts in places.items()
