@@ -20,7 +20,7 @@ ORIGIN = (
     StructField(
         "timestamp",
         TimestampType(),
-        metadata={"comment": "the Kafka record's own timestamp; null outside the years 1 to 9999"},
+        metadata={"comment": "the Kafka record's own timestamp"},
     ),
     StructField("key", BinaryType(), metadata={"comment": "the Kafka record's key"}),
     StructField("headers", HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
