@@ -603,6 +603,14 @@ GUARDS = (
         also=("services/test_cut_topic.py::test_a_deep_proof_compares_each_record",),
     ),
     Guard(
+        "after the last row there is no record",
+        "records that came in the place of an aborted transaction are never read",
+        "bronze/sources/kafka_records.py::unread",
+        answers("[]"),
+        tests=("spark/bronze/test_kafka_records.py::test_a_record_without_a_row_is_named",),
+        also=("services/test_cut_topic.py::test_records_in_the_place_of_an_aborted_transaction_are_found",),
+    ),
+    Guard(
         "the last row of a partition is compared, and no earlier one",
         "a log that lost only its last records goes unnoticed",
         "bronze/sources/kafka_records.py::last_rows",

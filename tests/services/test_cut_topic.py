@@ -83,6 +83,25 @@ def test_a_refilled_log_is_refused_until_a_rebuild_accepts_the_loss(
     assert [link.said for link in house.lakehouse(spark).prove(full=True, deep=True).links if not link.holds] == []
 
 
+def test_records_in_the_place_of_an_aborted_transaction_are_found(
+    broker: Broker, topic: str, house: House, spark: SparkSession
+) -> None:
+    broker.send(topic, FIRST)
+    length = size(broker, topic)
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, LOST[0], partition=0)
+    producer.flush()
+    producer.abort_transaction()
+    house.run(spark)
+    assert house.doubts(spark) == []
+    cut(broker, topic, length)
+    broker.send(topic, OTHERS[:5])
+    with pytest.raises(StateError, match=f"{topic}/0/10 is a record, and bronze has read none there: the topic lost"):
+        house.run(spark)
+
+
 def test_a_planned_batch_reads_what_came_in_the_place_of_records_that_bronze_never_had(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.sources.kafka_records import Compared, compare, last_rows
+from oncelake.bronze.sources.kafka_records import Compared, compare, last_rows, unread
 from oncelake.bronze.transform import from_kafka
 
 pytestmark = pytest.mark.spark
@@ -65,6 +65,12 @@ def test_a_null_is_no_empty_text_and_moves_to_no_other_part(spark: SparkSession)
 def test_a_row_without_a_record_is_absent(spark: SparkSession) -> None:
     result = found(spark, RECORD, [*RECORD[:4], 8, *RECORD[5:]])
     assert (result.rows, result.differ, result.absent, result.first_absent) == (1, 0, 1, 7)
+
+
+def test_a_record_without_a_row_is_named(spark: SparkSession) -> None:
+    rows = from_kafka(records(spark, RECORD))
+    now = records(spark, RECORD, [*RECORD[:4], 9, *RECORD[5:]], [*RECORD[:4], 8, *RECORD[5:]])
+    assert unread(rows, now) == ["alog/0/8"]
 
 
 def test_the_last_row_of_each_partition_is_found(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kafka_admin import cleanup_policies, describe, topic_names
-from oncelake.bronze.sources.kafka_records import Offsets, compare, format_of, last_rows, read_records
+from oncelake.bronze.sources.kafka_records import Offsets, compare, format_of, last_rows, read_records, unread
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.errors import ConfigError, SourceError
@@ -198,8 +198,10 @@ def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], ver
         uncompared, others = Counter[str]({EXPIRED: expired, "is not among bronze's last rows": asked - held}), []
         absent: list[tuple[str, str]] = []
         if first:
-            end = {topic: {part: at + 1 for part, at in parts.items()} for topic, parts in first.items()}
+            end = {topic: {part: ends[topic][part] for part in parts} for topic, parts in first.items()}
             records = read_records(spark, client, first, end)
+            if any(end[topic][part] > at + 1 for topic, parts in first.items() for part, at in parts.items()):
+                others += [f"{place} is a record, and bronze has read none there" for place in unread(rows, records)]
             for each in compare(rows, records, versions, few=True):
                 at = first.get(each.topic, {}).get(each.partition)
                 if at is not None and each.absent:

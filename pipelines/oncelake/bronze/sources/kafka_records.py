@@ -113,6 +113,12 @@ def compare(rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few:
             yield Compared(**{**row.asDict(), "partition": str(row["partition"])}, partly=partly)
 
 
+def unread(rows: DataFrame, records: DataFrame) -> list[str]:
+    """Return the first record of each partition that has no row, as `topic/partition/offset`."""
+    found = records.join(rows, _PLACE, "left_anti").groupBy("topic", "partition").agg(F.min("offset"))
+    return ["/".join(map(str, row)) for row in found.orderBy("topic", "partition").collect()]
+
+
 def _hashed(rows: DataFrame, name: str, *, whole: bool) -> DataFrame:
     """Return a hash of each row; a part that is null, and one that is empty, are different."""
     parts = [F.unix_micros(record_time()), raw_length(rows)]
