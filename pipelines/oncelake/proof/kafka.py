@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.sources.kafka import NEVER_COMPACTED
 from oncelake.bronze.sources.kafka_records import Compared, compare, read_records, since
 from oncelake.common.lake import BRONZE, Table, bronze_stage
 from oncelake.common.tables import read_version
@@ -188,7 +189,7 @@ def kafka_records(span: Span, source: KafkaSource, client: Client, versions: Mas
         records = read_records(spark, client.settings, first, end, tasks=spark.sparkContext.defaultParallelism)
         found = [*compare(since(rows, first), records, versions)]
     policies = client.policies({each.topic for each in found if each.absent})
-    cut = [each for each in found if each.absent and policies.get(each.topic) == "delete"]
+    cut = [each for each in found if each.absent and policies.get(each.topic) == NEVER_COMPACTED]
     faults = [
         f"{each.topic}/{each.partition}/{each.first} and {count_of(each.differ - 1, 'other record')} are not what "
         "bronze has read there"
@@ -205,7 +206,7 @@ def kafka_records(span: Span, source: KafkaSource, client: Client, versions: Mas
     uncompared = {
         "are of a topic or partition that Kafka no longer has": away,
         "are older than what Kafka holds": total - away - compared,
-        "were removed from the topic by compaction": absent,
+        "were removed by compaction, or their topic's cleanup.policy cannot be read": absent,
     }
     for each in found:
         if each.partly:

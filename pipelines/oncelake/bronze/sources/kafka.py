@@ -36,6 +36,10 @@ from oncelake.exactly_once.kafka_source import (
 from oncelake.exactly_once.source import Source
 
 
+# The `cleanup.policy` of a topic in which a record is there until it and all before it expire.
+NEVER_COMPACTED = "delete"
+
+
 class KafkaKind(SourceKind):
     """One or more Kafka topics, named one by one or by a pattern."""
 
@@ -212,10 +216,10 @@ def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], ver
                     uncompared[f"was compared only by its length and timestamp: {each.partly}"] += 1
         policies = cleanup_policies(spark, client, {topic for topic, _ in absent}) if absent else {}
         for topic, place in absent:
-            if policies.get(topic) == "delete":
+            if policies.get(topic) == NEVER_COMPACTED:
                 others.append(f"{place} is no record, and bronze has read one there")
             else:
-                uncompared["was removed by compaction"] += 1
+                uncompared["was removed by compaction, or its topic's cleanup.policy cannot be read"] += 1
         return LastRecords(tuple(others), {said: count for said, count in uncompared.items() if count})
 
     return compared
