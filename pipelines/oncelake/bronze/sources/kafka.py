@@ -35,7 +35,6 @@ from oncelake.exactly_once.kafka_source import (
 )
 from oncelake.exactly_once.source import Source
 
-
 # The `cleanup.policy` of a topic in which a record is there until it and all before it expire.
 NEVER_COMPACTED = "delete"
 
