@@ -39,7 +39,6 @@ from oncelake.exactly_once import delta_log, files_source
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.kafka_source import LastRecords
 from oncelake.exactly_once.write import MergeSql
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
@@ -48,7 +47,16 @@ from oncelake.silver import stream as silver
 from oncelake.silver.stream import Silver
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
-from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced
+from tests.model.source_model import (
+    DIRECTORY,
+    NAME,
+    FilesInput,
+    KafkaInput,
+    TableInput,
+    compare_last,
+    describe,
+    produced,
+)
 from tests.model.spark_model import Frame, Stream
 
 GOLD = Table("gold", "by_rest")
@@ -205,7 +213,7 @@ def modelled() -> Iterator[None]:
         kafka: {
             "describe": lambda process, _client, _topics: {NAME: describe(process.texts)},
             "kafka_client": lambda _: {},
-            "compare_last": lambda *_: lambda *_: LastRecords(),  # its records do not change
+            "compare_last": lambda _bronze, _client, versions: partial(compare_last, versions.spark.texts),
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, called again and again: cached, to visit more states in the same time
