@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def topic(broker: Broker, house: House, request: pytest.FixtureRequest) -> str:
     """Create a topic of two partitions for one test, and set the house to read it."""
     name = f"cut-{abs(hash(request.node.name)) % 10**9}"
-    broker.make_topic(name, partitions=2)
+    broker.make_topic(name, partitions=2, retention_ms="-1")  # some of the records have an old timestamp
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", f"source.topic={name}"]
     return name
 
@@ -221,7 +221,7 @@ def test_a_timestamp_that_cannot_be_is_no_origin_and_stops_nothing(
     broker: Broker, house: House, spark: SparkSession
 ) -> None:
     name, most = "times", str(2**63 - 1)
-    broker.make_topic(name, partitions=1, message_timestamp_after_max_ms=most)
+    broker.make_topic(name, partitions=1, message_timestamp_after_max_ms=most, retention_ms="-1")
     house.sets = ["source.kind=kafka", f"source.bootstrap_servers={broker.servers}", f"source.topic={name}"]
     (house.root / "syslog.yaml").write_text(
         "pattern: '(?<time>\\w+ \\d+ [\\d:]+) (?<level>\\w+) (?<message>.*)'\ntime: MMM d HH:mm:ss\n"
