@@ -282,7 +282,7 @@ class Lakehouse:
     @property
     def _chain(self) -> Chain:
         """Return the chain with a session."""
-        return keeping_duplicates(replace(self.declared, spark=self.spark))
+        return keeping_duplicates(replace(self.declared, spark=self.spark, compared={}))
 
     # --- run ---
 

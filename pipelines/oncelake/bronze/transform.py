@@ -1,5 +1,7 @@
 """Map a source's own columns to bronze's columns; the lines stay unchanged."""
 
+from datetime import UTC, datetime, timedelta
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -13,6 +15,13 @@ LINES = {
     # Hadoop silently skips a longer line, and a core-site.xml may set a lower limit
     "mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),
 }
+
+
+# The first and the last microsecond of a timestamp in Spark, from 1970 (its documentation, "Data Types").
+_TIMES = tuple(
+    (each - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    for each in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+)
 
 
 def line_reader(reader: Reader, records: Records | None = None) -> Reader:
@@ -49,8 +58,13 @@ def from_tail(records: DataFrame) -> DataFrame:
 
 def from_kafka(records: DataFrame) -> DataFrame:
     """Return bronze's columns for Kafka records that were read with their headers."""
-    same = ("value", "topic", "partition", "offset", "timestamp", "key", "headers")
-    return _in_order(records, **{name: F.col(name) for name in same})
+    same = ("value", "topic", "partition", "offset", "key", "headers")
+    return _in_order(records, timestamp=record_time(), **{name: F.col(name) for name in same})
+
+
+def record_time() -> Column:
+    """Return a record's timestamp; null if it is not in the years 1 to 9999, which is all that a timestamp holds."""
+    return F.when(F.unix_micros("timestamp").between(*map(F.lit, _TIMES)), F.col("timestamp"))
 
 
 def _in_order(source: DataFrame, **columns: Column) -> DataFrame:

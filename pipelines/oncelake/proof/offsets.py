@@ -1,14 +1,14 @@
 """Find the offsets that are missing or duplicated in bronze, and explain the missing ones from Kafka."""
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.kafka_records import read_records
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.kafka_source import Topic
 from oncelake.proof.link import Range, Uncompared, joined, offsets_listed
@@ -49,6 +49,7 @@ class Client:
 
     Attributes:
         describe: describes a topic as it is now; None if Kafka does not have it.
+        policies: returns the cleanup policies of topics.
         settings: the client settings without `kafka.`.
         topic: the topic to read.
     """
@@ -56,6 +57,7 @@ class Client:
     describe: Callable[[str], Topic | None]
     settings: Mapping[str, str]
     topic: str = ""
+    policies: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
 
 
 def buckets(rows: DataFrame) -> list[Bucket]:
@@ -256,13 +258,8 @@ def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level
         ranges: the first and the last offset, by partition.
         level: Kafka's isolation level.
     """
-    starts = {part: first for part, (first, _) in ranges.items()}
-    ends = {part: last + 1 for part, (_, last) in ranges.items()}
-    reader = spark.read.format("kafka").option("failOnDataLoss", "true")
-    for key, value in {**client.settings, "isolation.level": level}.items():
-        reader = reader.option(f"kafka.{key}", value)
-    reader = reader.option("assign", json.dumps({client.topic: sorted(ranges)}))
-    reader = reader.option("startingOffsets", json.dumps({client.topic: starts}))
-    reader = reader.option("endingOffsets", json.dumps({client.topic: ends}))
-    spread = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism)).load()
-    return spread.select("partition", "offset")
+    starts = {str(part): first for part, (first, _) in ranges.items()}
+    ends = {str(part): last + 1 for part, (_, last) in ranges.items()}
+    settings, tasks = {**client.settings, "isolation.level": level}, spark.sparkContext.defaultParallelism
+    records = read_records(spark, settings, {client.topic: starts}, {client.topic: ends}, tasks=tasks)
+    return records.select("partition", "offset")

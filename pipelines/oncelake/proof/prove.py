@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kafka import kafka_client
+from oncelake.bronze.sources.kafka_admin import cleanup_policies
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
 from oncelake.common.spark.runtime import has_delta_log
@@ -35,7 +36,7 @@ from oncelake.proof.balance import balance, same_lines, version_in
 from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files, list_local
 from oncelake.proof.file_rows import Held, bronze_files, file_rows
-from oncelake.proof.kafka import kafka_offsets, kafka_rows
+from oncelake.proof.kafka import kafka_offsets, kafka_records, kafka_rows
 from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.offsets import Client
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
@@ -70,7 +71,7 @@ class Proof:
     Attributes:
         since_ms: prove only commits made from this time on; None for all commits that no earlier proof covers.
         full: prove everything, also what was proven before.
-        deep: read the source's files again.
+        deep: read the source's files, or the topics' records, again.
         warn: called with a warning that does not stop the proof.
         lines: lines that bronze holds up to the end of the proof.
     """
@@ -154,10 +155,14 @@ class Proof:
 
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        settings = kafka_client(self.chain.kind(stage).settings)
+        policies = partial(cleanup_policies, self.spark, settings)
+        client = Client(source.described, settings, policies=policies)
         if bronze is not None and bronze.span.commits:
-            client = Client(source.described, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
+        if self.deep and bronze is not None and bronze.span.rows_in_all:
+            yield kafka_records(bronze.span, source, client, mask_versions(self.chain, self.spark))
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:

@@ -70,7 +70,7 @@ def parse(
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
     lines = take_apart(text, fmt)
     of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
-    typed = with_latest(lines, (*fmt.time, *of_columns)).withColumns(
+    typed = with_latest(lines, (*fmt.time, *of_columns), limits.ahead).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
     if fmt.columns:

@@ -139,6 +139,18 @@ class SourceKind(ABC):
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
         """Return the source in the form that `exactly_once` uses; `spark` is required if `needs_spark` is True."""
 
+    def comparing(self, source: Source, at: str, versions: MaskVersions, known: dict[str, Any]) -> Source:
+        """Return the source with access to bronze's rows, if it compares them with what it holds.
+
+        Args:
+            source: the source.
+            at: the place of the bronze table.
+            versions: the versions of the rules that mask data.
+            known: keeps results as long as the caller's other sources are asked.
+        """
+        del at, versions, known
+        return source
+
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why a census cannot count the source file by file; None if it can, or if only a session can tell."""
         return f"the source is {self.words}, which has no files; run: oncelake prove"
