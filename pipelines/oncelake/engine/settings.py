@@ -204,6 +204,7 @@ class Settings(BaseSettings):
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
                 beside={other: settings for other, settings in self.by_name.items() if other != name},
+                checkpoint=self.places().checkpoint(bronze_stage(name)),
             )
             for name, each in self.by_name.items()
         }

@@ -3,6 +3,9 @@
 Each existing file has exactly one class: completely read, waiting, ignored by rule, or a fault. A fault is a file that
 changed after it was read, or whose lines are not in bronze and will not get there without your help.
 
+A file that no run reads because of what it holds (see content.py) is a fault too: nothing stops at it, and its lines
+are in no table.
+
 Accepted faults are recorded in `<lake.root>/_census`, in one file for each `oncelake census accept`. An acceptance is
 bound to the fault and to the state of the file. If the file changes again, or has another problem, that is a new fault.
 """
@@ -18,12 +21,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from oncelake.common.wording import count_of
+from oncelake.exactly_once.content import Content
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
 
 
 class Fault(StrEnum):
-    """What is wrong with a file; each `Problem` is included. The value is the name in docs/operations/census.md."""
+    """What is wrong with a file; each `Problem` and `Aside` is included.
+
+    The value is the name in docs/operations/census.md.
+    """
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -38,10 +45,15 @@ class Fault(StrEnum):
     DANGLING = "link to nothing"
     RIGHTS = "not readable"
     BROKEN = "broken file"
+    NO_TEXT = "no text"
+    NOT_UNPACKED = "cannot be unpacked"
+    NOT_WHOLE = "not whole"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
 
+# Files that no run reads because of what they hold; the run goes on without them.
+SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE})
 # Spark cannot read such a name now, but bronze may have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
 
@@ -77,6 +89,7 @@ class Faulty:
         size: the current size in bytes; 0 if the file is missing. For an empty source see `CensusInputs.source`.
         modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
         was: the size in bytes that bronze recorded; None if bronze has not read the file.
+        why: why the file is set aside; empty for another fault.
     """
 
     path: str
@@ -84,6 +97,7 @@ class Faulty:
     size: int = 0
     modified: int = 0
     was: int | None = None
+    why: str = field(default="", compare=False)
 
     @property
     def key(self) -> FaultKey:
@@ -130,6 +144,7 @@ class CensusInputs:
         may_start: whether bronze may start, so that the next run reads new files.
         has_lines: returns those of the files without a row in bronze that hold a line; a compressed file can hold none.
         may_read: returns True if this process has permission to read a file.
+        content: returns what a file holds; None if that is not known.
         accepted: the faults (see `Faulty.key`) whose loss was accepted.
     """
 
@@ -140,6 +155,7 @@ class CensusInputs:
     may_start: bool
     may_read: Callable[[str], bool]
     has_lines: Callable[[list[str]], set[str]] = set
+    content: Callable[[str], Content | None] = lambda _: None
     accepted: frozenset[FaultKey] = frozenset()
     source: tuple[str, int, int] | None = None
 
@@ -206,7 +222,11 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
     faults, passed = [], []
     for each in unread:
         planned = inputs.planned.get(each.path)
-        if planned is not None and planned.number <= inputs.position:
+        content = inputs.content(each.path)
+        if content is not None and content.aside is not None:
+            kind = Fault[content.aside.name]
+            faults.append(Faulty(each.path, kind, each.size, each.modified, why=content.why))
+        elif planned is not None and planned.number <= inputs.position:
             passed.append(each)
         elif planned is not None and planned.number <= inputs.position_now:
             census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
@@ -248,6 +268,9 @@ def said(faulty: Faulty) -> str:
     if fault is Fault.SHRANK:
         shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
+    if fault in SET_ASIDE:
+        kept = "until then it is set aside, and its lines are in no table"
+        return f"{name}: {faulty.why or fault}; {_REPAIR[fault]}; {kept}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
     return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
@@ -272,6 +295,11 @@ _SAID: Mapping[Fault, str] = {
     Fault.BROKEN: "it is compressed or has a .crc checksum file, and cannot be read to its end: the run stops at it",
     Fault.SOURCE_EMPTY: "none of the files that bronze has read are left here: is the right disk mounted?",
     Fault.SOURCE_AWAY: "it cannot be listed, so its content is unknown",
+}
+_REPAIR: Mapping[Fault, str] = {
+    Fault.NO_TEXT: "put text in its place, or take it away",
+    Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
+    Fault.NOT_WHOLE: "put a whole file in its place",
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.NEVER_READ: "reread",

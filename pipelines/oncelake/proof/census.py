@@ -15,13 +15,24 @@ from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.engine.rules import mask_versions
-from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, read_accepted, said, shown, take
+from oncelake.exactly_once.census import (
+    SET_ASIDE,
+    Census,
+    CensusInputs,
+    Fault,
+    Faulty,
+    Recorded,
+    read_accepted,
+    said,
+    shown,
+    take,
+)
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 
 # At most this many files are named in a filter condition, or compared with other files.
 FEW = 1000
@@ -55,6 +66,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         may_start=may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
+        content=source.content,
         accepted=accepted,
         source=(source.path, *_identity(source.path, held)),
     )
@@ -77,8 +89,22 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    left = f", {len(census.accepted):,} accepted as they are" if census.accepted else ""
+    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}{left}"
+    link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    return replace(link, uncompared=tuple(_uncompared(census)))
+
+
+def _uncompared(census: Census) -> Iterator[Uncompared]:
+    """Yield the files that were accepted although lines of them are missing, or are not those that bronze holds."""
+    aside = sum(each.fault in SET_ASIDE for each in census.accepted)
+    others = len(census.accepted) - aside
+    if aside:
+        yield Uncompared(aside, count_of(aside, "file that was set aside", "files that were set aside"))
+    if others:
+        yield Uncompared(
+            others, count_of(others, "file that was accepted at fault", "files that were accepted at fault")
+        )
 
 
 def auto_loader_files(

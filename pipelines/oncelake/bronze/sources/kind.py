@@ -32,6 +32,7 @@ class SourceKind(ABC):
         table: the bronze table that its lines go to.
         key: its section in the settings.
         beside: the other sources of the lake, by name.
+        checkpoint: bronze's checkpoint.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -41,6 +42,7 @@ class SourceKind(ABC):
     table: Table = BRONZE
     key: str = "source"
     beside: Mapping[str, SourceSettings] = field(default_factory=dict)
+    checkpoint: str = ""
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 

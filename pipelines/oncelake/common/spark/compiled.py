@@ -27,6 +27,7 @@ _NAMES = (
     "Records",
     "RecordFormat",
     "TailSource",
+    "ReadableFiles",
     "WakeableClock",
     "Mask",
 )
