@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from oncelake.common.errors import StateError
+from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.lake import is_local, place
 from oncelake.common.wording import listed
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFile, said, shown, take
@@ -202,18 +202,26 @@ class FileFilter:
 
     Args:
         content: returns what a file holds; None if that is not known.
+        claim: claims a file for the source; raises SourceError if another source reads it.
     """
 
-    def __init__(self, content: Callable[[str], Content | None]) -> None:
+    def __init__(self, content: Callable[[str], Content | None], claim: Callable[[str], None]) -> None:
         self._content = content
+        self._claim = claim
 
     def apply(self, path: str) -> str:
         """Return `1` if a file is read, an empty text if it is set aside; called by Java."""
+        place = path.removeprefix("file:")
         try:
-            content = self._content(path.removeprefix("file:"))
+            content = self._content(place)
+            if content is not None and content.aside is not None:
+                return ""
+            self._claim(place)
+        except OncelakeError as error:
+            return f"{FAILED}{error}"
         except Exception as error:  # a traceback in Java's message would hide it
             return f"{FAILED}{type(error).__name__}: {error}"
-        return "" if content is not None and content.aside is not None else "1"
+        return "1"
 
     class Java:
         """The Java interface of this object, for py4j."""

@@ -121,9 +121,13 @@ class TailFiles:
     Args:
         path: the directory, or a pattern of directories and files, on this machine.
         last_start: finds the last record of some lines; None if each line is a record.
+        claim: claims a file before its first byte is read; raises SourceError if another source reads it.
     """
 
-    def __init__(self, path: str, last_start: LastStart | None = None) -> None:
+    def __init__(
+        self, path: str, last_start: LastStart | None = None, claim: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._claim = claim
         self.path = path
         self._last_start = last_start
         self._contents: dict[tuple[object, ...], _Content] = {}
@@ -313,6 +317,7 @@ class TailFiles:
             if now is None:
                 continue
             if number is None:
+                self._claim(each.path)
                 number, following = following, following + 1
                 known[each.identity] = number
             files[number] = now

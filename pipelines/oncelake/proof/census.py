@@ -89,8 +89,7 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
-    left = f", {len(census.accepted):,} accepted as they are" if census.accepted else ""
-    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}{left}"
+    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
     link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
     return replace(link, uncompared=tuple(_uncompared(census)))
 

@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from functools import partial
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +66,7 @@ class FilesKind(DirectoryKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
+        self.claims.begin()
         if has_auto_loader(spark):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
@@ -84,7 +86,9 @@ class FilesKind(DirectoryKind):
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         source = FilesSource(self.name, files_at(self.checkpoint, spark), self.checkpoint, reader_of(spark))
         known = "\0".join(f"file:{path}" if is_local(path) else path for path in source.planned())
-        jvm(spark).oncelake.ReadableFiles.register(name, FileFilter(source.content), known)
+        jvm(spark).oncelake.ReadableFiles.register(
+            name, FileFilter(source.content, partial(self.claims.claim, self.key)), known
+        )
         return name
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
@@ -100,7 +104,9 @@ class FilesKind(DirectoryKind):
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
         seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
-        planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
+        planned = [place_of(uri) for uri in seen.between(first, listing_number(metadata.end or ""))]
+        for path in filter(is_local, planned):
+            self.claims.claim(self.key, path)
         content = self.source(lines.sparkSession, seen.files, checkpoint).content
         reading = check_plan(lines, planned, sizes, content)
         found = batch.collect(lines) if batch.seems_small(lines) else None

@@ -115,8 +115,8 @@ def check_plan(
     if aside:
         raise SourceError(
             f"{listed(sorted(aside), separator='; ')}; planned for this batch, of which nothing was written. Put a "
-            "file that can be read in its place and start again, or move it out of the source and run: oncelake recover "
-            "bronze --accept-loss (this gives up only this file)"
+            "readable file in its place and start again, or move it out of the source and run: oncelake recover bronze "
+            "--accept-loss (this gives up only this file)"
         )
     missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
     if missing:

@@ -18,6 +18,7 @@ from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.overlap import Claims
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.write import Rows, Written
 
@@ -33,6 +34,7 @@ class SourceKind(ABC):
         key: its section in the settings.
         beside: the other sources of the lake, by name.
         checkpoint: bronze's checkpoint.
+        claims: which source of the lake reads which file.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -43,6 +45,7 @@ class SourceKind(ABC):
     key: str = "source"
     beside: Mapping[str, SourceSettings] = field(default_factory=dict)
     checkpoint: str = ""
+    claims: Claims = field(default_factory=Claims, repr=False, compare=False)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 

@@ -1,6 +1,7 @@
 """Follow the growing files of a directory into bronze."""
 
 import uuid
+from functools import partial
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,7 @@ class TailKind(DirectoryKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
+        self.claims.begin()
         records, planner = self.records, uuid.uuid4().hex
         java = jvm(spark).oncelake
         last = None
@@ -72,7 +74,7 @@ class TailKind(DirectoryKind):
             last = LastStart(lambda text: int(find(text, pattern)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
-        files = TailFiles(self.name, last)
+        files = TailFiles(self.name, last, partial(self.claims.claim, self.key))
         java.TailSource.register(
             planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
         )
