@@ -207,7 +207,7 @@ class Settings(BaseSettings):
                 key=f"sources.{name}" if self.sources else "source",
                 claims=claims,
                 beside={other: settings for other, settings in self.by_name.items() if other != name},
-                checkpoint=self.places().checkpoint(bronze_stage(name)),
+                lake=self.places(),
             )
             for name, each in self.by_name.items()
         }

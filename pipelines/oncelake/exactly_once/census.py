@@ -48,6 +48,7 @@ class Fault(StrEnum):
     NO_TEXT = "no text"
     NOT_UNPACKED = "cannot be unpacked"
     NOT_WHOLE = "not whole"
+    RENAMED = "renamed"  # no fault, but recorded like one that was accepted
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
@@ -116,6 +117,7 @@ class Census:
         empty: empty files, files without a line, and anything but regular files.
         touched: read files with the recorded size and another time, to be compared with what was read.
         gone: files that bronze has read and that no longer exist.
+        renamed: files that bronze has read under a name that is gone.
         faults: everything else.
         accepted: faults that were accepted in exactly this state.
     """
@@ -126,6 +128,7 @@ class Census:
     empty: list[Found] = field(default_factory=list)
     touched: list[Found] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    renamed: list[str] = field(default_factory=list)
     faults: list[Faulty] = field(default_factory=list)
     accepted: list[Faulty] = field(default_factory=list)
 
@@ -222,10 +225,9 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
     faults, passed = [], []
     for each in unread:
         planned = inputs.planned.get(each.path)
-        content = inputs.content(each.path)
-        if content is not None and content.aside is not None:
-            kind = Fault[content.aside.name]
-            faults.append(Faulty(each.path, kind, each.size, each.modified, why=content.why))
+        aside = _set_aside(each, inputs)
+        if aside is not None:
+            faults.append(aside)
         elif planned is not None and planned.number <= inputs.position:
             passed.append(each)
         elif planned is not None and planned.number <= inputs.position_now:
@@ -238,13 +240,25 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
             faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
         else:
             census.waiting.append(each)
-    held = inputs.has_lines([each.path for each in passed]) if passed else set()
-    for each in passed:
-        if each.path in held:
-            faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
-        else:
-            census.empty.append(each)
-    return faults
+    return faults + _passed(passed, inputs, census)
+
+
+def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+    """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
+    known = [each for each in passed if (Fault.RENAMED.value, each.path, each.size, each.modified) in inputs.accepted]
+    census.renamed = [each.path for each in known]
+    others = [each for each in passed if each not in known]
+    held = inputs.has_lines([each.path for each in others]) if others else set()
+    census.empty += [each for each in others if each.path not in held]
+    return [Faulty(each.path, Fault.NEVER_READ, each.size, each.modified) for each in others if each.path in held]
+
+
+def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:
+    """Return a file as a fault if no run reads it because of what it holds."""
+    content = inputs.content(found.path)
+    if content is None or content.aside is None:
+        return None
+    return Faulty(found.path, Fault[content.aside.name], found.size, found.modified, why=content.why)
 
 
 def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:

@@ -2,25 +2,31 @@
 
 import os
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import check_reader
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
-from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, counts, files_of
+from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read, counted, counts, files_of
 from oncelake.bronze.sources.kind import DirectoryKind
+from oncelake.bronze.sources.renamed import ListedTimes, renamed
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import is_local, place
+from oncelake.common.lake import bronze_stage, is_local, place
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class
 from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.census import Fault, Faulty, shown, write_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.content import COMPLETE, COMPLETE_AND_ZSTD, Reader
 from oncelake.exactly_once.file_source_log import FileSourceLog
@@ -35,10 +41,12 @@ ANY_AGE = f"{2**63 - 1}ms"
 _PATH_FILTER, _FILTER = "mapreduce.input.pathFilter.class", "oncelake.ReadableFiles"
 
 
+@dataclass(frozen=True)
 class FilesKind(DirectoryKind):
     """A directory of log files."""
 
     lists_batches = True
+    listed: ListedTimes = field(default_factory=ListedTimes, repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -84,7 +92,9 @@ class FilesKind(DirectoryKind):
         """Register what sets files aside when Spark lists them; return its name."""
         name = uuid.uuid4().hex
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-        source = FilesSource(self.name, files_at(self.checkpoint, spark), self.checkpoint, reader_of(spark))
+        assert self.lake is not None, "only a source of a lake is read"
+        checkpoint = self.lake.checkpoint(bronze_stage(self.table.name))
+        source = FilesSource(self.name, files_at(checkpoint, spark), checkpoint, reader_of(spark))
         known = "\0".join(f"file:{path}" if is_local(path) else path for path in source.planned())
         jvm(spark).oncelake.ReadableFiles.register(
             name, FileFilter(source.content, partial(self.claims.claim, self.key)), known
@@ -104,11 +114,17 @@ class FilesKind(DirectoryKind):
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
         seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
-        planned = [place_of(uri) for uri in seen.between(first, listing_number(metadata.end or ""))]
+        entries = seen.entries_between(first, listing_number(metadata.end or ""))
+        planned = [place_of(uri) for uri, *_ in entries]
         for path in filter(is_local, planned):
             self.claims.claim(self.key, path)
         content = self.source(lines.sparkSession, seen.files, checkpoint).content
         reading = check_plan(lines, planned, sizes, content)
+        if self.settings.renamed == "same" and self.lake is not None and metadata.before:
+            new = [(uri, modified) for uri, modified, _ in entries]
+            known = renamed(lines, new, sizes, self.listed.before(seen, first), batch.before(self.table))
+            if known:
+                lines, reading = self._without(lines, known, reading)
         found = batch.collect(lines) if batch.seems_small(lines) else None
         if found is not None:
             check_read(reading, counted(reading, found), None)
@@ -116,6 +132,14 @@ class FilesKind(DirectoryKind):
             return
         written, totals = self.append(lines, batch, *counts(reading, lines))
         check_read(reading, totals, written.commit.rows_added)
+
+    def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
+        """Leave the files that were read under another name out of a batch, and record that they were."""
+        assert self.lake is not None
+        stats = {path: Path(path).stat() for path in map(place_of, known)}
+        faults = (Faulty(path, Fault.RENAMED, at.st_size, at.st_mtime_ns // 1_000_000) for path, at in stats.items())
+        write_accepted(files_at(self.lake.root, lines.sparkSession), self.lake.root, faults, datetime.now(UTC))
+        return lines.where(~F.col("file").isin([*known])), reading.without(stats)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""

@@ -7,7 +7,7 @@ compared with the files' sizes: of a small batch before it is written, otherwise
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -51,6 +51,11 @@ class Reading:
     sizes: Mapping[str, int]
     least: int
     most: int
+
+    def without(self, paths: Collection[str]) -> "Reading":
+        """Return the same without some files."""
+        sizes = {path: size for path, size in self.sizes.items() if path not in paths}
+        return Reading(sizes, *_bytes_of_lines({path: size for path, size in sizes.items() if not is_packed(path)}))
 
 
 def files_of(lines: DataFrame) -> dict[str, int] | None:

@@ -13,7 +13,7 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, Table, is_local, place
+from oncelake.common.lake import BRONZE, Lake, Table, is_local, place
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
@@ -33,7 +33,7 @@ class SourceKind(ABC):
         table: the bronze table that its lines go to.
         key: its section in the settings.
         beside: the other sources of the lake, by name.
-        checkpoint: bronze's checkpoint.
+        lake: the lake's places; None if the source is only checked.
         claims: which source of the lake reads which file.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
@@ -44,7 +44,7 @@ class SourceKind(ABC):
     table: Table = BRONZE
     key: str = "source"
     beside: Mapping[str, SourceSettings] = field(default_factory=dict)
-    checkpoint: str = ""
+    lake: Lake | None = None
     claims: Claims = field(default_factory=Claims, repr=False, compare=False)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
