@@ -48,7 +48,6 @@ class Fault(StrEnum):
     NO_TEXT = "no text"
     NOT_UNPACKED = "cannot be unpacked"
     NOT_WHOLE = "not whole"
-    RENAMED = "renamed"  # no fault, but recorded like one that was accepted
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
@@ -75,6 +74,8 @@ class PlannedFile:
     number: int
 
 
+# What stands in place of a fault in the record of a file that bronze has read under a name that is gone.
+_RENAMED = "renamed"
 # The format version of the acceptance records.
 _FORM = 1
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
@@ -245,7 +246,7 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
 
 def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
-    known = [each for each in passed if (Fault.RENAMED.value, each.path, each.size, each.modified) in inputs.accepted]
+    known = [each for each in passed if (_RENAMED, each.path, each.size, each.modified) in inputs.accepted]
     census.renamed = [each.path for each in known]
     others = [each for each in passed if each not in known]
     held = inputs.has_lines([each.path for each in others]) if others else set()
@@ -370,9 +371,28 @@ def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: dat
     Raises:
         OSError: the lake cannot be written.
     """
+    return _record(files, lake, [{**asdict(each), "fault": each.fault.value} for each in accepted], now)
+
+
+def write_renamed(files: Files, lake: str, paths: Iterable[str], now: datetime) -> str:
+    """Record that bronze has read files under a name that is gone; return the record's path.
+
+    The record holds as long as size and time of a file stay the same.
+
+    Raises:
+        OSError: a file is gone, or the lake cannot be written.
+    """
+    states = {path: Path(path).stat() for path in paths}
+    entries = [
+        {"path": path, "fault": _RENAMED, "size": at.st_size, "modified": at.st_mtime_ns // 1_000_000}
+        for path, at in states.items()
+    ]
+    return _record(files, lake, entries, now)
+
+
+def _record(files: Files, lake: str, entries: list[dict[str, object]], now: datetime) -> str:
     at = now.astimezone(UTC)
     path = f"{_records(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
-    entries = [{**asdict(each), "fault": each.fault.value} for each in accepted]
     value = {"form": _FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "by": _by(), "files": entries}
     files.write(path, json.dumps(value, indent=1))
     return path

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +25,7 @@ from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class
 from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.census import Fault, Faulty, shown, write_accepted
+from oncelake.exactly_once.census import shown, write_renamed
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.content import COMPLETE, COMPLETE_AND_ZSTD, Reader
 from oncelake.exactly_once.file_source_log import FileSourceLog
@@ -136,10 +135,9 @@ class FilesKind(DirectoryKind):
     def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
         """Leave the files that were read under another name out of a batch, and record that they were."""
         assert self.lake is not None
-        stats = {path: Path(path).stat() for path in map(place_of, known)}
-        faults = (Faulty(path, Fault.RENAMED, at.st_size, at.st_mtime_ns // 1_000_000) for path, at in stats.items())
-        write_accepted(files_at(self.lake.root, lines.sparkSession), self.lake.root, faults, datetime.now(UTC))
-        return lines.where(~F.col("file").isin([*known])), reading.without(stats)
+        paths = [place_of(uri) for uri in known]
+        write_renamed(files_at(self.lake.root, lines.sparkSession), self.lake.root, paths, datetime.now(UTC))
+        return lines.where(~F.col("file").isin([*known])), reading.without(paths)
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
