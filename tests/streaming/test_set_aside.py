@@ -140,3 +140,23 @@ def test_a_renamed_file_is_read_again_if_the_settings_say_so(house: House, spark
     (house.logs / "a.log").rename(house.logs / "b.log")
     house.run(spark)
     house.must_be([LINE % b"a"] * 2)
+
+
+def test_a_renamed_file_that_was_masked_by_other_rules_is_refused(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOG_MASK_KEY", "0123456789abcdef0123456789abcdef")
+    rule = "{name: number, pattern: '[0-9]{7}', action: %s}"
+    house.sets = [f"source.mask={{rules: [{rule % 'drop'}]}}"]
+    house.write("a.log", LINE % b"1234567")
+    house.run(spark)
+    (house.logs / "a.log").rename(house.logs / "b.log")
+    house.run(spark)
+    assert house.size("bronze/access_log") == 1
+    (house.logs / "b.log").rename(house.logs / "c.log")
+    house.sets = [f"source.mask={{rules: [{rule % 'replace, text: x'}]}}"]
+    with pytest.raises(StageError, match=r"c\.log has the size and time of .*a\.log, which was read and is gone"):
+        house.run(spark)
+    house.sets.append("source.renamed=read")
+    house.run(spark)
+    assert house.size("bronze/access_log") == 2

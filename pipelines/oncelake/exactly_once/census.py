@@ -191,7 +191,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
     there |= hidden.keys()
     faults += _unread(unread, inputs, census)
     faults += _gone(there, inputs, census)
-    if inputs.source and inputs.recorded and not (census.read or census.waiting or faults):
+    if inputs.source and inputs.recorded and not (census.read or census.renamed or census.waiting or faults):
         faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]
     for fault in sorted(faults):
         (census.accepted if fault.key in inputs.accepted else census.faults).append(fault)
@@ -246,12 +246,19 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
 
 def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
-    known = [each for each in passed if (_RENAMED, each.path, each.size, each.modified) in inputs.accepted]
-    census.renamed = [each.path for each in known]
-    others = [each for each in passed if each not in known]
+    faults, others = [], []
+    for each in passed:
+        if (_RENAMED, each.path, each.size, each.modified) in inputs.accepted:
+            census.renamed.append(each.path)
+        else:
+            others.append(each)
     held = inputs.has_lines([each.path for each in others]) if others else set()
-    census.empty += [each for each in others if each.path not in held]
-    return [Faulty(each.path, Fault.NEVER_READ, each.size, each.modified) for each in others if each.path in held]
+    for each in others:
+        if each.path in held:
+            faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
+        else:
+            census.empty.append(each)
+    return faults
 
 
 def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:

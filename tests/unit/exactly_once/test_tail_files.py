@@ -54,6 +54,23 @@ def test_a_renamed_file_is_read_on_and_its_successor_from_its_beginning(logs: Lo
     assert sorted(at.files) == [0, 1]
 
 
+def test_a_new_file_is_claimed_before_it_is_read(logs: LogDirectory) -> None:
+    claimed: list[str] = []
+    files = TailFiles(str(logs.path), claim=claimed.append)
+    logs.write(3)
+    at = files.plan(TailPosition(), EVERYTHING)
+    assert [Path(each).name for each in claimed] == ["app.log"]
+    logs.write(2)
+    files.plan(at, EVERYTHING)
+    assert len(claimed) == 1, "it is read on"
+
+    def refused(path: str) -> None:
+        raise SourceError(f"{path} is read by another source")
+
+    with pytest.raises(SourceError, match="read by another source"):
+        TailFiles(str(logs.path), claim=refused).plan(TailPosition(), EVERYTHING)
+
+
 def test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on(logs: LogDirectory, files: TailFiles) -> None:
     logs.write(30)
     _, at = drain(files, TailPosition())
