@@ -567,6 +567,13 @@ GUARDS = (
         tests=(f"{_OVERLAP}test_a_link_within_a_source_leads_into_the_other",),
     ),
     Guard(
+        "sources are compared where their links lead",
+        "the lines of one directory count twice",
+        "engine/sources.py::refused_change",
+        without("return overlap"),
+        tests=("unit/engine/test_sources.py::test_sources_whose_links_lead_into_each_other_are_refused",),
+    ),
+    Guard(
         "a file that another source reads is refused when it is listed",
         "a link that is made during a run counts lines twice",
         "exactly_once/files_source.py::FileFilter.apply",
