@@ -30,7 +30,7 @@ def in_frames(lines: bytes) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.CompressedOutputStream(stream, "lz4") as packed:
         packed.write(lines)
-    return stream.getvalue().to_pybytes()
+    return bytes(stream.getvalue())
 
 
 def test_what_holds_no_text_is_set_aside_by_name_and_the_others_go_on(house: House, spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import check_reader
+from oncelake.bronze.records import check_reader, why_not_on_class_path
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
 from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read, counted, counts, files_of
@@ -22,7 +22,7 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import bronze_stage, is_local, place
 from oncelake.common.spark.jvm import hadoop, jvm
-from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class
+from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown, write_renamed
@@ -82,7 +82,9 @@ class FilesKind(DirectoryKind):
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        if has_class(spark, _FILTER):  # otherwise a batch with a file that is set aside is refused, see `check_plan`
+        if (
+            why_not_on_class_path(spark, _FILTER, "") is None
+        ):  # otherwise a batch with a file that is set aside is refused, see `check_plan`
             spark.conf.set(_PATH_FILTER, _FILTER)
             reader = reader.option("oncelake.files", self._filter(spark))
         return from_files(reader.load(self.name))  # the census spells the path the same way
@@ -121,7 +123,9 @@ class FilesKind(DirectoryKind):
         reading = check_plan(lines, planned, sizes, content)
         if self.settings.renamed == "same" and self.lake is not None and metadata.before:
             new = [(uri, modified) for uri, modified, _ in entries]
-            known = renamed(lines, new, sizes, self.listed.before(seen, first), batch.before(self.table))
+            known = renamed(
+                lines, new, sizes, self.listed.before(seen, first, metadata.query_id), batch.before(self.table)
+            )
             if known:
                 lines, reading = self._without(lines, known, reading)
         found = batch.collect(lines) if batch.seems_small(lines) else None

@@ -26,13 +26,16 @@ from oncelake.exactly_once.files_source import place_of
 
 @dataclass
 class ListedTimes:
-    """The files of Spark's list by their modification time, kept up to date from batch to batch."""
+    """The files of Spark's list by their modification time, kept up to date from batch to batch of a query."""
 
+    _query: str = ""
     _number: int = -1
     _by_time: dict[int, list[str]] = field(default_factory=dict)
 
-    def before(self, log: FileSourceLog, number: int) -> Mapping[int, list[str]]:
-        """Return the URIs of the files that are listed before a number."""
+    def before(self, log: FileSourceLog, number: int, query: str) -> Mapping[int, list[str]]:
+        """Return the URIs of the files that a query has listed before a number."""
+        if query != self._query or number < self._number:
+            self._query, self._number, self._by_time = query, -1, {}
         entries = log.entries() if self._number < 0 else log.entries_between(self._number, number - 1)
         for uri, modified, listed in entries:
             if self._number <= listed < number:

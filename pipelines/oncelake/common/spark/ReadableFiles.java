@@ -49,7 +49,7 @@ public final class ReadableFiles implements PathFilter, Configurable, Serializab
   public boolean accept(Path path) {
     Function judge = name == null ? null : (Function) JUDGES.get(name);
     String text = path.toString();
-    if (judge == null || path.getName().startsWith(".") || ((Set) READ.get(name)).contains(text)) {
+    if (judge == null || isHidden(path.getName()) || ((Set) READ.get(name)).contains(text)) {
       return true;
     }
     String answer = (String) judge.apply(text);
@@ -61,5 +61,10 @@ public final class ReadableFiles implements PathFilter, Configurable, Serializab
     }
     ((Set) READ.get(name)).add(text);
     return true;
+  }
+
+  /** Spark leaves out what has such a name itself. */
+  private static boolean isHidden(String name) {
+    return name.startsWith(".") || name.startsWith("_") && name.indexOf('=') < 0;
   }
 }

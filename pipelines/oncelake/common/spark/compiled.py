@@ -3,6 +3,7 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
 the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
+Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
 `RecordFormat.java` reads records of several lines and `TailSource.java` files that grow, both with `Records.java`, and
 `Mask.java` masks personal data: nothing else does that.
 """
