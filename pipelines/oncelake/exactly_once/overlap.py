@@ -92,7 +92,7 @@ def _is_at(path: str, identity: tuple[int, int]) -> bool:
 
 
 def _said(one: str, first: str, other: str, second: str) -> str:
-    """Say that two sources read the same file or directory, and by which names."""
+    """Return in words that two sources read the same file or directory, and by which names."""
     where = first if first == second else f"{first} and {second}, which are the same"
     kind = "directory" if Path(second).is_dir() else "file"
     return (
