@@ -282,7 +282,7 @@ def test_a_truncated_compressed_file_does_not_count_as_waiting(house: House, spa
     (said,) = fault_of(house, spark)
     assert "d.log.bz2: it is compressed or has a .crc checksum file, and cannot be read to its end" in said
     (house.logs / "d.log.bz2").unlink()
-    assert "a.log.gz: its gzip data ends too early; it may still be written; put a whole file in its place" in said
+    assert "a.log.gz: its gzip data ends too early; it may still be written: it is set aside" in said
     assert "c.log.gz" not in said
     (house.logs / "a.log.gz").write_bytes(gzip.compress(line("a") + b"\n"))
     must_hold(house, spark, [line("a"), line("b"), line("packed") * 100])

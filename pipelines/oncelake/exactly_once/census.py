@@ -291,8 +291,8 @@ def said(faulty: Faulty) -> str:
         shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
     if fault in SET_ASIDE:
-        kept = "until then it is set aside, and its lines are in no table"
-        return f"{name}: {faulty.why or fault}; {_REPAIR[fault]}; {kept}; or {_command(faulty, 'accept')}"
+        aside = "it is set aside, and its lines are in no table"
+        return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
     return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
