@@ -82,9 +82,8 @@ class FilesKind(DirectoryKind):
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        if (
-            why_not_on_class_path(spark, _FILTER, "") is None
-        ):  # otherwise a batch with a file that is set aside is refused, see `check_plan`
+        # without the class, a batch with a file that is set aside is refused, see `check_plan`
+        if why_not_on_class_path(spark, _FILTER, "") is None:
             spark.conf.set(_PATH_FILTER, _FILTER)
             reader = reader.option("oncelake.files", self._filter(spark))
         return from_files(reader.load(self.name))  # the census spells the path the same way
@@ -122,10 +121,9 @@ class FilesKind(DirectoryKind):
         content = self.source(lines.sparkSession, seen.files, checkpoint).content
         reading = check_plan(lines, planned, sizes, content)
         if self.settings.renamed == "same" and self.lake is not None and metadata.before:
+            listed_before = self.listed.before(seen, first, metadata.query_id)
             new = [(uri, modified) for uri, modified, _ in entries]
-            known = renamed(
-                lines, new, sizes, self.listed.before(seen, first, metadata.query_id), batch.before(self.table)
-            )
+            known = renamed(lines, new, sizes, listed_before, lambda: batch.before(self.table))
             if known:
                 lines, reading = self._without(lines, known, reading)
         found = batch.collect(lines) if batch.seems_small(lines) else None

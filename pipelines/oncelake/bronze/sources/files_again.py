@@ -22,8 +22,6 @@ from oncelake.exactly_once.files_source import local_path, place_of
 
 # Sums that differ if the lines of two files differ, independent of their order.
 SUMS = ("rows", "sum", "xor")
-
-
 # Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
 _HALF = 0xFFFF_FFFF
 
@@ -147,11 +145,11 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     moved = _renamed(bronze, there, versions)
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
-        reason = None if row["file"] in moved else _unreadable(spark, row, source_path)
+        if row["file"] in moved:
+            continue
+        reason = _unreadable(spark, row, source_path)
         if reason is not None:
             lost.append(reason)
-        elif row["file"] in moved:
-            continue
         else:
             readable.append(row["file"])
     return [*lost, *_lines_gone(bronze, readable, versions)]

@@ -6,7 +6,7 @@ time and lines. A copy, whose original is still there, is another file. Each gon
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -49,7 +49,7 @@ def renamed(
     planned: Iterable[tuple[str, int]],
     sizes: Mapping[str, int],
     listed: Mapping[int, list[str]],
-    before: TableBefore,
+    before: Callable[[], TableBefore],
 ) -> dict[str, str]:
     """Return the files of a batch that bronze has read under a name that is gone, each with the path of that name.
 
@@ -58,7 +58,7 @@ def renamed(
         planned: the URIs and modification times in milliseconds of its files.
         sizes: the sizes of its files, by path.
         listed: the URIs of the files that were listed before the batch, by modification time.
-        before: bronze before the batch.
+        before: returns bronze as it was before the batch.
 
     Returns:
         The gone paths, by the value of the column `file`.
@@ -71,7 +71,8 @@ def renamed(
     earlier = {uri for _, modified in new for uri in listed[modified]}
     if all(os.path.lexists(place_of(uri)) for uri in earlier):
         return {}
-    rows = tables.read_version(lines.sparkSession, before.path, before.version)
+    bronze = before()
+    rows = tables.read_version(lines.sparkSession, bronze.path, bronze.version)
     spelled = [spelling for uri in earlier for spelling in (uri, uri.replace("file:///", "file:/", 1))]
     held = rows.where(F.col("file").isin(spelled))
     counted = held.groupBy("file").agg(F.max("file_size").alias("size")).collect()
