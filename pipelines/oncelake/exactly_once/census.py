@@ -8,6 +8,7 @@ are in no table.
 
 Accepted faults are recorded in `<lake.root>/_census`, in one file for each `oncelake census accept`. An acceptance is
 bound to the fault and to the state of the file. If the file changes again, or has another problem, that is a new fault.
+A file that bronze has read under a name that is gone is recorded there in the same way.
 """
 
 import getpass
