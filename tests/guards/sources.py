@@ -15,6 +15,11 @@ _CENSUS, _PROVEN, _LOSS = (
 _PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
 _LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
 _ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
+_FILTER, _CONTENT, _OVERLAP = (
+    "unit/exactly_once/test_file_filter.py::",
+    "unit/exactly_once/test_content.py::",
+    "unit/exactly_once/test_overlap.py::",
+)
 _TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
 _SURVEY, _WHICH = "exactly_once/tail_survey.py::", "unit/exactly_once/test_tail_survey.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
@@ -250,7 +255,7 @@ GUARDS = (
     Guard(
         "a file that Spark has listed, but that has no line in bronze, is a fault",
         "a file that was empty or missing when its batch was read goes unnoticed",
-        f"{_STATE}_unread",
+        f"{_STATE}_passed",
         without("Fault.NEVER_READ"),
         tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault"),
     ),
@@ -264,7 +269,7 @@ GUARDS = (
     Guard(
         "a compressed file without a line is empty",
         "the proof never holds again",
-        f"{_STATE}_unread",
+        f"{_STATE}_passed",
         reads("each.path in held", "True"),
         tests=(f"{_CENSUS}test_a_compressed_file_without_a_line_is_empty",),
     ),
@@ -526,6 +531,90 @@ GUARDS = (
         f"{_PROOF}_compared",
         answers("census"),
         tests=(f"{_PROVEN}test_a_file_of_the_same_size_and_another_time_is_read_again",),
+    ),
+    Guard(
+        "a file that holds no text is set aside before Spark lists it",
+        "an archive is read as lines, or stops the source",
+        "exactly_once/files_source.py::FileFilter.apply",
+        without("return ''"),
+        tests=(f"{_FILTER}test_a_file_that_holds_no_text_is_left_out_of_the_listing",),
+    ),
+    Guard(
+        "a file that holds no text is a fault",
+        "the proof holds although the lines of a file are in no table",
+        f"{_STATE}_set_aside",
+        answers("None"),
+        tests=(f"{_CENSUS}test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is",),
+    ),
+    Guard(
+        "a planned file that holds no text by now is refused",
+        "an archive is read as lines",
+        f"{_PLAN}check_plan",
+        without("planned for this batch, of which nothing was written"),
+        tests=(f"{_PLANNED}test_a_planned_file_that_holds_no_text_is_refused_by_name",),
+    ),
+    Guard(
+        "the end of a compressed file is looked at",
+        "half a file loses its lines, or stops the source",
+        "exactly_once/content.py::_not_whole",
+        answers("''"),
+        tests=(f"{_CONTENT}test_a_compressed_file_is_set_aside_until_it_is_whole",),
+    ),
+    Guard(
+        "two sources that read one file do not start",
+        "the lines of the file count twice",
+        "exactly_once/overlap.py::Claims.overlap",
+        answers("None"),
+        tests=(f"{_OVERLAP}test_a_link_within_a_source_leads_into_the_other",),
+    ),
+    Guard(
+        "sources are compared where their links lead",
+        "the lines of one directory count twice",
+        "engine/sources.py::refused_change",
+        without("return overlap"),
+        tests=("unit/engine/test_sources.py::test_sources_whose_links_lead_into_each_other_are_refused",),
+    ),
+    Guard(
+        "a file that another source reads is refused when it is listed",
+        "a link that is made during a run counts lines twice",
+        "exactly_once/files_source.py::FileFilter.apply",
+        without("self._claim(place)"),
+        tests=(f"{_FILTER}test_a_file_of_another_source_fails_the_listing",),
+    ),
+    Guard(
+        "a growing file that another source reads is refused before its first byte is read",
+        "a link that is made during a run counts lines twice",
+        "exactly_once/tail_source.py::Planner._latest",
+        without("self._claim(self._files.place_of(end.files[number]))"),
+        tests=("unit/exactly_once/test_tail_source.py::test_a_new_file_is_claimed_before_a_batch_reads_it",),
+    ),
+    Guard(
+        "a renamed file is left out of its batch",
+        "the lines of a file that is moved within the source count twice",
+        "bronze/sources/renamed.py::renamed",
+        answers("{}"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
+    ),
+    Guard(
+        "one file that is gone has one other name",
+        "the lines of a copy of a renamed file are missing",
+        "bronze/sources/renamed.py::renamed",
+        reads("len(free) > spent[key]", "free"),
+        tests=("streaming/test_set_aside.py::test_a_copy_and_a_file_with_other_lines_are_read",),
+    ),
+    Guard(
+        "a file that was masked by other rules is not compared",
+        "lines of a renamed file count twice, or those of another file are missing",
+        "bronze/sources/renamed.py::_refuse_other_rules",
+        answers("None"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_that_was_masked_by_other_rules_is_refused",),
+    ),
+    Guard(
+        "a renamed file is not gone for a rebuild",
+        "a rebuild is refused although every line can be read again",
+        "bronze/sources/files_again.py::_renamed",
+        answers("set()"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
     ),
     Guard(
         "a cut compressed file does not wait",

@@ -65,6 +65,11 @@ class SourceSettings(Strict):
         default_factory=dict,
         description="files on Databricks: other Auto Loader options, without the prefix `cloudFiles.`",
     )
+    renamed: Literal["same", "read"] = later(
+        "same",
+        description="files: what a file is whose size, time and lines are those of a file that was read and is gone: "
+        "the same file, which is not read again, or another one, which is read",
+    )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(512 * 1024**2),
         gt=0,
@@ -118,6 +123,8 @@ class SourceSettings(Strict):
             raise ValueError(f"source.topic_pattern does not go together with {other}; remove one of them")
         if self.rotation is not None and self.kind != "tail":
             raise ValueError("source.rotation is for growing files; remove it, or set source.kind to tail")
+        if self.kind != "files" and self.renamed != "same":
+            raise ValueError(f"source.renamed is for source.kind files, not {self.kind}; remove it")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self

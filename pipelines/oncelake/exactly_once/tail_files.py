@@ -87,6 +87,7 @@ class TailFiles:
         self._surveyor = Surveyor(path, self._store, rotation, ingested)
         self._last_start = last_start
         self.listed = self._surveyor.listed
+        self.place_of = self._surveyor.place_of
         self.survey = self._surveyor.survey
         self.now = self._store.now
 

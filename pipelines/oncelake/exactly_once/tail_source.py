@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -123,9 +123,17 @@ class Planner:
         files: the files of the directory.
         most: how many bytes a batch reads at most.
         cores: how many tasks run at the same time.
+        claim: claims a file before a batch reads its first byte; raises SourceError if another source reads it.
     """
 
-    def __init__(self, files: TailFiles, most: int, cores: int = os.cpu_count() or 1) -> None:
+    def __init__(
+        self,
+        files: TailFiles,
+        most: int,
+        cores: int = os.cpu_count() or 1,
+        claim: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._claim = claim
         self._files = files
         self._most = most
         self._cores = cores
@@ -162,6 +170,8 @@ class Planner:
             end = self._files.plan(at, self._most, self._until)
         if end == at:
             return start if at.read else ""
+        for number in sorted(end.files.keys() - at.files.keys()):
+            self._claim(self._files.place_of(end.files[number]))
         return end.to_json()
 
     class Java:

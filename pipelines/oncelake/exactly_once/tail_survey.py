@@ -316,6 +316,10 @@ class Surveyor:
         """Return a file's path below the directory."""
         return file.path.removeprefix(self._root)
 
+    def place_of(self, entry: TailedFile) -> str:
+        """Return the path that a file had when it was read."""
+        return f"{self._root}{entry.path}"
+
     def survey(self, at: TailPosition) -> Survey:
         """Compare the files that are there with a position.
 

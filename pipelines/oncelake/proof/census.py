@@ -9,18 +9,30 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.files_again import same_lines_as
 from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.engine.rules import mask_versions
-from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, read_accepted, said, shown, take
+from oncelake.exactly_once.census import (
+    SET_ASIDE,
+    Census,
+    CensusInputs,
+    Fault,
+    Faulty,
+    Recorded,
+    read_accepted,
+    said,
+    shown,
+    take,
+)
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
+from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files
 from oncelake.proof.link import Link, Uncompared
 
 # At most this many files are named in a filter condition, or compared with other files.
@@ -55,6 +67,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         may_start=may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
+        content=source.content,
         accepted=accepted,
         source=(source.path, *_identity(source.path, held)),
     )
@@ -79,11 +92,19 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
     link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
-    accepted = count_of(len(census.accepted), "file whose fault is accepted", "files whose faults are accepted")
-    return link.without(
-        *Uncompared.waiting(len(census.waiting), "file", "for the next run"),
-        *([Uncompared(len(census.accepted), accepted)] if census.accepted else []),
-    )
+    return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *_uncompared(census))
+
+
+def _uncompared(census: Census) -> Iterator[Uncompared]:
+    """Yield the files that were accepted although lines of them are missing, or are not those that bronze holds."""
+    aside = sum(each.fault in SET_ASIDE for each in census.accepted)
+    others = len(census.accepted) - aside
+    if aside:
+        yield Uncompared(aside, count_of(aside, "file that was set aside", "files that were set aside"))
+    if others:
+        yield Uncompared(
+            others, count_of(others, "file that was accepted at fault", "files that were accepted at fault")
+        )
 
 
 def auto_loader_files(
@@ -202,6 +223,10 @@ def _notes(census: Census, held: Held) -> Iterator[str]:
         if found:
             ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
             yield f"{ignored}: {listed(sorted(name_of(each.path) for each in found))}"
+    if census.renamed:
+        other = count_of(len(census.renamed), "file is the new name of one", "files are the new names of some")
+        names = listed(sorted(map(name_of, census.renamed)))
+        yield f"{other} that was read, and is not read again: {names}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
@@ -218,7 +243,10 @@ def _gone(census: Census, held: Held) -> Iterator[str]:
     gone = count_of(len(census.gone), "file was read and is", "files were read and are")
     yield f"{gone} gone: {names}"
     sizes = {each.place: each.size for each in held.files}
-    there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
+    times = {each.modified for each in held.files if each.place in census.gone}
+    # the run that reads a file with the time of one that is gone finds out whether it is the same one
+    there = {each.path: each.size for each in census.waiting if each.modified not in times}
+    there |= {path: sizes[path] for path in census.read}
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.mask import VERSION, raw_length
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import as_lines
+from oncelake.bronze.sources.files_again import summed
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
@@ -17,7 +18,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import has_half_a_line, ranges
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.exactly_once.tail_survey import Survey, is_written
-from oncelake.proof.file_rows import name_of, summed, unequal
+from oncelake.proof.file_rows import name_of, unequal
 from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 from oncelake.proof.tail_masked import EVERY_LINE, masked_changed

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.tail_files import LastStart, TailFiles
@@ -141,3 +142,19 @@ def test_a_query_that_ends_waits_until_the_last_record_is_whole(logs: LogDirecto
     end = TailPosition.parse(asked.apply(f"latest\t{start}"))
     assert end is not None
     assert end.read == len(b"1 a\n b\n")
+
+
+def test_a_new_file_is_claimed_before_a_batch_reads_it(logs: LogDirectory) -> None:
+    claimed: list[str] = []
+    asked = Planner(TailFiles(str(logs.path)), EVERYTHING, claim=claimed.append)
+    end = asked.apply(f"latest\t{asked.apply('initial')}")
+    assert claimed == [str(logs.log)]
+    logs.write(2)
+    assert asked.apply(f"latest\t{end}") != end
+    assert claimed == [str(logs.log)], "it is read on"
+
+    def refused(path: str) -> None:
+        raise SourceError(f"{path} is read by another source")
+
+    other = Planner(TailFiles(str(logs.path)), EVERYTHING, claim=refused)
+    assert other.apply(f"latest\t{other.apply('initial')}") == f"!{logs.log} is read by another source"

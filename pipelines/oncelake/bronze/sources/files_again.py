@@ -1,7 +1,7 @@
 """Read source files again, and compare them with the lines that bronze holds."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -19,6 +19,11 @@ from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.files_source import local_path, place_of
+
+# Sums that differ if the lines of two files differ, independent of their order.
+SUMS = ("rows", "sum", "xor")
+# Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
+_HALF = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -135,9 +140,13 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
         versions: the versions of the rules that mask data.
     """
     spark = versions.spark
-    files = bronze.select("file").distinct().join(_listed(spark, source_path), "file", "left").orderBy("file")
+    there = _listed(spark, source_path)
+    files = bronze.select("file").distinct().join(there, "file", "left").orderBy("file")
+    moved = _renamed(bronze, there, versions)
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
+        if row["file"] in moved:
+            continue
         reason = _unreadable(spark, row, source_path)
         if reason is not None:
             lost.append(reason)
@@ -146,14 +155,35 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
+def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set[str]:
+    """Return the files that are gone, and whose lines a file of the same size and time holds that bronze lacks."""
+    read = (
+        bronze.where("file IS NOT NULL")
+        .groupBy("file")
+        .agg(F.max("file_size").alias("size"), F.max("file_modified").alias("modified"))
+    )
+    gone, new = (one.join(other, "file", "left_anti") for one, other in ((read, there), (there, read)))
+    pairs: dict[str, list[str]] = {}
+    found = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
+    for row in found.select("file", "now").collect():
+        pairs.setdefault(row["file"], []).append(place_of(row["now"]))
+    same = same_lines_as(bronze, pairs, versions) if pairs else []
+    names: dict[str, str] = {}
+    for one, path in same:
+        if one not in names and path not in names.values():  # one file stands for one other
+            names[one] = path
+    return set(names)
+
+
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
     """List the files that Spark would read; Spark itself handles hidden names, links and patterns."""
     listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         found = listing.load(source_path)
     except AnalysisException:  # the path does not exist
-        return spark.createDataFrame([], "file string, listed boolean")
-    return found.select(F.col("_metadata.file_path").alias("file"), F.lit(True).alias("listed"))
+        return spark.createDataFrame([], "file string, size bigint, modified timestamp, listed boolean")
+    facts = F.col("_metadata.file_size").alias("size"), F.col("_metadata.file_modification_time").alias("modified")
+    return found.select(F.col("_metadata.file_path").alias("file"), *facts, F.lit(True).alias("listed"))
 
 
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
@@ -229,3 +259,32 @@ def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _places(paths: Iterable[str]) -> list[str]:
     return [f"file:{path}" if is_local(path) else path for path in paths]
+
+
+def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:
+    """Return the pairs of files where the second file holds exactly the lines that the rows have of the first.
+
+    Args:
+        rows: bronze's rows.
+        pairs: the paths of the files to read, by the URI of the file to compare them with.
+        versions: the versions of the rules that mask data.
+    """
+    same, _ = by_reading(rows, list(pairs), versions)
+    return [pair for each in same for pair in _same_lines(each, {uri: pairs[uri] for uri in each.uris})]
+
+
+def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    held = {row["file"]: tuple(row[name] for name in SUMS) for row in summed(files.then).collect()}
+    paths = sorted({path for others in pairs.values() for path in others})
+    found = summed(files.read(paths)).collect()
+    now = {place_of(row["file"]): tuple(row[name] for name in SUMS) for row in found}
+    return [
+        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
+    ]
+
+
+def summed(lines: DataFrame) -> DataFrame:
+    """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
+    hashed = lines.select("file", F.xxhash64("value").alias("hash"))
+    total = F.sum(F.col("hash").bitwiseAND(F.lit(_HALF)))  # detects differences that cancel out in the XOR
+    return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))

@@ -1,6 +1,7 @@
 """Follow the growing files of a directory into bronze."""
 
 import uuid
+from functools import partial
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +67,7 @@ class TailKind(DirectoryKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
+        self.claims.begin()
         records, planner = self.records, uuid.uuid4().hex
         java = jvm(spark).oncelake
         last = None
@@ -76,9 +78,8 @@ class TailKind(DirectoryKind):
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))
-        java.TailSource.register(
-            planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
-        )
+        most, claim = int(self.settings.max_bytes_per_batch), partial(self.claims.claim, self.key)
+        java.TailSource.register(planner, Planner(files, most, context.defaultParallelism, claim))
         reader = spark.readStream.format(_READER).option("planner", planner)
         return from_tail((records.bounds(reader) if records is not None else reader).load())
 
@@ -87,7 +88,8 @@ class TailKind(DirectoryKind):
 
     def _ingested(self, spark: SparkSession, number: int, low: int) -> tuple[int, bytes] | None:
         """Return what bronze holds of a file from the line around a byte on; None if its lines are masked."""
-        rows = tables.read(spark, self.place).where(F.col("file_id") == number)
+        assert self.lake is not None, "a stage has a lake"
+        rows = tables.read(spark, self.lake.at(self.table)).where(F.col("file_id") == number)
         if VERSION in rows.columns:
             return None
         last = F.col("file_offset") + F.octet_length("value")

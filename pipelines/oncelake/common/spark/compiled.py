@@ -3,6 +3,7 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
 the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
+Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
 `RecordFormat.java` reads records of several lines and `TailSource.java` files that grow, both with `Records.java`,
 `Mask.java` masks personal data, and `Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing
 else does that.
@@ -29,6 +30,7 @@ _NAMES = (
     "RecordFormat",
     "TailSource",
     "Topics",
+    "ReadableFiles",
     "WakeableClock",
     "Mask",
 )
