@@ -58,6 +58,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import Lease, sole_writer
+from oncelake.exactly_once.tail_source import TailSource
 from oncelake.observe.alerts.follow import alert_of, alerting, round_of
 from oncelake.observe.alerts.look import write_proof
 from oncelake.observe.alerts.message import Message
@@ -523,7 +524,7 @@ class Lakehouse:
         chain, spark, table = self._chain, self.spark, kind.table
         state = chain.stage_state(named(chain.stages, bronze_stage(table.name)))
         files = state.source
-        assert isinstance(files, FilesSource)
+        assert isinstance(files, FilesSource | TailSource)
         table_id = chain.commit_log(table).table_id()
         found, held = census_of(chain, spark, files, table, may_start=state.diagnosis.may_start)
         yield found, Resolve(chain, spark, files.path, held, files.planned(), table_id, table)

@@ -37,8 +37,8 @@ def account(
 ) -> None:
     """Check that every file of the source is completely in bronze.
 
-    For `source.kind: files`; `oncelake prove` accounts for growing files and topics. A file is at fault if it is not as
-    bronze read it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.
+    For complete and growing files; `oncelake prove` accounts for topics. A file is at fault if it is not as bronze read
+    it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)

@@ -49,12 +49,13 @@ class Fault(StrEnum):
     NO_TEXT = "no text"
     NOT_UNPACKED = "cannot be unpacked"
     NOT_WHOLE = "not whole"
+    UNDECIDED = "copy or log"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
 
 # Files that no run reads because of what they hold; the run goes on without them.
-SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE})
+SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE, Fault.UNDECIDED})
 # Spark cannot read such a name now, but bronze may have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
 
@@ -92,7 +93,7 @@ class Faulty:
         size: the current size in bytes; 0 if the file is missing. For an empty source see `CensusInputs.source`.
         modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
         was: the size in bytes that bronze recorded; None if bronze has not read the file.
-        why: why the file is set aside; empty for another fault.
+        why: what is wrong with the file, if the fault does not say all; otherwise empty.
     """
 
     path: str
@@ -296,7 +297,7 @@ def said(faulty: Faulty) -> str:
         return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
+    return f"{name}: {faulty.why or _SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
 
 
 def shown(path: str) -> str:
@@ -323,6 +324,7 @@ _REPAIR: Mapping[Fault, str] = {
     Fault.NO_TEXT: "put text in its place, or take it away",
     Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
     Fault.NOT_WHOLE: "put a whole file in its place",
+    Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.NEVER_READ: "reread",

@@ -8,10 +8,12 @@ from functools import cached_property
 
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed
-from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.census import Census, Fault, FaultKey, Faulty, shown
+from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.exactly_once.tail_content import NOT_COMPLETE
 from oncelake.exactly_once.tail_files import TailFiles, range_words
 from oncelake.exactly_once.tail_survey import Rotation, Survey
 
@@ -88,6 +90,35 @@ class TailSource(Source):
         """
         return self.files.waiting(_parsed(at))
 
+    def census(self, at: str | None, accepted: frozenset[FaultKey] = frozenset()) -> Census:
+        """Classify the files by a position.
+
+        Args:
+            at: the position.
+            accepted: the faults (see `Faulty.key`) that were accepted.
+
+        Raises:
+            SourceError: the directory cannot be listed.
+        """
+        survey, rest = self.survey(at), self.waiting(at)
+        position = _parsed(at)
+        settled = (*survey.known.values(), *survey.spent.values(), *(copy for copy, _ in survey.copies))
+        census = Census(
+            read=[file.path for file in settled if file.path not in rest],
+            waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in rest],
+            hidden=[file for file in survey.others if file.hidden],
+            empty=[file for file in survey.others if not file.hidden and file.problem is None],
+            gone=sorted(self.files.place_of(position.files[number]) for number in survey.away),
+        )
+        for file, reason in survey.faults(self.files.now()):
+            fault = Faulty(file.path, _fault_of(survey, file, reason), file.size, file.modified, why=reason)
+            (census.accepted if fault.key in accepted else census.faults).append(fault)
+        return census
+
+    def planned(self) -> Mapping[str, object]:
+        """Return nothing: a path does not say which file it is, so each may be read under any name."""
+        return {}
+
     def waiting_bytes(self, at: str | None) -> int | None:
         """Return how many bytes of text wait."""
         return self.backlog(at).count
@@ -110,6 +141,16 @@ class TailSource(Source):
         except SourceError as error:
             return [str(error)]
         return [f"{shown(file.path)}: {reason}; it is not read" for file, reason in survey.faults(self.files.now())]
+
+
+def _fault_of(survey: Survey, file: Found, reason: str) -> Fault:
+    if file.problem is not None:
+        return Fault[file.problem.name]
+    if any(file is other for other, _ in survey.unreadable):
+        return Fault.RIGHTS
+    if any(file is other for other, _ in survey.undecided):
+        return Fault.UNDECIDED
+    return Fault.NOT_WHOLE if reason == NOT_COMPLETE else Fault.NO_TEXT
 
 
 def _parsed(at: str | None) -> TailPosition:

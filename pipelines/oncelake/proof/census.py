@@ -32,6 +32,7 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
+from oncelake.exactly_once.tail_source import TailSource
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files
 from oncelake.proof.link import Link, Uncompared
 
@@ -75,7 +76,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
 
 
 def census_of(
-    chain: Chain, spark: SparkSession, source: FilesSource, bronze: Table, *, may_start: bool
+    chain: Chain, spark: SparkSession, source: FilesSource | TailSource, bronze: Table, *, may_start: bool
 ) -> tuple[Census, Held]:
     """Account for the source's files; return the census, and what its bronze table holds now."""
     commit_log, at = chain.commit_log(bronze), chain.lake.at(bronze)
@@ -83,6 +84,8 @@ def census_of(
     rows = read_version(spark, at, version) if version is not None else None
     files = read_files(rows, lines=False)[0] if rows is not None else ()
     held = Held(rows, files, end, mask_versions(chain, spark), table=bronze)
+    if isinstance(source, TailSource):
+        return source.census(end, read_accepted(files_at(chain.lake.root, spark), chain.lake.root)), held
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 
@@ -92,10 +95,17 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
     link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
-    return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *_uncompared(census))
+    return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
 
 
-def _uncompared(census: Census) -> Iterator[Uncompared]:
+def accepted_note(census: Census) -> Iterator[str]:
+    """Yield a note that names the faults that were accepted, if there are any."""
+    if census.accepted:
+        states = listed(f"{shown(fault.path)} ({fault.fault})" for fault in census.accepted)
+        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+
+
+def accepted_files(census: Census) -> Iterator[Uncompared]:
     """Yield the files that were accepted although lines of them are missing, or are not those that bronze holds."""
     aside = sum(each.fault in SET_ASIDE for each in census.accepted)
     others = len(census.accepted) - aside
@@ -230,9 +240,7 @@ def _notes(census: Census, held: Held) -> Iterator[str]:
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
-    if census.accepted:
-        states = listed(f"{shown(each.path)} ({each.fault})" for each in census.accepted)
-        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+    yield from accepted_note(census)
 
 
 def _gone(census: Census, held: Held) -> Iterator[str]:

@@ -24,6 +24,7 @@ from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.exactly_once.census import read_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
@@ -184,7 +185,8 @@ class Proof:
     def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the files that grow, and check the rows of the bytes that were read."""
         at = bronze.span.end if bronze else None
-        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage))
+        accepted = read_accepted(self._files, self.chain.lake.root)
+        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage), accepted)
         if bronze is not None and bronze.span.rows_in_all:
             yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
 

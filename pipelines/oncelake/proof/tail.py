@@ -11,6 +11,7 @@ from oncelake.bronze.sources.files_again import summed
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
+from oncelake.exactly_once.census import FaultKey, said
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
@@ -18,13 +19,20 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import has_half_a_line, ranges
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.exactly_once.tail_survey import Survey, is_written
+from oncelake.proof.census import accepted_files, accepted_note
 from oncelake.proof.file_rows import name_of, unequal
 from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
 from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
 
 
-def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diagnosis) -> Link:
+def tail_files(
+    source: TailSource,
+    at: str | None,
+    table: Table,
+    diagnosis: Diagnosis,
+    accepted: frozenset[FaultKey] = frozenset(),
+) -> Link:
     """Account for every file of the directory: read, waiting, a copy of another file, ignored by design, or at fault.
 
     Bytes that a planned batch needs and that are gone are a fault, also if no file has anything else to read.
@@ -34,12 +42,14 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         at: bronze's position; None before the first batch.
         table: the bronze table.
         diagnosis: whether the next run of bronze would start.
+        accepted: the faults (see `Faulty.key`) whose loss was accepted.
 
     Raises:
         SourceError: the directory cannot be listed.
     """
     survey, position, rest = source.survey(at), TailPosition.parse(at) or TailPosition(), source.waiting(at)
-    faults = [f"{name_of(file.path)}: {reason}: it is not read" for file, reason in survey.faults(source.files.now())]
+    census = source.census(at, accepted)
+    faults = [said(fault) for fault in census.faults]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
     if diagnosis.state is State.SOURCE_TRIMMED:
         faults.append(diagnosis.seen)
@@ -47,10 +57,12 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = sum(1 for file in survey.known.values() if file.path not in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    link = Link.of(f"files of {source.path}", table, faults, well, _notes(source, survey, position))
+    notes = [*_notes(source, survey, position), *accepted_note(census)]
+    link = Link.of(f"files of {source.path}", table, faults, well, notes)
     return link.without(
         *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
         *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
+        *accepted_files(census),
     )
 
 

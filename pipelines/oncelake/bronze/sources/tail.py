@@ -125,8 +125,8 @@ class TailKind(DirectoryKind):
         return TailSource(self.name, self.settings.rotation)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Return where the files are counted: a growing file has no state that can be accepted."""
-        return f"{self.key}.kind is tail, whose files are counted by the byte; run: oncelake prove"
+        """Return None: the files can be counted."""
+        return None
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return how many lines of bronze no file holds any more; None if every line is there."""
