@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from oncelake.bronze.mask import MaskSettings
+from oncelake.bronze.stand_in import HEAD, MAX_LINE
 from oncelake.common.models import Options, Strict, later, shown
 
 _KAFKA_FIXED = {
@@ -71,6 +72,12 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
+    max_line: ByteSize = later(
+        MAX_LINE,
+        ge=HEAD,
+        le=1024**3,
+        description="files, tail: a line with more bytes goes to quarantine, with its first kilobyte and its SHA-256",
+    )
     mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 
     @field_validator("topic", mode="before")

@@ -64,11 +64,11 @@ class FilesKind(DirectoryKind):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
         reader = (
-            line_reader(spark.readStream, self.records)
+            line_reader(spark, spark.readStream, self.records, self.settings.max_line)
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        return from_files(reader.load(self.name))  # the census spells the path the same way
+        return from_files(reader.load(self.name), self.records)  # the census spells the path the same way
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch, and check that they are all the lines of the planned files.

@@ -76,8 +76,8 @@ class TailKind(DirectoryKind):
         java.TailSource.register(
             planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
         )
-        reader = spark.readStream.format(_READER).option("planner", planner)
-        return from_tail((records.bounds(reader) if records is not None else reader).load())
+        options = {**(records.options if records is not None else {}), "maxline": str(int(self.settings.max_line))}
+        return from_tail(spark.readStream.format(_READER).options(planner=planner, **options).load())
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch; read them again if a file was cut while they were read.
