@@ -22,6 +22,7 @@ _FILTER, _CONTENT, _OVERLAP = (
 )
 _TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
 _SURVEY, _WHICH = "exactly_once/tail_survey.py::", "unit/exactly_once/test_tail_survey.py::"
+_STAND_IN, _LONG = "bronze/stand_in.py::", "streaming/test_stand_ins.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -35,7 +36,42 @@ GUARDS = (
         "one line in a core-site.xml makes Spark skip longer lines silently",
         "bronze/transform.py",
         reads("str(2**31 - 1)", "'50000'"),
-        tests=("streaming/test_census.py::test_a_line_is_complete_whatever_maximum_length_hadoop_has",),
+        tests=(f"{_BRONZE}test_no_date_of_a_file_makes_another_file_too_old",),
+    ),
+    Guard(
+        "only a row of a file is a stand-in",
+        "a Kafka record with such a header goes to quarantine",
+        f"{_STAND_IN}is_stand_in",
+        reads("F.col('file').isNotNull()", "F.lit(True)"),
+        tests=("spark/bronze/test_bounded_lines.py::test_a_kafka_header_of_that_name_is_no_stand_in",),
+    ),
+    Guard(
+        "a stand-in counts with the bytes that it stands for",
+        "the rows of a growing file with a long line do not add up",
+        "bronze/mask.py::raw_length",
+        reads("is_stand_in()", "F.lit(False)"),
+        tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
+    ),
+    Guard(
+        "a collected stand-in counts with the bytes that it stands for",
+        "a small batch with a long line ends every run",
+        f"{_STAND_IN}collected_lengths",
+        reads("pc.any(is_stand_in).as_py()", "False"),
+        tests=("unit/bronze/test_stand_in.py::test_a_collected_stand_in_has_the_bytes_that_it_stands_for",),
+    ),
+    Guard(
+        "a stand-in goes to quarantine whatever its beginning says",
+        "the beginning of a long line counts as a line",
+        "silver/transform.py::_reasons",
+        reads("is_stand_in()", "F.lit(False)"),
+        tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
+    ),
+    Guard(
+        "a deep proof compares a stand-in by its SHA-256",
+        "bytes that were changed behind the beginning of a long line",
+        f"{_STAND_IN}lines_of",
+        reads("F.coalesce(digest(), bytes_in_file().cast('string'))", "bytes_in_file().cast('string')"),
+        tests=(f"{_LONG}test_a_long_line_that_was_changed_behind_its_beginning_is_named",),
     ),
     Guard(
         "a planned file exists when its batch is read",

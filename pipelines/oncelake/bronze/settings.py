@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from oncelake.bronze.mask import MaskSettings
+from oncelake.bronze.stand_in import HEAD, MAX_LINE
 from oncelake.common.models import Options, Strict, later, shown
 
 _KAFKA_FIXED = {
@@ -80,6 +81,12 @@ class SourceSettings(Strict):
         None,
         description="tail: how the logs are rotated. It decides whether a file that holds only what a log holds, under "
         "a rotated name of it, is a log of its own (`rename`) or a copy (`copytruncate`); unset, such a file waits",
+    )
+    max_line: ByteSize = later(
+        MAX_LINE,
+        ge=HEAD,
+        le=1024**3,
+        description="files, tail: a line with more bytes goes to quarantine, with its first kilobyte and its SHA-256",
     )
     mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 

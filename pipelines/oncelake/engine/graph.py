@@ -173,7 +173,9 @@ def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake
 def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
     records, mask = kind.records if kind.directory else None, kind.settings.mask
-    made_by = tuple(each for each in (records, mask.resolved() if mask is not None else None) if each)
+    made_by = tuple(
+        each for each in (records, mask.resolved(kind.settings.max_line) if mask is not None else None) if each
+    )
     return Stage(
         name,
         reads=(),

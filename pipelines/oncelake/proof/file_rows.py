@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import raw_length
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import as_lines
 from oncelake.bronze.sources.files_again import SUMS, ReadOtherwise, ReadSame, by_reading, read_paths, summed
 from oncelake.bronze.sources.files_plan import BOM
+from oncelake.bronze.stand_in import as_lines
 from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version

@@ -6,8 +6,9 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION, raw_length
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import as_lines
+from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.sources.files_again import summed
+from oncelake.bronze.stand_in import HEAD, as_lines
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
@@ -23,7 +24,7 @@ from oncelake.proof.census import accepted_files, accepted_note
 from oncelake.proof.file_rows import name_of, unequal
 from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
-from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
+from oncelake.proof.tail_masked import masked_changed
 
 
 def tail_files(
@@ -211,9 +212,10 @@ def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[li
         for row in there.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
-    lines = EVERY_LINE.reader(spark.read).option("__globPaths__", "false").load(places)
+    lines = bounded_reader(spark.read, max_line=HEAD).option("__globPaths__", "false").load(places)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
     lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
-    found = unequal(then, summed(lines.where("start >= first AND start < reach")), "full").select("file").collect()
+    now = summed(as_lines(lines.where("start >= first AND start < reach")))
+    found = unequal(then, now, "full").select("file").collect()
     said = sorted(name_of(known[int(row["file"])].path) for row in found)
     return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []

@@ -78,7 +78,7 @@ class FilesKind(DirectoryKind):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
         reader = (
-            line_reader(spark.readStream, self.records)
+            line_reader(spark, spark.readStream, self.records, self.settings.max_line)
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
@@ -86,7 +86,7 @@ class FilesKind(DirectoryKind):
         if why_not_on_class_path(spark, _FILTER, "") is None:
             spark.conf.set(_PATH_FILTER, _FILTER)
             reader = reader.option("oncelake.files", self._filter(spark))
-        return from_files(reader.load(self.name))  # the census spells the path the same way
+        return from_files(reader.load(self.name), self.records)  # the census spells the path the same way
 
     def _filter(self, spark: SparkSession) -> str:
         """Register what sets files aside when Spark lists them; return its name."""

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Self
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
-from oncelake.bronze.records import as_lines
+from oncelake.bronze.stand_in import HEAD, as_lines, identified
 from oncelake.bronze.transform import line_reader
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
@@ -115,7 +115,9 @@ def _of_version(rows: DataFrame, version: str | None) -> DataFrame:
 def _as_read(rows: DataFrame, version: MaskVersion | None, spark: SparkSession, uris: Sequence[str] = ()) -> ReadSame:
     if version is None:
         return ReadSame(spark, as_lines(rows), partial(read_paths, spark), uris)
-    return ReadSame(spark, rows.select("file", "value"), partial(_read_masked, spark, version), uris)
+    return ReadSame(
+        spark, rows.select("file", identified().alias("value")), partial(_read_masked, spark, version), uris
+    )
 
 
 def _of_files(spark: SparkSession, rows: DataFrame, uris: Iterable[str]) -> DataFrame:
@@ -124,8 +126,8 @@ def _of_files(spark: SparkSession, rows: DataFrame, uris: Iterable[str]) -> Data
 
 def _read_masked(spark: SparkSession, version: MaskVersion, paths: Sequence[str]) -> DataFrame:
     """Read files at paths as they were read under a version of the rules; no raw value leaves the task."""
-    lines = line_reader(spark.read, version.records).option("__globPaths__", "false").load(_places(paths))
-    return version.mask.values(lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary")))
+    lines = _lines(line_reader(spark, spark.read, version.records, version.max_line), paths)
+    return version.mask.values(lines).select("file", identified().alias("value"))
 
 
 def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> list[str]:
@@ -246,19 +248,21 @@ def lacking(then: DataFrame, now: DataFrame, *by: str) -> DataFrame:
 
 
 def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these paths; columns: `file` string, the file's URI, and `value` binary, a line.
+    """Read exactly the files at these paths, as `as_lines` gives them; `file` is the file's URI.
 
     Args:
         spark: the session.
         paths: absolute paths on this machine, or URLs without % escapes.
     """
-    reader = line_reader(spark.read).option("__globPaths__", "false")  # Spark's internal option; its streams use it too
-    lines = reader.load(_places(paths))
-    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))
+    return as_lines(_lines(line_reader(spark, spark.read, max_line=HEAD), paths))
 
 
-def _places(paths: Iterable[str]) -> list[str]:
-    return [f"file:{path}" if is_local(path) else path for path in paths]
+def _lines(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
+    """Read lines of files; columns: `file`, `value` binary and, if there can be stand-ins, `headers`."""
+    places = [f"file:{path}" if is_local(path) else path for path in paths]
+    lines = reader.option("__globPaths__", "false").load(places)  # Spark's internal option; its streams use it too
+    more = [name for name in lines.columns if name == "headers"]
+    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"), *more)
 
 
 def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import BYTES, raw_length
+from oncelake.bronze.stand_in import collected_lengths
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.collect import Collected
@@ -151,7 +152,7 @@ def counted(reading: Reading, lines: Collected) -> dict[str, int]:
     if any(map(is_packed, reading.sizes)):
         names = pc.utf8_lower(rows["file"])
         rows = rows.filter(pc.invert(reduce(pc.or_, (pc.ends_with(names, end) for end in COMPRESSED))))
-    lengths = rows[BYTES] if BYTES in rows.column_names else pc.binary_length(rows["value"])
+    lengths = rows[BYTES] if BYTES in rows.column_names else collected_lengths(rows)
     return {"rows": lines.rows.num_rows, "bytes": (pc.sum(lengths).as_py() or 0) + rows.num_rows}
 
 

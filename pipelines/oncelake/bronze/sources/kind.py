@@ -102,7 +102,7 @@ class SourceKind(ABC):
             version: the fingerprint of the rules.
         """
         mask, rows = self.settings.mask, self.read(spark)
-        return rows if mask is None else Mask(spark, mask.resolved()).rows(rows, version)
+        return rows if mask is None else Mask(spark, mask.resolved(self.settings.max_line)).rows(rows, version)
 
     @property
     def rules(self) -> Sequence[str]:

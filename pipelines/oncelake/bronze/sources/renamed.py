@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION
-from oncelake.bronze.records import as_lines
 from oncelake.bronze.sources.files_again import SUMS, summed
+from oncelake.bronze.stand_in import as_lines
 from oncelake.common import tables
 from oncelake.common.errors import SourceError
 from oncelake.common.lake import is_local

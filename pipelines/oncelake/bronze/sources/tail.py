@@ -80,8 +80,8 @@ class TailKind(DirectoryKind):
         files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))
         most, claim = int(self.settings.max_bytes_per_batch), partial(self.claims.claim, self.key)
         java.TailSource.register(planner, Planner(files, most, context.defaultParallelism, claim))
-        reader = spark.readStream.format(_READER).option("planner", planner)
-        return from_tail((records.bounds(reader) if records is not None else reader).load())
+        options = {**(records.options if records is not None else {}), "maxline": str(int(self.settings.max_line))}
+        return from_tail(spark.readStream.format(_READER).options(planner=planner, **options).load())
 
     def _files(self, last_start: LastStart | None = None, ingested: Ingested | None = None) -> TailFiles:
         return TailFiles(self.name, last_start, rotation=self.settings.rotation, ingested=ingested)
@@ -93,10 +93,10 @@ class TailKind(DirectoryKind):
         if VERSION in rows.columns:
             return None
         last = F.col("file_offset") + F.octet_length("value")
-        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value").collect()
+        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value", "headers").collect()
         first, text = held[0]["file_offset"] if held else 0, bytearray()
         for row in held:
-            if row["file_offset"] != first + len(text):
+            if row["headers"] is not None or row["file_offset"] != first + len(text):  # a stand-in has no whole line
                 break
             text += row["value"] + b"\n"
         return first, bytes(text)

@@ -4,9 +4,10 @@
 `FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
 the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
 Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
-`RecordFormat.java` reads records of several lines and `TailSource.java` files that grow, both with `Records.java`,
-`Mask.java` masks personal data, and `Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing
-else does that.
+`RecordFormat.java` reads complete files and `TailSource.java` files that grow, both with `Records.java` and
+`BoundedLines.java`, `Mask.java` masks personal data, and `Topics.java` reads Kafka records whose timestamp is too large
+for Spark: nothing else reads records of several lines, growing files or such records, bounds what a line takes of the
+memory, or masks.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ _NAMES = (
     "BoundedRows",
     "FewRows",
     "PreparedPlan",
+    "BoundedLines",
     "Records",
     "RecordFormat",
     "TailSource",
