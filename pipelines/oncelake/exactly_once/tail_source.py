@@ -62,18 +62,18 @@ class TailSource(Source):
         return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which are gone") if lost else None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Skip the bytes of a planned batch that are gone; the others are planned again."""
+        """Give up the bytes of a planned batch that are gone; what the files hold by now is planned again.
+
+        The position stays where the batch began: a part of these bytes may be in the file, if it was cut, or in a copy.
+        """
         if end is None:
             return None
         before, after = _parsed(start), _parsed(end)
         lost = self.files.lost(before, after)
         if not lost:
             return None
-        files = {**before.files, **{each.file_id: each.file for each in lost}}
-        skipped = sum(each.end - each.start for each in lost)
-        following = max(before.following, *(each.file_id + 1 for each in lost))
-        at = replace(before, read=before.read + skipped, following=following, files=files)
-        return at.to_json(), [range_words(each) for each in lost]
+        at = replace(before, following=after.following)
+        return at.to_json(), [range_words(part) for part in lost]
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the bytes that wait to be read; unknown without the directory."""
