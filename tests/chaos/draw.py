@@ -99,6 +99,7 @@ _LOGS = {
     "pack-half": 3,
     "repack": 4,
     "unpack": 5,
+    "unpack-half": 2,
     "append-member": 5,
     "begin-member": 2,
     "end-member": 4,
@@ -136,6 +137,7 @@ _LOG_NUMBERS = {
     "pack-half": ("rotated", "ending"),
     "repack": ("rotated", "level"),
     "unpack": ("rotated",),
+    "unpack-half": ("rotated",),
     "append-member": ("rotated", "tag", "few"),
     "begin-member": ("rotated", "tag", "few"),
     "end-member": ("rotated",),
@@ -159,6 +161,30 @@ _ARGUMENTS = {
     "way": (0, 1),
     "level": (0, 4, 8),
     "date": DATES,
+}
+# What must have happened to a log before an operation has anything to do.
+_BEFORE = {
+    "cut": "copy",
+    "append-copied": "copy",
+    "pack": "rotate",
+    "pack-keep": "rotate",
+    "pack-half": "rotate",
+    "repack": "pack",
+    "unpack": "pack",
+    "unpack-half": "pack",
+    "append-member": "pack",
+    "begin-member": "pack",
+    "end-member": "begin-member",
+    "olddir": "rotate",
+    "olddir-back": "olddir",
+    "drop": "rotate",
+    "permit": "deny",
+    "unhide": "hide",
+    "back": "away",
+    "rotate": "append",
+    "copy": "append",
+    "crash": "append",
+    "rewrite": "append",
 }
 _RECORDS = {"half-record": 6, "rest-of-record": 8}
 _SETTINGS = {"remove": 2, "return": 3}
@@ -367,6 +393,7 @@ class _DrawLogs(_Drawing):
             **(_TWIN_LINES if has_twins else {}),
         }
         self._begun: dict[bytes, int] = {}
+        self._drawn: set[tuple[str, bytes]] = set()
 
     def sequence(self) -> list[Step]:
         """Draw a sequence that begins with a log, and ends with an undisturbed run."""
@@ -380,6 +407,9 @@ class _DrawLogs(_Drawing):
         """Draw an operation on the logs."""
         verb = verb or self.weighed(self._weights)
         name = self.random.choice(self._names)
+        while verb in _BEFORE and (_BEFORE[verb], name) not in self._drawn:
+            verb = _BEFORE[verb]
+        self._drawn |= {(verb, name), *((("rotate", name),) if verb == "copy" else ())}
         self.tag += 1
         numbers = tuple(self._number(argument, name) for argument in _LOG_NUMBERS.get(verb, ()))
         if verb.startswith("half"):

@@ -132,6 +132,7 @@ class Game:
         del step
         self.product.forget()
         self.world.forgotten()
+        self.judge.forgot()
         self._sound = False
         self.counts["forget"] += 1
 

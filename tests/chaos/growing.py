@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ pattern: '^(?<time>\S+) (?<level>\S+) (?<message>.*)$'
 time: iso8601
 record: {starts: '^L'}
 """
+# A compressed file that has changed within so many seconds may get the end of its last line.
+_PACKED_QUIET = 60.0
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,8 @@ class Logs(LogPlace, World):
 def _lines(path: bytes, end: int | None = None) -> list[bytes] | None:
     """Return the lines of a file whose ends are written; None if it is compressed and not complete.
 
+    A compressed file whose last line has no end is complete when it has not changed for a minute.
+
     Args:
         path: the file.
         end: how many of its bytes count, if it is not compressed; None for all.
@@ -198,13 +203,17 @@ def _lines(path: bytes, end: int | None = None) -> list[bytes] | None:
     except OSError:
         return None
     whole = unpacked(path, held)
-    if whole is None:
+    if whole is None or (whole is not held and not whole.endswith(b"\n") and 0 <= _age(path) < _PACKED_QUIET):
         return None
     if whole is held:
         whole = held[:end]
         whole = whole[: whole.rfind(b"\n") + 1]
     lines = whole.removeprefix(BOM).removesuffix(b"\n").split(b"\n") if whole else []
     return [line for line in lines if line != HEADER]
+
+
+def _age(path: bytes) -> float:
+    return time.time() - os.stat(path).st_mtime
 
 
 def _reaches(path: bytes, end: int) -> bool:

@@ -89,6 +89,10 @@ class Judge:
             self.gave_up[path] = [content.lines for content in self.had.get(path, [])]
         self._accepted = len(lost)
 
+    def forgot(self) -> None:
+        """Record that the checkpoint is gone: the next run may refuse to start, whatever a proof said before."""
+        self._promised = None
+
     def ran(self, seen: list[Listing], outcome: Outcome, bronze: Bronze, *, alone: bool) -> None:
         """Judge a run.
 

@@ -319,9 +319,17 @@ def _unpack(logs: LogPlace, step: Step) -> None:
     """Unpack a compressed file, as `gunzip` does: it is deleted, and the other one has its time."""
     path, content = _compressed(logs, step)
     plain = os.path.splitext(path)[0]
-    _unless(os.path.exists(plain))
+    _unless(os.path.exists(plain) and _content(plain) != content[: os.path.getsize(plain)])
     logs.put(plain, content, os.stat(path))
     os.remove(path)
+
+
+def _unpack_half(logs: LogPlace, step: Step) -> None:
+    """Write the first half of the content of a compressed file beside it."""
+    path, content = _compressed(logs, step)
+    plain = os.path.splitext(path)[0]
+    _unless(os.path.exists(plain))
+    logs.put(plain, content[: len(content) // 2])
 
 
 def _append_member(logs: LogPlace, step: Step) -> None:
@@ -337,6 +345,7 @@ def _begin_member(logs: LogPlace, step: Step) -> None:
 def _append_to_packed(logs: LogPlace, step: Step, parts: int) -> None:
     path, content = _compressed(logs, step)
     _unless(not content.endswith(b"\n"))  # nobody can know whether the last line goes on
+    _unless(os.path.exists(os.path.splitext(path)[0]))  # it would be a file that is compressed and goes on
     packed = OPENERS[os.path.splitext(path)[1]](_made(logs, *step.numbers[1:3]))
     now = len(packed) // parts
     with open(path, "ab") as opened:
@@ -437,6 +446,7 @@ VERBS: dict[str, Callable[[LogPlace, Step], None]] = {
     "pack-half": _pack_half,
     "repack": _repack,
     "unpack": _unpack,
+    "unpack-half": _unpack_half,
     "append-member": _append_member,
     "begin-member": _begin_member,
     "end-member": _end_member,
