@@ -217,7 +217,7 @@ def _age(path: bytes) -> float:
 
 
 def _reaches(path: bytes, end: int) -> bool:
-    """Return whether a file holds so many bytes; of a compressed file, whether it is one."""
+    """Return whether a file holds this many bytes; of a compressed file, whether it is one."""
     return path.endswith(tuple(OPENERS)) or os.path.getsize(path) >= end
 
 

@@ -344,6 +344,7 @@ def _begin_member(logs: LogPlace, step: Step) -> None:
 
 def _append_to_packed(logs: LogPlace, step: Step, parts: int) -> None:
     path, content = _compressed(logs, step)
+    _unless(step.names[0] in logs.copied)
     _unless(not content.endswith(b"\n"))  # nobody can know whether the last line goes on
     _unless(os.path.exists(os.path.splitext(path)[0]))  # it would be a file that is compressed and goes on
     packed = OPENERS[os.path.splitext(path)[1]](_made(logs, *step.numbers[1:3]))

@@ -346,7 +346,7 @@ def _not_whole_zlib(packed: _Packed) -> str:
 
 
 def _behind_end(packed: _Packed, end: int) -> str:
-    """Say what is behind the end: gzip(1) ignores zeros there, but Hadoop stops at them."""
+    """Return what is behind the end: gzip(1) ignores zeros there, but Hadoop stops at them."""
     packed.file.seek(end)
     zeros = not any(block.strip(b"\0") for block in iter(lambda: packed.file.read(_BLOCK), b""))
     what = "zeros, at which Spark stops" if zeros else f"bytes that are no {packed.format}"

@@ -20,10 +20,10 @@ from oncelake.exactly_once.tail_content import (
 )
 from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor
 
-# Files that are gone are remembered for so many milliseconds, and in so many bytes of a position.
+# Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 REMEMBERED_MS = 7 * 24 * 3600 * 1000
 REMEMBERED_BYTES = 1024**2
-# A compressed file whose last line lacks its end is read to its end if it has not changed for so many seconds.
+# A compressed file whose last line lacks its end is read to its end if it has not changed for this many seconds.
 _PACKED_QUIET = 60.0
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
 TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
@@ -173,7 +173,9 @@ class TailFiles:
             size = self._surveyor.contents.size(file)
             if size <= offset:
                 digest = self._surveyor.contents.digests(file, [size])[size]
-                copies.append(self._entry(file, TailedFile(0, 0, size, of=number), digest))
+                copies.append(
+                    self._moved(file, TailedFile(0, 0, size, digest=digest.whole, base=digest.base, of=number))
+                )
         return tuple(copies)
 
     def quiet_in(self, at: TailPosition, until: Mapping[Identity, int]) -> float:
@@ -204,21 +206,24 @@ class TailFiles:
     def _moved(self, file: Found, entry: TailedFile) -> TailedFile:
         """Return an entry with the place and the form that its file has now."""
         contents = self._surveyor.contents
+        is_same = entry.stamp == contents.stamp(file) != "" and entry.path == self._surveyor.name(file)
+        if is_same and not entry.gone and entry.digest:
+            return entry
         try:
             digest = Digest(entry.digest, entry.base)
             if not entry.digest:
                 digest = contents.digests(file, [entry.offset])[entry.offset]
-            return self._entry(file, entry, digest)
+            with self._store.open(file) as opened:
+                return self._entry(file, opened, entry, digest)
         except OSError:
             return entry
 
-    def _entry(self, file: Found, entry: TailedFile, digest: Digest) -> TailedFile:
-        """Return the entry of a file of which so much was read as an entry says."""
+    def _entry(self, file: Found, opened: BinaryIO, entry: TailedFile, digest: Digest) -> TailedFile:
+        """Return the entry of an open file of which so much was read as an entry says."""
         assert file.identity is not None
         device, inode = file.identity
-        with self._store.open(file) as opened:
-            born = self._store.born(opened)
-            packed, ends = (file.size, ends_of(opened, file.size)) if is_packed(file.path) else (0, "")
+        born = self._store.born(opened)
+        packed, ends = (file.size, ends_of(opened, file.size)) if is_packed(file.path) else (0, "")
         name, stamp = self._surveyor.name(file), self._surveyor.contents.stamp(file)
         return entry._replace(
             device=device,
@@ -263,9 +268,9 @@ class TailFiles:
                 end = self._end(opened, was.offset, size, most, quiet=self._is_quiet(file, size))
                 for block in blocks_of(opened, was.offset, end):
                     hasher.update(block)
-            if not hasher.size == end > was.offset:
-                return None
-            return self._entry(file, was._replace(offset=end), hasher.digest())
+                if not hasher.size == end > was.offset:
+                    return None
+                return self._entry(file, opened, was._replace(offset=end), hasher.digest())
         except OSError:
             return None
 
@@ -292,7 +297,8 @@ class TailFiles:
         is_quiet = packed.lines == packed.size or not 0 <= self._age(file) < _PACKED_QUIET
         if not is_quiet or packed.ended <= was.offset or not contents.goes_on(file, was):
             return None
-        return self._entry(file, was._replace(offset=packed.ended), packed.digests[packed.ended])
+        with self._store.open(file) as opened:
+            return self._entry(file, opened, was._replace(offset=packed.ended), packed.digests[packed.ended])
 
     def _is_quiet(self, file: Found, size: int) -> bool:
         """Return True if the last record of a file is whole, because the file has not grown for a while."""
@@ -341,7 +347,7 @@ class TailFiles:
             SourceError: the directory cannot be listed.
         """
         wanted = ranges(start, end)
-        listed = self.listed()
+        listed = _Listed(self._surveyor)
         size = min(max(sum(part.end - part.start for part in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
         for part in wanted:
@@ -367,7 +373,7 @@ class TailFiles:
         """
         task, file_id, _, _, start, stop, first, last, *_ = text.split("\t")
         entry = end.files[int(file_id)]
-        file = next(self._candidates(entry, self.listed()), None)
+        file = next(self._candidates(entry, _Listed(self._surveyor)), None)
         part = Range(int(file_id), int(start), int(stop), entry)
         return "" if file is None else self._slice(task, part, file, int(first), int(last))
 
@@ -377,16 +383,13 @@ class TailFiles:
         Raises:
             SourceError: the directory cannot be listed.
         """
-        listed = self.listed()
+        listed = _Listed(self._surveyor)
         return [part for part in ranges(start, end) if not any(self._candidates(part.file, listed))]
 
-    def _candidates(self, entry: TailedFile, listed: list[Found]) -> Iterator[Found]:
+    def _candidates(self, entry: TailedFile, listed: "_Listed") -> Iterator[Found]:
         """Yield the files that hold what an entry says, the one with its inode first."""
         contents = self._surveyor.contents
-        there = [file for file in listed if file.identity is not None and not file.hidden and file.size]
-        for file in sorted(
-            there, key=lambda file: (file.identity != entry[:2], self._surveyor.name(file) != entry.path)
-        ):
+        for file in listed.by_likelihood(entry):
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
                 if same or contents.begins_with(file, entry):
@@ -408,6 +411,21 @@ class TailFiles:
         modified = part.file.modified
         fields = (task, part.file_id, place, int(packed), part.start, part.end, begin, stop, length, ends, modified)
         return "\t".join(map(str, fields))
+
+
+class _Listed:
+    """The files that may hold planned bytes."""
+
+    def __init__(self, surveyor: Surveyor) -> None:
+        files = [file for file in surveyor.listed() if file.identity is not None and not file.hidden and file.size]
+        self._files = files
+        self._by_place = {file.identity: file for file in files} | {surveyor.name(file): file for file in files}
+
+    def by_likelihood(self, entry: TailedFile) -> Iterator[Found]:
+        """Yield the file at the inode of an entry, the one at its path, and all others."""
+        likely = [self._by_place.get(entry[:2]), self._by_place.get(entry.path)]
+        yield from (file for file in likely if file is not None)
+        yield from (file for file in self._files if file not in likely)
 
 
 def _unread(file: Found, survey: Survey) -> TailedFile:

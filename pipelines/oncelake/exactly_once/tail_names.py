@@ -12,8 +12,8 @@ _SHIFTED = re.compile(r"\.(\d{1,5})(?=\.|$)")
 
 def unpacked(path: str) -> str:
     """Return a path without the ending of a compressed file."""
-    ending = next((ending for ending in COMPRESSED if path.lower().endswith(ending)), "")
-    return path[: len(path) - len(ending)]
+    stem, dot, ending = path.rpartition(".")
+    return stem if dot + ending.lower() in COMPRESSED else path
 
 
 def origins(name: str) -> Iterator[str]:

@@ -51,17 +51,17 @@ MOST_FILES = 10_000
 _RECENT = 2 * 10**9
 # A rotation raises the number of a file to this at most.
 _MOST_SHIFTS = 1_000
-# So many listings are tried while files are renamed.
+# At most this many listings are tried while files are renamed.
 _LISTINGS = 5
 # The bytes of a byte order mark, which is in no row.
 _MARK = 3
-# A compressed file that is not complete after so many seconds is not being written any more.
+# A compressed file that is not complete after this many seconds is not being written any more.
 _WRITTEN = 60.0
 _UNDECIDED = (
     "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
     "source.rotation to copytruncate or to rename"
 )
-# An earlier version took so many equal bytes at both ends for certain.
+# An earlier version took this many equal bytes at both ends for certain.
 _CERTAIN = 1024
 
 
@@ -495,7 +495,7 @@ class _Comparison:
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
             if file.size and not self._try(self._is_text, file, index):
                 continue
-            if self._try(self._continue_lost, file, index):
+            if index and self._try(self._continue_lost, file, index):
                 continue
             if file.identity in self._faulty:
                 self._blocked |= {paths[name] for name in [self._name(file)] if name in paths}
@@ -512,7 +512,8 @@ class _Comparison:
         """Return True if a file's content can be read to its end, and is text; note why not."""
         problem = self._contents.why_aside(file)
         if problem is None and is_packed(file.path):
-            problem = self._contents.packed(file, index.lengths(self._name(file), file.modified)).problem
+            lengths = index.lengths(self._name(file), file.modified) if index else ()
+            problem = self._contents.packed(file, lengths).problem
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
@@ -622,6 +623,10 @@ class _Index:
             for key in _keys_of(entry) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
+
+    def __bool__(self) -> bool:
+        """Return False if nothing is gone."""
+        return bool(self._by_key or self.old)
 
     def candidates(self, name: str, modified: int) -> Iterator[Mapping[int, Mapping[Digest | None, list[int]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest."""
