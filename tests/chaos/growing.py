@@ -139,15 +139,15 @@ class Logs(LogPlace, World):
         return any(name in said for name in names) or re.search(r"and [\d,]+ more", said) is not None
 
     def owed(self, seen: Sequence[Listing]) -> Iterable[bytes]:
-        """Return the lines that were in one file all the time.
+        """Return the lines that were in the same files all the time, or in more.
 
-        What is deleted before it is planned is gone unseen, and what is copied or compressed waits for the next run. If
+        What is deleted before it is planned is gone unseen, and what gets another inode waits for the next run. If
         a record is written while a run reads, the one before it is whole only for the next run.
         """
         if self.records and any(listing.files.keys() - seen[0].files.keys() for listing in seen):
             return ()
         files = [each.inodes for each in seen if isinstance(each, Lines)]
-        return [line for line in seen[0].files if set.intersection(*(each.get(line, set()) for each in files))]
+        return [line for line in seen[0].files if all(files[0][line] <= inodes.get(line, set()) for inodes in files)]
 
     def planned(self, checkpoint: Path) -> None:
         """Record the lines that the newest planned batch reads up to."""

@@ -204,8 +204,13 @@ class TailFiles:
         return self._store.now() - file.modified / 1000
 
     def _moved(self, file: Found, entry: TailedFile) -> TailedFile:
-        """Return an entry with the place and the form that its file has now."""
+        """Return an entry with the place and the form that its file has now.
+
+        A compressed file that is not read to its end keeps its entry, which says up to where it was read.
+        """
         contents = self._surveyor.contents
+        if is_packed(file.path) and contents.size(file) != entry.offset:
+            return entry._replace(gone=0)
         is_same = entry.stamp == contents.stamp(file) != "" and entry.path == self._surveyor.name(file)
         if is_same and not entry.gone and entry.digest:
             return entry

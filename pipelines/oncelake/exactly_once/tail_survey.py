@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.content import GROWING, content_in
-from oncelake.exactly_once.listing import Found, Problem, above, is_packed
+from oncelake.exactly_once.listing import COMPRESSED, Found, Problem, above, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
     NOT_COMPLETE,
@@ -398,15 +398,19 @@ class _Comparison:
         survey = self._survey
         rest = self._by_inode()
         copies = self._copies
-        grown = [file for file, entry in copies if self._try(self._has_grown, file, entry)]
+        grown = [
+            file
+            for file, entry in copies
+            if self._is_unpacked_of(file, entry.of) or self._try(self._has_grown, file, entry)
+        ]
         rest = self._by_content(rest, grown)
         self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
         places = {self._name(file): file for file in rest} | {file.identity: file for file in rest}
         for number in self._lost():
             entry = self._at.files[number]
-            file = places.get((entry.device, entry.inode)) or places.get(entry.path)
-            if file is not None:
-                self._try(self._continue_cut, file, number, entry)
+            for file in (places.get((entry.device, entry.inode)), places.get(entry.path)):
+                if file is not None and self._try(self._continue_cut, file, number, entry):
+                    break
         for file in rest:
             if file.identity not in self._faulty:
                 self._try(self._compare_with_originals, file)
@@ -537,14 +541,15 @@ class _Comparison:
                 return True
         return False
 
-    def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> None:
+    def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
         if self._name(file) != entry.path and not self._contents.is_at_inode(file, entry):
-            return
+            return False
         start = self._surveyor.goes_on(file, number, entry)
         if start:
             assert file.identity is not None
             self._survey.starts[file.identity] = start
             self._survey.cut[file.identity] = number
+        return bool(start)
 
     def _compare_with_originals(self, file: Found) -> None:
         """Take a file for a new one, or for a copy of one that is there."""
@@ -553,12 +558,38 @@ class _Comparison:
             if is_copy is not False and self._contents.is_beginning(file, other):
                 self._set_aside(file, other, is_copy)
                 return
-        number = self._packed.get(file.path)
-        if number is not None and self._contents.begins_with(file, self._at.files[number]):
-            self._survey.copies.append((self._survey.known[number], file))
-            self._know(number, file)
+        if self._takes_over(file):
+            return
+        larger = next((packed for packed in self._packed_forms(file) if self._is_part(file, packed)), None)
+        if larger is not None:
+            self._survey.copies.append((file, larger))
         else:
             self._survey.new.append(file)
+
+    def _takes_over(self, file: Found) -> bool:
+        """Return True if a file holds all that was read of its compressed form, which is a copy of it from now on."""
+        number = self._packed.get(file.path)
+        if number is None or not self._contents.begins_with(file, self._at.files[number]):
+            return False
+        self._survey.copies.append((self._survey.known[number], file))
+        self._know(number, file)
+        return True
+
+    def _packed_forms(self, file: Found) -> Iterator[Found]:
+        """Yield the files that hold the content of a file compressed, by their names."""
+        for ending in COMPRESSED if not is_packed(file.path) else ():
+            packed = self._places.get(f"{self._name(file)}{ending}")
+            if packed is not None:
+                yield packed
+
+    def _is_part(self, file: Found, packed: Found) -> bool:
+        """Return True if a file holds the beginning of a compressed file's content, and not all of it."""
+        return file.size < self._contents.packed(packed).size and self._contents.is_beginning(file, packed)
+
+    def _is_unpacked_of(self, file: Found, number: int) -> bool:
+        """Return True if a file has the name of a compressed file that was read, without its ending."""
+        entry = self._at.files.get(number)
+        return entry is not None and entry.path != self._name(file) == unpacked(entry.path)
 
     def _set_aside(self, file: Found, other: Found, is_copy: bool | None) -> None:
         if is_copy:
@@ -587,7 +618,10 @@ class _Comparison:
         """Decide what a copy that the position knows is now."""
         survey = self._survey
         assert file.identity is not None
-        is_copy = self._surveyor.decides(is_certain=entry.of < 0 or is_packed(file.path))
+        is_unpacked = self._is_unpacked_of(file, entry.of)
+        is_copy = self._surveyor.decides(is_certain=entry.of < 0 or is_packed(file.path) or is_unpacked)
+        if is_unpacked and self._takes_over(file):
+            return
         has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
             survey.new.append(file)
@@ -632,7 +666,7 @@ class _Index:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest."""
         directory, base = split(name)
         keys: list[tuple[object, ...]] = [("path", name), ("place", directory, unpacked(base))]
-        keys += [("name", origin) for origin in origins(base)]
+        keys += [("name", origin) for origin in (*([unpacked(base)] if is_packed(base) else []), *origins(base))]
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
         shift = shifts(base) if is_packed(base) else None
         if shift is not None:
