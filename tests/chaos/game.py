@@ -95,7 +95,7 @@ class Game:
         outcome = self.product.recover(accept_loss=accept)
         self._note("recover", outcome)
         self.judge.accepts(self.world.accepted(self.product.table))
-        self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
+        self.judge.repaired("recover", outcome, before, self._held(), given_up=None if accept else ())
 
     def rebuild(self, step: Step) -> None:
         """Rebuild with the step's disturbances, then prove."""
@@ -104,7 +104,10 @@ class Game:
         if not outcome.refused:
             self.world.emptied(accepted=accept)
         after = self._held()
-        self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
+        # what is there may wait for the next run, if it was changed meanwhile
+        there = self.world.look().files.values() if step.during else ()
+        given_up = None if accept else [line for content in there for line in content.lines or ()]
+        self.judge.repaired("rebuild", outcome, before, after, given_up=given_up)
         if not outcome.refused:
             self.judge.accepts(self.world.accepted(self.product.table))
             self.judge.ran(listings, outcome, after, alone=False)
@@ -118,7 +121,7 @@ class Game:
         held, before = self._held(), self.world.counted(self.product.table)
         changes = not self.world.may_run(self.product.table)
         outcome, _ = self._watched(step, self.product.take_over)
-        self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held(), accepted=False)
+        self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held())
         self.judge.wrote(self.world.wrong(self.product.table, whole=False))
         if outcome.ok:
             self.judge.wrote(self.world.wrong_after_gold(self.product.table))

@@ -30,10 +30,10 @@ class Lines(Listing):
     """The lines of a directory at one moment.
 
     Attributes:
-        inodes: the files that hold each line.
+        holders: the inodes of the files that hold each line, by stream.
     """
 
-    inodes: Mapping[bytes, set[int]] = field(default_factory=dict, compare=False)
+    holders: Mapping[bytes, Mapping[bytes, set[int]]] = field(default_factory=dict, compare=False)
 
 
 @dataclass
@@ -94,15 +94,11 @@ class Logs(LogPlace, World):
                     continue
                 holders.setdefault(line, {}).setdefault(stream(name), set()).add(os.stat(path).st_ino)
                 within.setdefault(line, set()).add(name)
-        files = {
-            _part(line, number): inodes
-            for line, streams in holders.items()
-            for number, (_, inodes) in enumerate(sorted(streams.items()))
-        }
+        parts = [_part(line, number) for line, streams in holders.items() for number in range(len(streams))]
         self.within |= {_part(line, number): names for line, names in within.items() for number in range(len(TWINS))}
         missing = not os.path.isdir(self.place.root)
-        found = {part: Content(0, 0, (part,)) for part in files}
-        return Lines(found, listing.loops, tuple(strange), missing, files)
+        found = {part: Content(0, 0, (part,)) for part in parts}
+        return Lines(found, listing.loops, tuple(strange), missing, holders)
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each line; a header only if there are more than were written."""
@@ -146,8 +142,17 @@ class Logs(LogPlace, World):
         """
         if self.records and any(listing.files.keys() - seen[0].files.keys() for listing in seen):
             return ()
-        files = [each.inodes for each in seen if isinstance(each, Lines)]
-        return [line for line in seen[0].files if all(files[0][line] <= inodes.get(line, set()) for inodes in files)]
+        first, *later = (listing.holders for listing in seen if isinstance(listing, Lines))
+        return [
+            _part(line, number)
+            for line, streams in first.items()
+            for number in range(
+                sum(
+                    all(inodes <= holders.get(line, {}).get(name, set()) for holders in later)
+                    for name, inodes in streams.items()
+                )
+            )
+        ]
 
     def planned(self, checkpoint: Path) -> None:
         """Record the lines that the newest planned batch reads up to."""

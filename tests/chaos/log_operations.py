@@ -328,7 +328,7 @@ def _unpack_half(logs: LogPlace, step: Step) -> None:
     """Write the first half of the content of a compressed file beside it."""
     path, content = _compressed(logs, step)
     plain = os.path.splitext(path)[0]
-    _unless(os.path.exists(plain))
+    _unless(os.path.exists(plain) or not content.endswith(b"\n"))
     logs.put(plain, content[: len(content) // 2])
 
 
