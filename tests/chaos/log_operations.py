@@ -235,7 +235,8 @@ def _crash(logs: LogPlace, step: Step) -> None:
     held = _content(path)
     kept = held[: len(held) * step.numbers[0] // 100]
     last = kept.rpartition(b"\n")[2].removeprefix(BOM)
-    kept = kept[: len(kept) - len(last)] if last in logs.lines else kept
+    is_a_line_elsewhere = last in logs.lines or b"." not in last  # with the end that it gets
+    kept = kept[: len(kept) - len(last)] if is_a_line_elsewhere else kept
     _unless(len(kept) * 2 <= len(held) or len(kept) == len(held))
     os.truncate(path, len(kept))
     logs.crashed[step.names[0]] = False
