@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -132,6 +133,21 @@ def _compressed(logs: LogPlace, step: Step) -> tuple[bytes, bytes]:
     _unless(content is None or content is held)
     assert content is not None
     return path, content
+
+
+def unpacked_members(path: bytes) -> bytes:
+    """Return the content of the members of a compressed file that are complete."""
+    rest, content = _content(path), b""
+    while rest:
+        unpacker = zlib.decompressobj(31) if path.endswith(b".gz") else bz2.BZ2Decompressor()
+        try:
+            member = unpacker.decompress(rest)
+        except (OSError, zlib.error):
+            break
+        if not unpacker.eof:
+            break
+        rest, content = unpacker.unused_data, content + member
+    return content
 
 
 def _content(path: bytes) -> bytes:

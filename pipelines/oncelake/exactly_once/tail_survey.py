@@ -670,7 +670,7 @@ class _Index:
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
         shift = shifts(base) if is_packed(base) else None
         if shift is not None:
-            keys += [("shift", directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+            keys += [("shift", shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -688,4 +688,4 @@ def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
     yield "second", entry.modified // 1000
     shift = None if entry.packed else shifts(base)
     if shift is not None:
-        yield "shift", directory, *shift
+        yield "shift", *shift

@@ -162,11 +162,14 @@ def test_a_file_that_was_unpacked_unseen_goes_on_when_its_archive_is_gone(logs: 
     assert drain(files, at)[0] == texts(101, 101)
 
 
-def test_an_archive_in_another_directory_continues_the_log_that_is_gone(logs: Path, files: ReadFiles) -> None:
+@pytest.mark.parametrize("name", ["app.log.1.gz", "app.log.2.gz"])
+def test_an_archive_in_another_directory_continues_the_log_that_is_gone(
+    logs: Path, files: ReadFiles, name: str
+) -> None:
     (logs / "app.log.1").write_bytes(lines(1, 5))
     _, at = drain(files, START)
     (logs / "old").mkdir()
-    (logs / "old" / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 6)))
+    (logs / "old" / name).write_bytes(gzip.compress(lines(1, 6)))
     (logs / "app.log.1").unlink()
     assert drain(files, at)[0] == texts(6, 6)
 
