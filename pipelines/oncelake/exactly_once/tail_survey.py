@@ -104,8 +104,11 @@ class Survey:
         yield from ((file, file.problem) for file in self.others if file.problem is not None and not file.hidden)
         yield from self.unreadable
         yield from ((file, reason) for file, reason in self.aside if not is_written(file, reason, now))
-        for file, name in self.undecided:
-            yield file, _UNDECIDED.format(name)
+        yield from self.questions()
+
+    def questions(self) -> Iterator[tuple[Found, str]]:
+        """Yield the files that are copies or logs of their own, with the question that a setting answers."""
+        yield from ((file, _UNDECIDED.format(name)) for file, name in self.undecided)
 
 
 def is_written(file: Found, reason: str, now: float) -> bool:
