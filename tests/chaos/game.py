@@ -104,9 +104,9 @@ class Game:
         if not outcome.refused:
             self.world.emptied(accepted=accept)
         after = self._held()
-        # what is there may wait for the next run, if it was changed meanwhile
-        there = self.world.look().files.values() if step.during else ()
-        given_up = None if accept else [line for content in there for line in content.lines or ()]
+        # what was there when it began may be gone or wait for the next run by now, if that was changed meanwhile
+        there = [content.lines or () for listing in listings for content in listing.files.values()]
+        given_up = None if accept else [line for lines in there if step.during for line in lines]
         self.judge.repaired("rebuild", outcome, before, after, given_up=given_up)
         if not outcome.refused:
             self.judge.accepts(self.world.accepted(self.product.table))

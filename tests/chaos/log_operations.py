@@ -77,14 +77,15 @@ class LogPlace:
         if self.records:
             os.utime(path, (time.time() - _QUIET, time.time() - _QUIET))
 
-    def put(self, path: bytes, content: bytes, like: os.stat_result | None = None) -> None:
+    def put(self, path: bytes, content: bytes, like: bytes | None = None) -> None:
         """Write a file at a new inode, in one atomic move, with the time of another one."""
         partial = self.place.aside + b"/partial"
         with open(partial, "wb") as opened:
             opened.write(content)
+        is_dated = like is None or os.stat(like).st_ino in self.dated
         if like is not None:
-            os.utime(partial, ns=(like.st_atime_ns, like.st_mtime_ns))
-        self.created(partial, is_dated=like is None)
+            os.utime(partial, ns=(os.stat(like).st_atime_ns, os.stat(like).st_mtime_ns))
+        self.created(partial, is_dated=is_dated)
         os.rename(partial, path)
 
     def created(self, path: bytes, *, is_dated: bool = False) -> None:
@@ -312,7 +313,7 @@ def _pack_keep(logs: LogPlace, step: Step) -> None:
     """Compress a rotated file and keep it, as `gzip -k` does; the compressed one has its time."""
     path = _plain(logs, step)
     target, packed = _packed(step, path)
-    logs.put(target, packed, os.stat(path))
+    logs.put(target, packed, path)
 
 
 def _pack_half(logs: LogPlace, step: Step) -> None:
@@ -329,7 +330,7 @@ def _repack(logs: LogPlace, step: Step) -> None:
     path, content = _compressed(logs, step)
     level = step.numbers[1] + 1
     packed = gzip.compress(content, level) if path.endswith(b".gz") else bz2.compress(content, level)
-    logs.put(path, packed, os.stat(path))
+    logs.put(path, packed, path)
 
 
 def _unpack(logs: LogPlace, step: Step) -> None:
@@ -337,7 +338,7 @@ def _unpack(logs: LogPlace, step: Step) -> None:
     path, content = _compressed(logs, step)
     plain = os.path.splitext(path)[0]
     _unless(os.path.exists(plain) and _content(plain) != content[: os.path.getsize(plain)])
-    logs.put(plain, content, os.stat(path))
+    logs.put(plain, content, path)
     os.remove(path)
 
 
@@ -399,7 +400,7 @@ def _restore(logs: LogPlace, step: Step) -> None:
     """Put a copy with the same time in the place of a file, as a restored backup is."""
     path = logs.log(step, step.numbers[0])
     _unless_whole(logs, step)
-    logs.put(path, _content(path), os.stat(path))
+    logs.put(path, _content(path), path)
 
 
 def _olddir(logs: LogPlace, step: Step) -> None:
@@ -416,7 +417,7 @@ def _olddir(logs: LogPlace, step: Step) -> None:
     for form in forms:
         moved = os.path.dirname(target) + b"/" + os.path.basename(form)
         if as_copies:
-            logs.put(moved, _content(form), os.stat(form))
+            logs.put(moved, _content(form), form)
             os.remove(form)
         else:
             os.rename(form, moved)

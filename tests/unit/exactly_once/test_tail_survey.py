@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import pytest
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import Disk, FileMovedError, ends_of
@@ -407,6 +408,21 @@ def test_a_big_log_that_lost_half_a_megabyte_goes_on(logs: Path, files: ReadFile
     read, after = drain(files, at)
     assert read == [text[kept : -500 * 1024], b"new"]
     assert after.files[1].start == kept
+
+
+def test_planned_bytes_of_a_file_that_cannot_be_opened_are_not_gone(logs: Path) -> None:
+    disk = Faulty()
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 5))
+    end = ReadFiles(logs).plan(START, EVERYTHING)
+    log.rename(logs / "app.log.1")
+    disk.errors["app.log.1"] = PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(SourceError, match=r"may be in app\.log\.1, which cannot be read: Permission denied"):
+        ReadFiles(logs, store=disk).lost(START, end)
+    disk.errors.clear()
+    assert ReadFiles(logs, store=disk).lost(START, end) == []
+    (logs / "app.log.1").unlink()
+    assert len(ReadFiles(logs, store=disk).lost(START, end)) == 1
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.EIO])
