@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random, SystemRandom
 
+from tests.chaos.log_operations import ROTATIONS, TWINS
 from tests.chaos.steps import During, Step
 
 SEED = "ONCELAKE_CHAOS_SEED"
@@ -86,25 +87,104 @@ _TOPIC = {
     "recreate": 3,
 }
 LOGS = (b"app.log", b"sub/web.log")
+_TWIN_LOGS = tuple(twin + b"/job.log" for twin in TWINS)
 _LOGS = {
     "append": 30,
+    "rewrite": 6,
     "half": 5,
+    "crash": 6,
     "rotate": 10,
-    "copy": 14,
-    "append-copied": 10,
-    "cut": 16,
-    "pack": 12,
+    "pack": 8,
+    "pack-keep": 6,
     "pack-half": 3,
-    "drop": 8,
+    "repack": 4,
+    "unpack": 5,
+    "unpack-half": 2,
+    "append-member": 5,
+    "begin-member": 2,
+    "end-member": 4,
+    "restore": 4,
+    "olddir": 5,
+    "olddir-back": 4,
+    "drop": 6,
+    "deny": 4,
+    "permit": 5,
     "delete": 3,
     "hide": 2,
     "unhide": 3,
     "away": 2,
     "back": 3,
-    "date": 1,
+    "date": 3,
     "root-away": 1,
     "root-emptied": 1,
     "root-back": 3,
+}
+# Copies are drawn if the settings say that the logs are rotated by copying them.
+_COPIES = {"copy": 14, "append-copied": 10, "cut": 16}
+_TWIN_LINES = {"append-twins": 20}
+# The numbers of each operation on a log, and the values of each.
+_LOG_NUMBERS = {
+    "append": ("tag", "count"),
+    "append-copied": ("tag", "count"),
+    "append-twins": ("tag", "few"),
+    "rewrite": ("tag", "few"),
+    "half": ("tag",),
+    "half-record": ("tag",),
+    "rest-of-record": ("begun",),
+    "crash": ("kept",),
+    "pack": ("rotated", "ending"),
+    "pack-keep": ("rotated", "ending"),
+    "pack-half": ("rotated", "ending"),
+    "repack": ("rotated", "level"),
+    "unpack": ("rotated",),
+    "unpack-half": ("rotated",),
+    "append-member": ("rotated", "tag", "few"),
+    "begin-member": ("rotated", "tag", "few"),
+    "end-member": ("rotated",),
+    "restore": ("file",),
+    "olddir": ("rotated", "way"),
+    "olddir-back": ("rotated", "way"),
+    "drop": ("dropped",),
+    "deny": ("file",),
+    "permit": ("file",),
+    "date": ("date",),
+    "hide": ("way",),
+}
+_ARGUMENTS = {
+    "count": (1, 2, 3, 8, 30),
+    "few": (1, 2, 8),
+    "kept": (60, 80, 95, 99),
+    "rotated": (1, 1, 1, 2),
+    "file": (0, 0, 1, 1, 2),
+    "dropped": (1, 1, 2, 3),
+    "ending": (0, 1),
+    "way": (0, 1),
+    "level": (0, 4, 8),
+    "date": DATES,
+}
+# What must have happened to a log before an operation has anything to do.
+_BEFORE = {
+    "cut": "copy",
+    "append-copied": "copy",
+    "pack": "rotate",
+    "pack-keep": "rotate",
+    "pack-half": "rotate",
+    "repack": "pack",
+    "unpack": "pack",
+    "unpack-half": "pack",
+    "append-member": "pack",
+    "begin-member": "pack",
+    "end-member": "begin-member",
+    "olddir": "rotate",
+    "olddir-back": "olddir",
+    "drop": "rotate",
+    "permit": "deny",
+    "unhide": "hide",
+    "back": "away",
+    "rotate": "append",
+    "copy": "append",
+    "crash": "append",
+    "rewrite": "append",
 }
 _RECORDS = {"half-record": 6, "rest-of-record": 8}
 _SETTINGS = {"remove": 2, "return": 3}
@@ -292,14 +372,32 @@ class _DrawWhole(_DrawFiles):
 
 
 class _DrawLogs(_Drawing):
-    def __init__(self, random: Random, *, records: bool = False) -> None:
+    """Draws operations on logs that are rotated in one way.
+
+    Args:
+        random: the generator.
+        records: whether the log format puts several lines together.
+        rotation: how the logs are rotated, by its number in `ROTATIONS`; None to draw it.
+    """
+
+    def __init__(self, random: Random, *, records: bool = False, rotation: int | None = None) -> None:
         super().__init__(random)
-        self._weights = {**_LOGS, **(_RECORDS if records else {})}
+        self._rotation = random.randrange(len(ROTATIONS)) if rotation is None else rotation
+        is_copied = ROTATIONS[self._rotation] == "copytruncate"
+        has_twins = not is_copied and random.random() < 0.5
+        self._names = (LOGS[0], *(_TWIN_LOGS if has_twins else ()), *LOGS)
+        self._weights = {
+            **_LOGS,
+            **(_RECORDS if records else {}),
+            **(_COPIES if is_copied else {}),
+            **(_TWIN_LINES if has_twins else {}),
+        }
         self._begun: dict[bytes, int] = {}
+        self._drawn: set[tuple[str, bytes]] = set()
 
     def sequence(self) -> list[Step]:
         """Draw a sequence that begins with a log, and ends with an undisturbed run."""
-        steps = [self.operation("append")]
+        steps = [Step("rotation", (), (self._rotation,)), self.operation("append")]
         for _ in range(self.random.randint(2, 4)):
             steps += [self.operation() for _ in range(self.random.randint(1, 6))]
             steps.append(self.command())
@@ -308,27 +406,24 @@ class _DrawLogs(_Drawing):
     def operation(self, verb: str | None = None) -> Step:
         """Draw an operation on the logs."""
         verb = verb or self.weighed(self._weights)
-        name = self.random.choice((LOGS[0], LOGS[0], LOGS[1]))
+        name = self.random.choice(self._names)
+        while verb in _BEFORE and (_BEFORE[verb], name) not in self._drawn:
+            verb = _BEFORE[verb]
+        self._drawn |= {(verb, name), *((("rotate", name),) if verb == "copy" else ())}
         self.tag += 1
-        numbers: tuple[int, ...] = ()
-        if verb.startswith("append"):
-            numbers = (self.tag, self.random.choice((1, 2, 3, 8, 30)))
-        elif verb in ("half", "half-record"):
+        numbers = tuple(self._number(argument, name) for argument in _LOG_NUMBERS.get(verb, ()))
+        if verb.startswith("half"):
             self._begun[name] = self.tag
-            numbers = (self.tag,)
-        elif verb == "rest-of-record":
-            numbers = (self._begun.get(name, self.tag),)
-        elif verb in ("pack", "pack-half"):
-            numbers = (self.random.choice((1, 1, 1, 2)), self.random.randrange(2))
-        elif verb == "drop":
-            numbers = (self.random.choice((1, 1, 2, 3)),)
-        elif verb == "date":
-            numbers = (self.random.choice(DATES),)
-        elif verb == "hide":
-            numbers = (self.random.randrange(2),)
         if verb in ("date", "hide", "unhide", "away", "back", "delete"):
             name = self.random.choice((name, name + b".1", name + b".2", name + b".1.gz"))
-        return Step(verb, () if verb.startswith("root-") else (name,), numbers)
+        names = _TWIN_LOGS if verb == "append-twins" else () if verb.startswith("root-") else (name,)
+        return Step(verb, names, numbers)
+
+    def _number(self, argument: str, name: bytes) -> int:
+        """Draw an argument of an operation on a log."""
+        if argument == "begun":
+            return self._begun.get(name, self.tag)
+        return self.tag if argument == "tag" else self.random.choice(_ARGUMENTS[argument])
 
 
 class _DrawSources(_Drawing):
@@ -338,7 +433,10 @@ class _DrawSources(_Drawing):
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
-        self._each = {b"access_log": _DrawFiles(random), b"tail": _DrawLogs(random)}
+        self._each = {
+            b"access_log": _DrawFiles(random),
+            b"tail": _DrawLogs(random, rotation=ROTATIONS.index("copytruncate")),
+        }
 
     def operation(self, verb: str | None = None) -> Step:
         """Draw an operation on one of the sources."""

@@ -95,7 +95,7 @@ class Game:
         outcome = self.product.recover(accept_loss=accept)
         self._note("recover", outcome)
         self.judge.accepts(self.world.accepted(self.product.table))
-        self.judge.repaired("recover", outcome, before, self._held(), accepted=accept)
+        self.judge.repaired("recover", outcome, before, self._held(), given_up=None if accept else ())
 
     def rebuild(self, step: Step) -> None:
         """Rebuild with the step's disturbances, then prove."""
@@ -104,7 +104,10 @@ class Game:
         if not outcome.refused:
             self.world.emptied(accepted=accept)
         after = self._held()
-        self.judge.repaired("rebuild", outcome, before, after, accepted=accept)
+        # what was there when it began may be gone or wait for the next run by now, if that was changed meanwhile
+        there = [content.lines or () for listing in listings for content in listing.files.values()]
+        given_up = None if accept else [line for lines in there if step.during for line in lines]
+        self.judge.repaired("rebuild", outcome, before, after, given_up=given_up)
         if not outcome.refused:
             self.judge.accepts(self.world.accepted(self.product.table))
             self.judge.ran(listings, outcome, after, alone=False)
@@ -118,7 +121,7 @@ class Game:
         held, before = self._held(), self.world.counted(self.product.table)
         changes = not self.world.may_run(self.product.table)
         outcome, _ = self._watched(step, self.product.take_over)
-        self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held(), accepted=False)
+        self.judge.repaired("take-over", replace(outcome, refused=False), held, self._held())
         self.judge.wrote(self.world.wrong(self.product.table, whole=False))
         if outcome.ok:
             self.judge.wrote(self.world.wrong_after_gold(self.product.table))
@@ -132,6 +135,7 @@ class Game:
         del step
         self.product.forget()
         self.world.forgotten()
+        self.judge.forgot()
         self._sound = False
         self.counts["forget"] += 1
 

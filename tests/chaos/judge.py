@@ -89,6 +89,10 @@ class Judge:
             self.gave_up[path] = [content.lines for content in self.had.get(path, [])]
         self._accepted = len(lost)
 
+    def forgot(self) -> None:
+        """Record that the checkpoint is gone: the next run may refuse to start, whatever a proof said before."""
+        self._promised = None
+
     def ran(self, seen: list[Listing], outcome: Outcome, bronze: Bronze, *, alone: bool) -> None:
         """Judge a run.
 
@@ -159,16 +163,32 @@ class Judge:
         for how in wrong:
             self._break(how)
 
-    def repaired(self, what: str, outcome: Outcome, before: Bronze, after: Bronze, *, accepted: bool) -> None:
-        """Judge a recovery or a rebuild."""
+    def repaired(
+        self,
+        what: str,
+        outcome: Outcome,
+        before: Bronze,
+        after: Bronze,
+        *,
+        given_up: Iterable[bytes] | None = (),
+    ) -> None:
+        """Judge a recovery or a rebuild.
+
+        Args:
+            what: the command.
+            outcome: its outcome.
+            before: what bronze held before.
+            after: what bronze holds now.
+            given_up: the lines that bronze may lack afterwards; None for any, as losses were accepted.
+        """
         self._unforeseen(what, outcome)
         lines = [sum((held.lines for held in bronze.values()), Counter[bytes]()) for bronze in (before, after)]
         if outcome.refused and lines[0] != lines[1]:
             self._break(f"{what} refused, and changed bronze: {outcome.said}")
         if outcome.ok and what == "recover" and lines[0] != lines[1]:
             self._break(f"recover changed bronze's lines: {outcome.said}")
-        if outcome.ok and not accepted and not lines[0].keys() <= lines[1].keys():
-            lost = sorted(lines[0].keys() - lines[1].keys())
+        lost = sorted(lines[0].keys() - lines[1].keys() - set(given_up or ()))
+        if outcome.ok and given_up is not None and lost:
             self._break(f"{what} lost lines that nobody gave up, the first {lost[0]!r}: {outcome.said}")
 
     def census(self, listing: Listing, bronze: Bronze, *, deep: bool) -> Census:

@@ -62,18 +62,18 @@ def topics(broker: Broker) -> Callable[[Path], World]:
 
 KINDS = {
     "files": Kind("a directory", draw.draw, partial(_directory, records=False), 1),
-    "records": Kind("a directory, with records of several lines", draw.draw, partial(_directory, records=True), 20),
+    "records": Kind("a directory, with records of several lines", draw.draw, partial(_directory, records=True), 10),
     "rules": Kind(
-        "a directory whose lines are masked, extended by own code and dropped as repeats", draw.draw, _ruled, 20
+        "a directory whose lines are masked, extended by own code and dropped as repeats", draw.draw, _ruled, 10
     ),
-    "tail": Kind("growing files", draw.draw_logs, partial(_logs, records=False), 5),
+    "tail": Kind("growing files", draw.draw_logs, partial(_logs, records=False), 1),
     "tail-records": Kind(
-        "growing files, with records of several lines", draw.draw_records, partial(_logs, records=True), 20
+        "growing files, with records of several lines", draw.draw_records, partial(_logs, records=True), 10
     ),
-    "tail-rules": Kind("growing files, with the same rules", draw.draw_logs, _ruled_logs, 50),
-    "sources": Kind("two sources of one lake", draw.draw_sources, Sources.below, 50),
+    "tail-rules": Kind("growing files, with the same rules", draw.draw_logs, _ruled_logs, 10),
+    "sources": Kind("two sources of one lake", draw.draw_sources, Sources.below, 10),
     "whole": Kind(
-        "a directory with the whole chain: silver, a changing gold table and a sink", draw.draw_whole, _whole, 20
+        "a directory with the whole chain: silver, a changing gold table and a sink", draw.draw_whole, _whole, 10
     ),
-    "topic": Kind("a Kafka topic", draw.draw_topic, None, 100),
+    "topic": Kind("a Kafka topic", draw.draw_topic, None, 10),
 }

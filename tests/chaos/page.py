@@ -2,20 +2,21 @@
 
 import re
 from collections import Counter
-from datetime import UTC, datetime
 
-from tests.chaos.play import Played
+from oncelake.common.wording import count_of
+from tests.chaos.memory import Record
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "chaos.md"
 
 
-def summary(words: str, seed: int, played: Played, seconds: float) -> str:
+def summary(words: str, record: Record) -> str:
     """Return a summary of the sequences of one kind in Markdown."""
+    days = record.last if record.first == record.last else f"{record.first} to {record.last}"
     return (
-        f"Run on {datetime.now(UTC):%Y-%m-%d}, {seconds:,.0f} s, first seed {seed}: "
-        f"{played.sequences:,} sequences on {words}, violations: {len(played.broken)}"
-        f"{''.join(f', seed {each}' for each in played.broken)}.\n\n{_table(played.counts)}"
+        f"Run on {days}, {record.seconds:,.0f} s, seeds 0 to {record.sequences - 1:,}: "
+        f"{count_of(record.sequences, 'sequence')} on {words}, violations: {len(record.broken)}"
+        f"{''.join(f', seed {seed}' for seed in record.broken)}.\n\n{_table(record.counts)}"
     )
 
 

@@ -1,12 +1,15 @@
 """Run the product as the sequences use it: bronze alone, in this process, on a warm Spark session."""
 
+import errno
 import itertools
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +27,8 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_source import FilesSource
+from oncelake.exactly_once.listing import Found
+from oncelake.exactly_once.tail_content import Disk
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
 from tests.chaos.world import World
@@ -212,8 +217,10 @@ class Product:
         """Run a command, and return its outcome as the command line would report it."""
         self._said.clear()
         error: Exception | None = None
+        self.house.sets = self.world.sets
         try:
-            go()
+            with _refusing(self.world):
+                go()
         except Exception as raised:
             error = raised
         except Ended:
@@ -223,6 +230,21 @@ class Product:
         known = isinstance(error, OncelakeError)
         said = "\n".join([*self._said, str(error) if known else explain(error)])
         return Outcome(False, said, isinstance(error, StateError), None if known else f"{type(error).__name__}: {said}")
+
+
+@contextmanager
+def _refusing(world: World) -> Iterator[None]:
+    """Let files that the world says not be opened, as without permission; this process may be root."""
+    opens = Disk.open
+
+    def opened(disk: Disk, file: Found) -> BinaryIO:
+        if file.identity is not None and file.identity[1] in world.refused():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file.path)
+        return opens(disk, file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Disk, "open", opened)
+        yield
 
 
 @contextmanager

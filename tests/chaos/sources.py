@@ -1,7 +1,7 @@
 """Two sources of one lake for operations: a directory of complete files and a tailed one. Each comes and goes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ FILES, TAIL = "access_log", "tail"
 # Settings for small batches of each source, beside its directory.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     FILES: {"max_bytes_per_batch": 200, "renamed": "read"},
-    TAIL: {"kind": "tail", "max_bytes_per_batch": 700},
+    TAIL: {"kind": "tail", "max_bytes_per_batch": 700, "rotation": "copytruncate"},
 }
 _STAGES = {FILES: "bronze", TAIL: f"bronze.{TAIL}"}
 
@@ -97,6 +97,10 @@ class Sources(World):
             any(each.empty and self._has_read(name) for name, each in listings.items()),
             listings,
         )
+
+    def refused(self) -> Collection[int]:
+        """Return the inodes of the files that the product may not open."""
+        return {inode for each in self.each.values() for inode in each.refused()}
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what the bronze tables hold."""

@@ -117,9 +117,9 @@ def test_a_proof_that_fails_on_a_complete_lake_is_a_false_alarm(judge: Judge) ->
 
 
 def test_a_rebuild_that_loses_a_line_is_detected(judge: Judge) -> None:
-    judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")}, accepted=True)
+    judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")}, given_up=None)
     assert judge.broken == []
-    judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")}, accepted=False)
+    judge.repaired("rebuild", HOLDS, {A: held(*LINES)}, {A: held(b"one")})
     assert len(judge.broken) == 1
 
 

@@ -1,6 +1,7 @@
 """The chaos test sees every line of growing files, of several sources and of gold, and detects each violation."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def test_a_line_is_there_when_its_end_is_written_whatever_file_holds_it(logs: Lo
     assert all(play(logs, "pack app.log #1 #0\ncopy app.log\nappend-copied app.log #14 #1"))
     assert not any(play(logs, "rotate app.log\nappend app.log #15 #1\naway app.log"))
     assert all(play(logs, "cut app.log\nappend app.log #16 #1"))
+    assert logs.look().strange == (b"app.log.2.gz",), "its last line has no end, and it has just changed"
+    assert all(play(logs, "date app.log.2.gz #0"))
     listing = logs.look()
     assert {line[:4] for line in listing.files} == {b"L6.0", b"L7.0", b"L7.1", b"L9.b", b"L12.", b"L16."}
     assert listing.strange == ()
@@ -67,6 +70,61 @@ def test_a_line_that_is_there_twice_or_not_at_all_breaks_the_invariant(logs: Log
     judge.ran([logs.look()], HOLDS, logs.held(bronze(tmp_path / "2", b"L6.0")), alone=True)
     judge.proved(HOLDS, logs.look(), logs.held(tmp_path / "2"), deep=False, sound=True)
     assert any("not in bronze after a run that ended well" in how for how in judge.broken)
+
+
+def test_equal_lines_of_twins_both_count_wherever_their_files_are(logs: Logs, tmp_path: Path) -> None:
+    assert all(
+        play(logs, "append-twins one/job.log two/job.log #6 #1\nrotate one/job.log\npack-keep one/job.log #1 #0")
+    )
+    assert all(play(logs, "olddir one/job.log #1 #1"))
+    assert not any(play(logs, "delete two/job.log\nhide two/job.log #0\ndrop one/job.log #1"))
+    first, second = sorted(logs.look().files)
+    assert (first, second) == (b"L6.0", b"L6.0 of twin 2")
+    assert sorted(logs.owed([logs.look()])) == [first, second]
+    listings = [logs.look(), *(logs.look() for _ in play(logs, "rewrite two/job.log #7 #1"))]
+    assert list(logs.owed(listings)) == [first]
+    for values, faults in [((b"L6.0",), 0), ((b"L6.0", b"L6.0"), 0), ((b"L6.0",) * 3, 1)]:
+        judge = Judge(logs)
+        judge.saw(logs.look())
+        held = logs.held(bronze(tmp_path / str(len(values)), *values))
+        judge.proved(HOLDS, logs.look(), held, deep=False, sound=True)
+        assert len(judge.broken) == faults
+        assert (second in held) == (len(values) > 1)
+
+
+def test_operations_on_logs_leave_the_lines_that_they_do_not_add(logs: Logs) -> None:
+    assert all(play(logs, "append app.log #8 #3\nrotate app.log"))
+    lines = set(logs.look().files)
+    for step in ("pack-keep app.log #1 #1", "restore app.log #1", "delete app.log.1", "repack app.log #1 #8"):
+        assert (play(logs, step), set(logs.look().files)) == ([True], lines)
+    for step in ("olddir app.log #1 #1", "olddir-back app.log #1 #0", "unpack-half app.log #1", "delete app.log.1"):
+        assert (play(logs, step), set(logs.look().files)) == ([True], lines)
+    assert play(logs, "append-member app.log #1 #10 #1\nbegin-member app.log #1 #11 #2") == [True, True]
+    assert logs.look().strange == (b"app.log.1.bz2",)
+    assert all(play(logs, "end-member app.log #1"))
+    assert len(logs.look().files) == 6
+    assert all(play(logs, "unpack app.log #1\nappend app.log #12 #2\nrewrite app.log #13 #1"))
+    assert len(logs.look().files) == 9
+
+
+def test_a_crash_cuts_less_than_half_and_waits_for_growth_that_is_read(logs: Logs, tmp_path: Path) -> None:
+    assert play(logs, "append app.log #2 #8\ncrash app.log #30") == [True, False]
+    before = set(logs.look().files)
+    assert play(logs, "crash app.log #95\ncrash app.log #95\nrotate app.log\naway app.log") == [True, *[False] * 3]
+    kept = set(logs.look().files)
+    assert 0 < len(before - kept) < 4
+    assert all(play(logs, "append app.log #4 #1"))
+    assert list(logs.wrong(bronze(tmp_path / "table", *logs.look().files), whole=True)) == []
+    assert play(logs, "rotate app.log") == [True]
+
+
+def test_a_file_that_may_not_be_opened_excuses_a_proof_that_fails(logs: Logs) -> None:
+    play(logs, "append app.log #6 #1")
+    assert (logs.look().strange, play(logs, "permit app.log #0")) == ((), [False])
+    assert play(logs, "deny app.log #0\nrotate app.log") == [True, True]
+    assert logs.look().strange == (b"app.log.1",)
+    assert {os.stat(logs.place.root + b"/app.log.1").st_ino} == set(logs.refused())  # noqa: PTH116 - bytes
+    assert (play(logs, "permit app.log #1"), logs.look().strange) == ([True], ())
 
 
 def test_planned_lines_that_are_in_no_file_are_lost_until_that_is_accepted(logs: Logs, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -46,6 +46,10 @@ class World(Protocol):
 
     def look(self) -> Listing:
         """Return the source as it is now."""
+
+    def refused(self) -> Collection[int]:
+        """Return the inodes of the files that the product may not open."""
+        return ()
 
     def held(self, table: Path) -> Mapping[bytes, Held]:
         """Return what bronze holds of each part."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from unittest import mock
 from urllib.parse import unquote
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once import tail_content, tail_files, tail_survey
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.tail_content import ends_of
@@ -209,10 +210,7 @@ class Reader:
             return
         lines = self._read(self.at, self.planned)
         if lines is None:
-            if self.files.lost(self.at, self.planned):
-                self._skip()
-            elif must:
-                raise ViolationError("a batch fails, but its bytes are there")
+            self._skip_lost(self.planned, must=must)
             return
         for number, at, line in lines:
             self.bronze.setdefault(number, {})[at] = line
@@ -232,6 +230,17 @@ class Reader:
             if known_as is not None and (entry is None or entry.born in (0, node.born)):
                 node.is_read, node.is_copy = True, known_as < 0
                 node.is_cut = node.is_cut and not self._is_as_read(node, known_as)
+
+    def _skip_lost(self, planned: TailPosition, *, must: bool) -> None:
+        """Skip the bytes of a batch that fails, if they are gone."""
+        try:
+            lost = self.files.lost(self.at, planned)
+        except SourceError:  # a file that may hold the bytes cannot be read now
+            return
+        if lost:
+            self._skip()
+        elif must:
+            raise ViolationError("a batch fails, but its bytes are there")
 
     def _is_as_read(self, node: Node, number: int) -> bool:
         """Return True if a file begins with what a position says of it."""

@@ -237,6 +237,21 @@ def test_a_rebuild_reads_all_files_again_and_refuses_if_lines_are_gone(house: Ho
         house.rebuild(spark, "bronze")
 
 
+def test_a_rebuild_asks_whether_a_file_is_a_copy_if_bronze_has_its_lines(house: House, spark: SparkSession) -> None:
+    for name in ("one", "two"):
+        (house.logs / name).mkdir()
+        append(house, *BATCHES[0], name=f"{name}/app.log")
+    house.run(spark)
+    (house.logs / "one" / "app.log").rename(house.logs / "one" / "app.log.1")
+    with pytest.raises(
+        StateError, match=r"cannot be read again.*app\.log\.1: its whole content is the beginning of two"
+    ):
+        house.rebuild(spark, "bronze")
+    house.sets = [*house.sets, "source.rotation=rename"]
+    house.rebuild(spark, "bronze")
+    house.must_be([*BATCHES[0], *BATCHES[0]])
+
+
 def test_a_line_is_traced_by_the_name_that_its_file_had(house: House, spark: SparkSession) -> None:
     log, line = append(house, *BATCHES[0]), BATCHES[0][0]
     house.run(spark)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import quote
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.listing import Found, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
@@ -418,13 +419,29 @@ class TailFiles:
         """Return the ranges between two positions whose bytes are gone.
 
         Raises:
-            SourceError: the directory cannot be listed.
+            SourceError: the directory cannot be listed, or a file that may hold the bytes cannot be read.
         """
         listed = _Listed(self._surveyor)
-        return [part for part in ranges(start, end) if not any(self._candidates(part.file, listed))]
+        return [part for part in ranges(start, end) if self._is_gone(part, listed)]
 
-    def _candidates(self, entry: TailedFile, listed: "_Listed") -> Iterator[Found]:
-        """Yield the files that hold what an entry says, the one with its inode first."""
+    def _is_gone(self, part: Range, listed: "_Listed") -> bool:
+        unread: list[str] = []
+        if any(self._candidates(part.file, listed, unread)):
+            return False
+        if unread:
+            raise SourceError(
+                f"the planned batch needs {range_words(part)}, which may be in {unread[0]}. Let this process read it"
+            )
+        return True
+
+    def _candidates(self, entry: TailedFile, listed: "_Listed", unread: list[str] | None = None) -> Iterator[Found]:
+        """Yield the files that hold what an entry says, the one with its inode first.
+
+        Args:
+            entry: the entry.
+            listed: the files that are there.
+            unread: gets the files that cannot be read, with the reason.
+        """
         contents = self._surveyor.contents
         for file in listed.by_likelihood(entry):
             try:
@@ -432,8 +449,9 @@ class TailFiles:
                 same = same and (entry.packed in (0, file.size) or contents.goes_on(file, entry))
                 if same or contents.begins_with(file, entry):
                     yield file
-            except OSError:
-                continue
+            except OSError as error:
+                if unread is not None:
+                    unread.append(f"{self._surveyor.name(file)}, which cannot be read: {error.strerror or error}")
 
     def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
         path, packed, length, ends = f"{range_words(part)} in {self.path}", False, part.end, ""

@@ -106,8 +106,11 @@ class Survey:
         yield from ((file, file.problem) for file in self.others if file.problem is not None and not file.hidden)
         yield from self.unreadable
         yield from ((file, reason) for file, reason in self.aside if not is_written(file, reason, now))
-        for file, name in self.undecided:
-            yield file, _UNDECIDED.format(name)
+        yield from self.questions()
+
+    def questions(self) -> Iterator[tuple[Found, str]]:
+        """Yield the files that are copies or logs of their own, with the question that a setting answers."""
+        yield from ((file, _UNDECIDED.format(name)) for file, name in self.undecided)
 
 
 def is_written(file: Found, reason: str, now: float) -> bool:
@@ -471,7 +474,11 @@ class _Comparison:
         survey = self._survey
         rest = self._by_inode()
         copies = self._copies
-        grown = [file for file, entry in copies if self._try(self._has_grown, file, entry)]
+        grown = [
+            file
+            for file, entry in copies
+            if self._is_unpacked_of(file, entry.of) or self._try(self._has_grown, file, entry)
+        ]
         rest = self._by_content(rest, grown)
         self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
         self._continue_cut_files(rest)
@@ -656,14 +663,22 @@ class _Comparison:
             if is_copy is not False and self._contents.is_beginning(file, other):
                 self._set_aside(file, other, is_copy)
                 return
-        number, beside = self._packed.get(file.path), self._beside.get(file.path)
-        if number is not None and self._contents.begins_with(file, self._at.files[number]):
-            self._survey.copies.append((self._survey.known[number], file))
-            self._know(number, file)
-        elif beside is not None and self._is_unpacked_from(file, beside):
+        if self._takes_over(file):
+            return
+        beside = self._beside.get(file.path)
+        if beside is not None and self._is_unpacked_from(file, beside):
             self._survey.copies.append((file, beside))
         else:
             self._survey.new.append(file)
+
+    def _takes_over(self, file: Found) -> bool:
+        """Return True if a file holds all that was read of its compressed form, which is a copy of it from now on."""
+        number = self._packed.get(file.path)
+        if number is None or not self._contents.begins_with(file, self._at.files[number]):
+            return False
+        self._survey.copies.append((self._survey.known[number], file))
+        self._know(number, file)
+        return True
 
     def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
@@ -673,6 +688,11 @@ class _Comparison:
         is_copy = any(copy.identity == packed.identity for copy, _ in self._copies)
         is_part = is_copy or file.size < self._contents.written(packed)
         return is_part and self._contents.is_beginning(file, packed)
+
+    def _is_unpacked_of(self, file: Found, number: int) -> bool:
+        """Return True if a file has the name of a compressed file that was read, without its ending."""
+        entry = self._at.files.get(number)
+        return entry is not None and entry.path != self._name(file) == unpacked(entry.path)
 
     def _set_aside(self, file: Found, other: Found, is_copy: bool | None) -> None:
         if is_copy:
@@ -701,10 +721,11 @@ class _Comparison:
         """Decide what a copy that the position knows is now."""
         survey = self._survey
         assert file.identity is not None
-        was = self._at.files.get(entry.of)
-        is_unpacked = was is not None and was.packed > 0 and unpacked(was.path) == self._name(file)
+        is_unpacked = self._is_unpacked_of(file, entry.of)
         is_certain = entry.of < 0 or is_unpacked or is_packed(file.path)
         is_copy = self._surveyor.decides(is_certain=is_certain)
+        if is_unpacked and self._takes_over(file):
+            return
         has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
             self._read_on(file, entry) if is_certain else survey.new.append(file)
@@ -715,6 +736,7 @@ class _Comparison:
         elif is_copy or self._is_cut(entry.of):
             self._read_on(file, entry)
         else:
+            was = self._at.files.get(entry.of)
             survey.undecided.append((file, was.path if was else "a log that is gone"))
 
     def _read_on(self, file: Found, entry: TailedFile) -> None:

@@ -7,16 +7,20 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import Disk, FileMovedError, ends_of
 from oncelake.exactly_once.tail_names import origins, shifts
+from oncelake.exactly_once.tail_survey import Rotation
 from tests.support.tailing import EVERYTHING, ReadFiles, drain
+from tests.support.tailing import read as read_between
 
 START = TailPosition()
 
@@ -117,6 +121,88 @@ def test_an_archive_that_is_unpacked_or_packed_again_is_the_same_file(logs: Path
     read, at = drain(files.restarted(), at)
     assert read == texts(101, 101)
     assert drain(files.restarted(), at)[0] == []
+
+
+@pytest.mark.parametrize("rotation", ["rename", None])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_file_that_is_just_being_unpacked_is_a_copy(logs: Path, rotation: Rotation | None, is_read: bool) -> None:
+    files = ReadFiles(logs, rotation=rotation)
+    packed, log = logs / "app.log.1.gz", logs / "app.log.1"
+    packed.write_bytes(gzip.compress(lines(1, 100)))
+    at = drain(files, START)[1] if is_read else START
+    log.write_bytes(lines(1, 50) + lines(51, 51)[:9])
+    (logs / "other.log").write_bytes(b"x\n")
+    read, at = drain(files, at)
+    assert sorted(read) == sorted([b"x", *([] if is_read else texts(1, 100))])
+    assert not faults(files, at)
+    with log.open("ab") as file:
+        file.write(lines(51, 100)[9:])
+    assert drain(files, at)[0] == []
+    packed.unlink()
+    with log.open("ab") as file:
+        file.write(lines(101, 101))
+    assert drain(files, at)[0] == texts(101, 101)
+
+
+@pytest.mark.parametrize("rotation", ["rename", "copytruncate"])
+def test_a_file_that_was_unpacked_unseen_goes_on_when_its_archive_is_gone(logs: Path, rotation: Rotation) -> None:
+    files = ReadFiles(logs, rotation=rotation)
+    packed, log = logs / "app.log.1.gz", logs / "app.log.1"
+    packed.write_bytes(gzip.compress(lines(1, 100)))
+    log.write_bytes(lines(1, 50))
+    _, at = drain(files, START)
+    with log.open("ab") as file:
+        file.write(lines(51, 100))
+    (logs / "other.log").write_bytes(b"x\n")
+    read, at = drain(files, at)
+    assert read == [b"x"]
+    packed.unlink()
+    assert drain(files, at)[0] == []
+    with log.open("ab") as file:
+        file.write(lines(101, 101))
+    assert drain(files, at)[0] == texts(101, 101)
+
+
+@pytest.mark.parametrize("name", ["app.log.1.gz", "app.log.2.gz"])
+def test_an_archive_in_another_directory_continues_the_log_that_is_gone(
+    logs: Path, files: ReadFiles, name: str
+) -> None:
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / "old").mkdir()
+    (logs / "old" / name).write_bytes(gzip.compress(lines(1, 6)))
+    time_of_it = (logs / "app.log.1").stat().st_mtime_ns
+    os.utime(logs / "old" / name, ns=(time_of_it, time_of_it))  # as gzip keeps it
+    (logs / "app.log.1").unlink()
+    assert drain(files, at)[0] == texts(6, 6)
+
+
+def test_a_log_that_is_compressed_before_it_is_read_to_its_end_is_read_on(logs: Path, files: ReadFiles) -> None:
+    log = logs / "app.log.1"
+    log.write_bytes(lines(1, 100))
+    os.utime(log, (0, 0))
+    (logs / "other.log").write_bytes(lines(201, 202))
+    at = files.plan(START, 100)
+    begun = read_between(files, START, at)
+    log.with_name("app.log.1.gz").write_bytes(gzip.compress(lines(1, 100)))
+    log.unlink()
+    rest, _ = drain(files, at, 1)
+    assert sorted(begun + rest) == sorted(texts(1, 100) + texts(201, 202))
+
+
+def test_an_archive_that_grows_while_others_are_read_is_read_on(logs: Path, files: ReadFiles) -> None:
+    packed, other = logs / "app.log.1.gz", logs / "other.log"
+    packed.write_bytes(gzip.compress(lines(1, 5)))
+    other.write_bytes(lines(201, 202))
+    os.utime(other, (0, 0))
+    _, at = drain(files, START)
+    with packed.open("ab") as file:
+        file.write(gzip.compress(lines(6, 7)))
+    with other.open("ab") as file:
+        file.write(lines(203, 209))
+    os.utime(other, (0, 0))
+    read, _ = drain(files, at, 1)
+    assert sorted(read) == sorted(texts(6, 7) + texts(203, 209))
 
 
 def test_a_log_and_its_compressed_copy_are_one_file_also_when_the_log_grows(logs: Path, files: ReadFiles) -> None:
@@ -293,6 +379,18 @@ def test_a_log_whose_last_bytes_vanished_in_a_crash_goes_on(logs: Path, files: R
     assert drain(files.restarted(), after)[0] == texts(103, 103)
 
 
+def test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files(
+    logs: Path, files: ReadFiles
+) -> None:
+    log, other = logs / "app.log", logs / "other.log"
+    log.write_bytes(lines(1, 100))
+    _, at = drain(files, START)
+    replaced(log, lines(1, 99) + lines(101, 101))
+    other.write_bytes(b"x\n")
+    at = replace(at, files={0: at.files[0]._replace(inode=other.stat().st_ino)})
+    assert sorted(drain(files, at)[0]) == sorted([*texts(101, 101), b"x"])
+
+
 def test_a_log_that_lost_more_than_half_of_itself_is_a_new_one(logs: Path, files: ReadFiles) -> None:
     log = logs / "app.log"
     log.write_bytes(lines(1, 100))
@@ -312,6 +410,21 @@ def test_a_big_log_that_lost_half_a_megabyte_goes_on(logs: Path, files: ReadFile
     read, after = drain(files, at)
     assert read == [text[kept : -500 * 1024], b"new"]
     assert after.files[1].start == kept
+
+
+def test_planned_bytes_of_a_file_that_cannot_be_opened_are_not_gone(logs: Path) -> None:
+    disk = Faulty()
+    log = logs / "app.log"
+    log.write_bytes(lines(1, 5))
+    end = ReadFiles(logs).plan(START, EVERYTHING)
+    log.rename(logs / "app.log.1")
+    disk.errors["app.log.1"] = PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(SourceError, match=r"may be in app\.log\.1, which cannot be read: Permission denied"):
+        ReadFiles(logs, store=disk).lost(START, end)
+    disk.errors.clear()
+    assert ReadFiles(logs, store=disk).lost(START, end) == []
+    (logs / "app.log.1").unlink()
+    assert len(ReadFiles(logs, store=disk).lost(START, end)) == 1
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.EIO])

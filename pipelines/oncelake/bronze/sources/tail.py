@@ -19,6 +19,7 @@ from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.positions import TailPosition
@@ -129,9 +130,9 @@ class TailKind(DirectoryKind):
         return None
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
-        """Return how many lines of bronze no file holds any more; None if every line is there."""
+        """Return how many lines of bronze would not be read again; None if every line would."""
         survey = self._files().survey(TailPosition())
-        paths = [file.path for file in (*survey.new, *(file for file, _ in survey.undecided))]
+        paths = [file.path for file in survey.new]
         count, said = 0, []
         for read in by_version(bronze, versions):
             if isinstance(read, str):
@@ -141,5 +142,8 @@ class TailKind(DirectoryKind):
             gone = lacking(read.then, now).agg(F.sum("lacking")).first()
             count += (gone[0] if gone else 0) or 0
         if count:
-            said.append(f"{count_of(count, 'line')} of bronze cannot be read again: no file holds them now")
+            said.append(
+                f"{count_of(count, 'line')} of bronze cannot be read again: no file that is read holds them now"
+            )
+            said += [f"{shown(file.path)}: {reason}" for file, reason in survey.questions()]
         return "; ".join(said) or None
