@@ -286,3 +286,20 @@ def test_a_remote_directory_is_refused(house: House, spark: SparkSession) -> Non
     house.sets += ["source.path=s3a://bucket/logs"]
     said = house.tell(spark, "run", "--once", expect=2)
     assert "source.path s3a://bucket/logs: kind tail follows files on this machine; give a local directory" in said
+
+
+def test_the_census_lists_growing_files_and_a_file_that_is_set_aside_can_be_accepted(
+    house: House, spark: SparkSession
+) -> None:
+    append(house, *BATCHES[0])
+    house.run(spark)
+    archive = house.logs / "app.tar.log"
+    archive.write_bytes(b"PK\x03\x04" + b"x" * 50)
+    assert "app.tar.log: it holds zip" in house.tell(spark, "census", "--list", expect=1)
+    assert "app.tar.log: it holds zip" in " ".join(house.doubts(spark))
+    house.tell(spark, "census", "accept", str(archive))
+    proof = house.tell(spark, "prove")
+    assert "not compared: 1 file that was set aside" in proof
+    assert "every one" not in proof
+    archive.write_bytes(b"PK\x03\x04" + b"y" * 60)
+    assert "app.tar.log: it holds zip" in house.tell(spark, "prove", expect=1)
