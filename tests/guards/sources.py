@@ -709,6 +709,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files",),
     ),
     Guard(
+        "planned bytes are not gone if a file that may hold them cannot be read",
+        "recover --accept-loss gives up lines that are there",
+        f"{_TAIL}TailFiles._candidates",
+        without("unread.append"),
+        tests=(f"{_WHICH}test_planned_bytes_of_a_file_that_cannot_be_opened_are_not_gone",),
+    ),
+    Guard(
         "nobody guesses whether a file is a copy or a twin",
         "a log of its own is not read, or a copy counts twice",
         f"{_SURVEY}Surveyor.decides",
