@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-long test-s3 lowest guards chaos check docs site bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 lowest guards chaos simulate check docs site bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -44,6 +44,11 @@ guards: .venv/dev ## remove each guard in a copy of the code and expect its test
 chaos: N ?= 2000
 chaos: .venv/dev ## play up to N random sequences of source operations, and write docs/chaos.md; goes on after the last run; FRESH=1 starts again
 	$(BIN)/python -m tests.chaos -n $(N) $(if $(ONLY),--only $(ONLY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED),--keep) $(if $(FRESH),--fresh)
+
+simulate: N ?= 1000000
+simulate: SEED ?= 0
+simulate: .venv/dev ## play N random sequences on growing files in memory, from where it stopped, and write docs/chaos.md
+	$(BIN)/python -m tests.model.simulate --seed $(SEED) -n $(N) --jobs 2 --keep
 
 check: .venv/dev ## check lint, formatting, types and the imports between layers
 	$(BIN)/ruff check pipelines tests notebooks examples

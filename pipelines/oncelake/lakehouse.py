@@ -58,6 +58,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import Lease, sole_writer
+from oncelake.exactly_once.tail_source import TailSource
 from oncelake.observe.alerts.follow import alert_of, alerting, round_of
 from oncelake.observe.alerts.look import write_proof
 from oncelake.observe.alerts.message import Message
@@ -83,7 +84,7 @@ from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
 from oncelake.proof.census import census_of
-from oncelake.proof.link import Link
+from oncelake.proof.link import Claim, Link
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
@@ -158,6 +159,22 @@ class ProofResult:
     def holds(self) -> bool:
         """Return True if every link holds."""
         return all(link.holds for link in self.links)
+
+    @property
+    def claim(self) -> Claim:
+        """Return what the proof may say of the lines, if every link holds."""
+        return Claim(self.lines, self.links)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        return {
+            "links": [link.to_dict() for link in self.links],
+            "holds": self.holds,
+            "lines": self.lines,
+            "compared": self.claim.compared,
+            "uncompared": self.claim.uncompared,
+            "seconds": round(self.seconds, 1),
+        }
 
 
 @dataclass(frozen=True)
@@ -266,7 +283,7 @@ class Lakehouse:
     @property
     def _chain(self) -> Chain:
         """Return the chain with a session."""
-        return keeping_duplicates(replace(self.declared, spark=self.spark))
+        return keeping_duplicates(replace(self.declared, spark=self.spark, compared={}))
 
     # --- run ---
 
@@ -507,7 +524,7 @@ class Lakehouse:
         chain, spark, table = self._chain, self.spark, kind.table
         state = chain.stage_state(named(chain.stages, bronze_stage(table.name)))
         files = state.source
-        assert isinstance(files, FilesSource)
+        assert isinstance(files, FilesSource | TailSource)
         table_id = chain.commit_log(table).table_id()
         found, held = census_of(chain, spark, files, table, may_start=state.diagnosis.may_start)
         yield found, Resolve(chain, spark, files.path, held, files.planned(), table_id, table)

@@ -99,11 +99,14 @@ def lines_of(name: bytes, held: bytes) -> tuple[bytes, ...] | None:
 
 
 def unpacked(name: bytes, held: bytes) -> bytes | None:
-    """Decompress a file's bytes if its name says so; None if they are incomplete."""
+    """Decompress a file's bytes if its name says so; None if they are incomplete, or not unpacked by Spark."""
+    ending = name.lower()
     try:
-        if name.endswith(b".gz") and held:
+        if ending.endswith(b".gz") and held:
             return gzip.decompress(held)
-        return bz2.decompress(held) if name.endswith(b".bz2") and held else held
+        if ending.endswith(b".gzip") and held:
+            return None
+        return bz2.decompress(held) if ending.endswith(b".bz2") and held else held
     except (OSError, EOFError, ValueError, zlib.error):
         return None
 

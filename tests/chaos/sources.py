@@ -18,7 +18,7 @@ from tests.support.several import Several
 FILES, TAIL = "access_log", "tail"
 # Settings for small batches of each source, beside its directory.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    FILES: {"max_bytes_per_batch": 200},
+    FILES: {"max_bytes_per_batch": 200, "renamed": "read"},
     TAIL: {"kind": "tail", "max_bytes_per_batch": 700, "rotation": "copytruncate"},
 }
 _STAGES = {FILES: "bronze", TAIL: f"bronze.{TAIL}"}

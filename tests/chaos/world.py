@@ -125,8 +125,11 @@ class Directory(World):
 
     @property
     def sets(self) -> list[str]:
-        """Return settings for small batches, so that a file can be planned long before it is read."""
-        small = ["source.max_bytes_per_batch=120"]
+        """Return settings for small batches, so that a file can be planned long before it is read.
+
+        A file's lines are known by its name, so a renamed file has to be read again.
+        """
+        small = ["source.max_bytes_per_batch=120", "source.renamed=read"]
         return [*small, f"source.format={record_format(self.place, _RECORDS)}"] if self.records else small
 
     def apply(self, step: Step) -> bool:

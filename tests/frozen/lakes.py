@@ -26,7 +26,7 @@ from oncelake.engine import replay as replaying
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.kafka_source import LastRecords, Topic
 from tests.support.broker import Broker
 from tests.support.house import House
 
@@ -258,7 +258,7 @@ def reads(house: House, broker: Broker) -> None:
 def answering(house: House, **changed: Any) -> Any:
     """Let the topic of a frozen lake answer as it did, or with changes, without a broker."""
     told = Topic(**{**json.loads((house.root / "topic.json").read_text()), **changed})
-    return patch.object(kafka, "describe", lambda *_: {TOPIC: told})
+    return patch.multiple(kafka, describe=lambda *_: {TOPIC: told}, compare_last=lambda *_: lambda *_: LastRecords())
 
 
 TOPIC = "alog"

@@ -330,6 +330,14 @@ GUARDS = (
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_after_its_topic_was_recreated",),
     ),
     Guard(
+        "a rebuild of bronze: the topic was not cut and refilled",
+        "the lines of lost records disappear",
+        "bronze/sources/kafka.py::KafkaKind.lost",
+        reads("refilled(found.others) if found.others else None", "None"),
+        tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_after_its_topic_was_cut_and_refilled",),
+        also=("services/test_cut_topic.py::test_a_refilled_log_is_refused_until_a_rebuild_accepts_the_loss",),
+    ),
+    Guard(
         "a rebuild of silver: bronze holds as many lines",
         "lines that bronze has lost disappear",
         "engine/rebuild.py::_fewer_rows",

@@ -5,6 +5,7 @@ from tests.guards.guard import Guard
 
 _RULES, _AGAIN = "bronze/mask.py::", "bronze/sources/files_again.py::"
 _UNIT, _SPARK, _CHAIN = "unit/bronze/test_mask.py::", "spark/bronze/test_mask.py::", "streaming/test_mask.py::"
+_LONG = "streaming/test_stand_ins.py::"
 _ROWS = f"{_SPARK}test_rows_have_what_was_masked_in_value_key_and_headers"
 _VERSIONS = f"{_CHAIN}test_lines_are_compared_under_the_rules_and_the_key_that_they_were_read_with"
 
@@ -20,8 +21,15 @@ GUARDS = (
         "keys and headers are masked as values are",
         "a token in a header is in bronze for ever",
         f"{_RULES}Mask.rows",
-        reads("name in _FIELDS", "name == 'value'"),
+        reads("masked.get(name, F.col(name))", "masked['value'] if name == 'value' else F.col(name)"),
         tests=(_ROWS,),
+    ),
+    Guard(
+        "what a stand-in stands for is not masked",
+        "a digit or a hash that a rule finds is gone, and the bytes of its file do not add up any more",
+        f"{_RULES}Mask.rows",
+        reads("F.when(is_stand_in(), F.col('headers')).otherwise(masked['headers'])", "masked['headers']"),
+        tests=(f"{_LONG}test_the_beginning_of_a_long_line_is_masked_and_what_it_stands_for_is_not",),
     ),
     Guard(
         "the length of a masked line is the one that it has in the source",
@@ -29,6 +37,13 @@ GUARDS = (
         f"{_RULES}raw_length",
         answers("F.octet_length('value').cast('bigint')"),
         tests=(_VERSIONS,),
+    ),
+    Guard(
+        "a masked line is read again with the bound that it was read with",
+        "a line between two bounds counts as changed",
+        "engine/graph.py::_bronze",
+        reads("mask.resolved(kind.settings.max_line)", "mask.resolved()"),
+        tests=(f"{_LONG}test_the_beginning_of_a_long_line_is_masked_and_what_it_stands_for_is_not",),
     ),
     Guard(
         "a line is compared under the rules that it was read with",

@@ -15,8 +15,14 @@ _CENSUS, _PROVEN, _LOSS = (
 _PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
 _LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
 _ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
+_FILTER, _CONTENT, _OVERLAP = (
+    "unit/exactly_once/test_file_filter.py::",
+    "unit/exactly_once/test_content.py::",
+    "unit/exactly_once/test_overlap.py::",
+)
 _TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
 _SURVEY, _WHICH = "exactly_once/tail_survey.py::", "unit/exactly_once/test_tail_survey.py::"
+_STAND_IN, _LONG = "bronze/stand_in.py::", "streaming/test_stand_ins.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
 _EACH = f"{_CENSUS}test_each_file_is_in_one_state"
@@ -30,7 +36,42 @@ GUARDS = (
         "one line in a core-site.xml makes Spark skip longer lines silently",
         "bronze/transform.py",
         reads("str(2**31 - 1)", "'50000'"),
-        tests=("streaming/test_census.py::test_a_line_is_complete_whatever_maximum_length_hadoop_has",),
+        tests=(f"{_BRONZE}test_no_date_of_a_file_makes_another_file_too_old",),
+    ),
+    Guard(
+        "only a row of a file is a stand-in",
+        "a Kafka record with such a header goes to quarantine",
+        f"{_STAND_IN}is_stand_in",
+        reads("F.col('file').isNotNull()", "F.lit(True)"),
+        tests=("spark/bronze/test_bounded_lines.py::test_a_kafka_header_of_that_name_is_no_stand_in",),
+    ),
+    Guard(
+        "a stand-in counts with the bytes that it stands for",
+        "the rows of a growing file with a long line do not add up",
+        "bronze/mask.py::raw_length",
+        reads("is_stand_in()", "F.lit(False)"),
+        tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
+    ),
+    Guard(
+        "a collected stand-in counts with the bytes that it stands for",
+        "a small batch with a long line ends every run",
+        f"{_STAND_IN}collected_lengths",
+        reads("pc.any(is_stand_in).as_py()", "False"),
+        tests=("unit/bronze/test_stand_in.py::test_a_collected_stand_in_has_the_bytes_that_it_stands_for",),
+    ),
+    Guard(
+        "a stand-in goes to quarantine whatever its beginning says",
+        "the beginning of a long line counts as a line",
+        "silver/transform.py::_reasons",
+        reads("is_stand_in()", "F.lit(False)"),
+        tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
+    ),
+    Guard(
+        "a deep proof compares a stand-in by its SHA-256",
+        "bytes that were changed behind the beginning of a long line",
+        f"{_STAND_IN}lines_of",
+        reads("F.coalesce(digest(), bytes_in_file().cast('string'))", "bytes_in_file().cast('string')"),
+        tests=(f"{_LONG}test_a_long_line_that_was_changed_behind_its_beginning_is_named",),
     ),
     Guard(
         "a planned file exists when its batch is read",
@@ -250,7 +291,7 @@ GUARDS = (
     Guard(
         "a file that Spark has listed, but that has no line in bronze, is a fault",
         "a file that was empty or missing when its batch was read goes unnoticed",
-        f"{_STATE}_unread",
+        f"{_STATE}_passed",
         without("Fault.NEVER_READ"),
         tests=(_NEVER, f"{_PROVEN}test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault"),
     ),
@@ -264,7 +305,7 @@ GUARDS = (
     Guard(
         "a compressed file without a line is empty",
         "the proof never holds again",
-        f"{_STATE}_unread",
+        f"{_STATE}_passed",
         reads("each.path in held", "True"),
         tests=(f"{_CENSUS}test_a_compressed_file_without_a_line_is_empty",),
     ),
@@ -528,6 +569,90 @@ GUARDS = (
         tests=(f"{_PROVEN}test_a_file_of_the_same_size_and_another_time_is_read_again",),
     ),
     Guard(
+        "a file that holds no text is set aside before Spark lists it",
+        "an archive is read as lines, or stops the source",
+        "exactly_once/files_source.py::FileFilter.apply",
+        without("return ''"),
+        tests=(f"{_FILTER}test_a_file_that_holds_no_text_is_left_out_of_the_listing",),
+    ),
+    Guard(
+        "a file that holds no text is a fault",
+        "the proof holds although the lines of a file are in no table",
+        f"{_STATE}_set_aside",
+        answers("None"),
+        tests=(f"{_CENSUS}test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is",),
+    ),
+    Guard(
+        "a planned file that holds no text by now is refused",
+        "an archive is read as lines",
+        f"{_PLAN}check_plan",
+        without("planned for this batch, of which nothing was written"),
+        tests=(f"{_PLANNED}test_a_planned_file_that_holds_no_text_is_refused_by_name",),
+    ),
+    Guard(
+        "the end of a compressed file is looked at",
+        "half a file loses its lines, or stops the source",
+        "exactly_once/content.py::_not_whole",
+        answers("''"),
+        tests=(f"{_CONTENT}test_a_compressed_file_is_set_aside_until_it_is_whole",),
+    ),
+    Guard(
+        "two sources that read one file do not start",
+        "the lines of the file count twice",
+        "exactly_once/overlap.py::Claims.overlap",
+        answers("None"),
+        tests=(f"{_OVERLAP}test_a_link_within_a_source_leads_into_the_other",),
+    ),
+    Guard(
+        "sources are compared where their links lead",
+        "the lines of one directory count twice",
+        "engine/sources.py::refused_change",
+        without("return overlap"),
+        tests=("unit/engine/test_sources.py::test_sources_whose_links_lead_into_each_other_are_refused",),
+    ),
+    Guard(
+        "a file that another source reads is refused when it is listed",
+        "a link that is made during a run counts lines twice",
+        "exactly_once/files_source.py::FileFilter.apply",
+        without("self._claim(place)"),
+        tests=(f"{_FILTER}test_a_file_of_another_source_fails_the_listing",),
+    ),
+    Guard(
+        "a growing file that another source reads is refused before its first byte is read",
+        "a link that is made during a run counts lines twice",
+        "exactly_once/tail_source.py::Planner._latest",
+        without("self._claim(self._files.place_of(end.files[number]))"),
+        tests=("unit/exactly_once/test_tail_source.py::test_a_new_file_is_claimed_before_a_batch_reads_it",),
+    ),
+    Guard(
+        "a renamed file is left out of its batch",
+        "the lines of a file that is moved within the source count twice",
+        "bronze/sources/renamed.py::renamed",
+        answers("{}"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
+    ),
+    Guard(
+        "one file that is gone has one other name",
+        "the lines of a copy of a renamed file are missing",
+        "bronze/sources/renamed.py::renamed",
+        reads("len(free) > spent[key]", "free"),
+        tests=("streaming/test_set_aside.py::test_a_copy_and_a_file_with_other_lines_are_read",),
+    ),
+    Guard(
+        "a file that was masked by other rules is not compared",
+        "lines of a renamed file count twice, or those of another file are missing",
+        "bronze/sources/renamed.py::_refuse_other_rules",
+        answers("None"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_that_was_masked_by_other_rules_is_refused",),
+    ),
+    Guard(
+        "a renamed file is not gone for a rebuild",
+        "a rebuild is refused although every line can be read again",
+        "bronze/sources/files_again.py::_renamed",
+        answers("set()"),
+        tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
+    ),
+    Guard(
         "a cut compressed file does not wait",
         "a file that stops the next run counts as waiting",
         f"{_PROOF}_whole",
@@ -578,6 +703,61 @@ GUARDS = (
         f"{_KAFKA}_beyond",
         answers("[]"),
         tests=(f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",),
+    ),
+    Guard(
+        "the topic has the record that bronze has read last of each partition",
+        "records that a refilled log has at offsets which bronze has read are never read",
+        f"{_KAFKA}account",
+        reads("source.last_records()", "LastRecords()"),
+        tests=(f"{_TOPIC}test_a_last_record_that_is_another_one_does_not_hold_and_what_is_not_compared_is_counted",),
+        also=("services/test_cut_topic.py::test_a_refilled_log_is_refused_until_a_rebuild_accepts_the_loss",),
+    ),
+    Guard(
+        "an offset behind an open transaction waits",
+        "a topic counts as read to its end, while records wait",
+        "exactly_once/kafka_source.py::PartitionCensus.behind",
+        answers("range(0)"),
+        tests=(f"{_TOPIC}test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",),
+        also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
+    ),
+    Guard(
+        "a record is compared with the row at its offset",
+        "other records at the offsets that bronze has read go unnoticed",
+        "bronze/sources/kafka_records.py::compare",
+        reads("F.col('then') != F.col('now')", "F.lit(False)"),
+        tests=("spark/bronze/test_kafka_records.py::test_each_part_of_a_record_is_compared",),
+        also=("services/test_cut_topic.py::test_a_deep_proof_compares_each_record",),
+    ),
+    Guard(
+        "after the last row there is no record",
+        "records that came in the place of an aborted transaction are never read",
+        "bronze/sources/kafka_records.py::unread",
+        answers("[]"),
+        tests=("spark/bronze/test_kafka_records.py::test_a_record_without_a_row_is_named",),
+        also=("services/test_cut_topic.py::test_records_in_the_place_of_an_aborted_transaction_are_found",),
+    ),
+    Guard(
+        "the last row of a partition is compared, and no earlier one",
+        "a log that lost only its last records goes unnoticed",
+        "bronze/sources/kafka_records.py::last_rows",
+        reads("F.max('offset')", "F.min('offset')"),
+        tests=("spark/bronze/test_kafka_records.py::test_the_last_row_of_each_partition_is_found",),
+    ),
+    Guard(
+        "a timestamp that Spark cannot hold is none",
+        "a time of the year 55,000, which Python cannot read",
+        "bronze/transform.py::record_time",
+        answers("F.col('timestamp')"),
+        tests=("spark/bronze/test_transform.py::test_a_timestamp_is_kept_if_it_is_in_the_years_1_to_9999",),
+        also=("services/test_cut_topic.py::test_a_timestamp_that_cannot_be_is_no_origin_and_stops_nothing",),
+    ),
+    Guard(
+        "a Kafka timestamp that cannot be decides no year",
+        "lines of a producer that writes seconds count in 1970",
+        "silver/times.py::with_latest",
+        reads("F.when(is_possible, F.col('timestamp'))", "F.col('timestamp')"),
+        tests=("spark/silver/test_transform.py::test_a_kafka_timestamp_that_cannot_be_does_not_decide_the_year",),
+        also=("services/test_cut_topic.py::test_a_timestamp_that_cannot_be_is_no_origin_and_stops_nothing",),
     ),
     Guard(
         "no offset waits for a stage that could not start",

@@ -344,7 +344,7 @@ GUARDS = (
     Guard(
         "a topic's ID",
         "a recreated topic is read from the old offsets",
-        f"{_KAFKA}trouble",
+        f"{_KAFKA}_unfit",
         reads("(was.get(name) or topic.topic_id) != topic.topic_id", "False"),
         tests=(_TOPIC,),
         also=("services/test_kafka.py::test_a_recreated_topic_is_refused_even_if_it_is_longer",),
@@ -352,14 +352,14 @@ GUARDS = (
     Guard(
         "a topic's lines are not of another kind of source",
         "a topic is read from its beginning, in addition to the lines of a directory",
-        f"{_KAFKA}trouble",
+        f"{_KAFKA}_unfit",
         reads("named(recorded)", "None"),
         tests=("unit/bronze/sources/test_kind.py::test_lines_of_another_kind_of_source_are_not_continued",),
     ),
     Guard(
         "a topic's name in the position",
         "offsets of one topic are applied to another",
-        f"{_KAFKA}trouble",
+        f"{_KAFKA}_unfit",
         reads("at and at.topics and (not any(map(self._is_chosen, at.topics)))", "False"),
         tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
@@ -390,7 +390,7 @@ GUARDS = (
     Guard(
         "a topic that left is the same one when it comes back",
         "a recreated topic is read from the old offsets",
-        f"{_KAFKA}trouble",
+        f"{_KAFKA}_unfit",
         reads("{**{name: each.topic_id for name, each in topics.left.items()}, **topics.ids}", "topics.ids"),
         tests=(f"{_TOPICS}test_a_topic_that_was_recreated_while_it_was_left_is_refused",),
     ),
@@ -431,6 +431,34 @@ GUARDS = (
         tests=(_TOPIC,),
     ),
     Guard(
+        "a topic has the record that bronze has read last of each partition",
+        "records that a refilled log has at offsets which bronze has read are never read",
+        f"{_KAFKA}trouble",
+        reads("self.last_records().others", "()"),
+        tests=(f"{_STATES}test_a_topic_with_another_record_than_the_last_one_is_replaced",),
+        also=("services/test_cut_topic.py::test_a_refilled_log_is_refused_until_a_rebuild_accepts_the_loss",),
+    ),
+    Guard(
+        "what is behind an open transaction waits",
+        "a run or an alert takes a topic for read to its end, while records wait",
+        f"{_KAFKA}ends",
+        reads("topic.ends", "topic.latest"),
+        tests=(
+            "unit/exactly_once/test_kafka_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
+        ),
+        also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
+    ),
+    Guard(
+        "the backlog counts what is behind an open transaction",
+        "status says that nothing waits",
+        f"{_KAFKA}backlog",
+        reads("topic.ends", "topic.latest"),
+        tests=(
+            "unit/exactly_once/test_kafka_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
+        ),
+        also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
+    ),
+    Guard(
         "a topic still holds the next input",
         "expired records are missing, with no warning",
         f"{_KAFKA}_trimmed",
@@ -451,7 +479,7 @@ GUARDS = (
         "the offsets that a first start recorded still exist",
         "Spark ends with its own error at every start",
         f"{_KAFKA}damage",
-        reads("self.trouble(first, None, {})", "None"),
+        reads("self._unfit(first, None, {}) or self._trimmed(self.continues(first), self.describe())", "None"),
         tests=(
             f"{_RECOVERY}test_a_first_start_from_expired_offsets_begins_again",
             f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",

@@ -47,7 +47,16 @@ from oncelake.silver import stream as silver
 from oncelake.silver.stream import Silver
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
-from tests.model.source_model import DIRECTORY, NAME, FilesInput, KafkaInput, TableInput, describe, produced
+from tests.model.source_model import (
+    DIRECTORY,
+    NAME,
+    FilesInput,
+    KafkaInput,
+    TableInput,
+    compare_last,
+    describe,
+    produced,
+)
 from tests.model.spark_model import Frame, Stream
 
 GOLD = Table("gold", "by_rest")
@@ -204,6 +213,7 @@ def modelled() -> Iterator[None]:
         kafka: {
             "describe": lambda process, _client, _topics: {NAME: describe(process.texts)},
             "kafka_client": lambda _: {},
+            "compare_last": lambda _bronze, _client, versions: partial(compare_last, versions.spark.texts),
         },
         refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
         # pure functions of a text, called again and again: cached, to visit more states in the same time

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oncelake.exactly_once.kafka_source import Topic
+from oncelake.common.lake import BRONZE
+from oncelake.exactly_once.kafka_source import LastRecords, Topic
 from tests.model import delta_model as delta
 from tests.model.delta_model import Row, SparkError
 from tests.model.process import Process, Texts
@@ -63,6 +64,18 @@ def describe(texts: Texts) -> Topic:
     """Describe the topic as a broker does."""
     topic = json.loads(texts.get(TOPIC) or new_topic("topic 0"))
     return Topic(topic["id"], topic["earliest"], {number: len(held) for number, held in topic["rows"].items()})
+
+
+def compare_last(texts: Texts, ends: Mapping[str, Mapping[str, int]], *_: object) -> LastRecords:
+    """Compare bronze's last row of each partition with the topic."""
+    held: dict[str, list[int]] = json.loads(texts[TOPIC])["rows"]
+    rows = {row[1]: row[0] for row in delta.rows(texts, f"lake/{BRONZE.layer}/{BRONZE.name}")}
+    others = []
+    for partition, end in ends[NAME].items():
+        place = f"{partition}/{end - 1}"
+        if rows.get(place, held[partition][end - 1]) != held[partition][end - 1]:
+            others.append(f"{NAME}/{place} is another record than bronze has read there")
+    return LastRecords(tuple(others))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from tests.model import delta_model as delta
 from tests.model.chain_model import STAGES, TABLES, checkpoint, place
 from tests.model.process import Texts
-from tests.model.source_model import DIRECTORY, MORE, TOPIC
+from tests.model.source_model import DIRECTORY, MORE, NAME, TOPIC
 
 Tampered = tuple[str, Texts]
 
@@ -87,6 +87,12 @@ def _topic_deeds(texts: Texts) -> Iterator[Tampered]:
             MORE: json.dumps([*longer["0"], *longer["1"]]),
         }
         yield "topic recreated, longer", {**texts, **more}
+        held = {number: len(rows) for number, rows in topic["rows"].items()}
+        if json.loads(delta.notes(texts, place(BRONZE))[-1].end or "{}").get(NAME) == held:
+            others = {"0": [200, 202], "1": [201, 203]}
+            refilled = {number: [*rows[:-1], *others[number]] for number, rows in topic["rows"].items()}
+            numbers = {MORE: json.dumps([*others["0"], *others["1"]])}
+            yield "topic cut and refilled", {**texts, TOPIC: json.dumps({**topic, "rows": refilled}), **numbers}
 
 
 def is_left_to_prove(texts: Texts, what: str) -> bool:

@@ -108,6 +108,7 @@ def test_a_crash_without_a_guard_is_caught_or_wrong(kind: str, finds: str) -> No
         ),
         (("other tables",), "kafka", "lake/silver/quarantine restored to 0", r"wrong: silver and quarantine lost"),
         (("source",), "kafka", "topic recreated, longer", r"wrong: bronze lost"),
+        (("source",), "kafka", "topic cut and refilled", r"wrong: bronze lost"),
         (("source",), "kafka", "topic trimmed", r"StageError: .*failOnDataLoss"),
         (("source's log",), "files", "bronze: sources deleted", r"wrong: bronze lost"),
     ],

@@ -20,6 +20,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
 from tests.support.house import House, Recorder
+from tests.support.packed import damaged_bz2
 
 pytestmark = pytest.mark.spark
 
@@ -277,8 +278,11 @@ def test_a_truncated_compressed_file_does_not_count_as_waiting(house: House, spa
     (house.logs / "a.log.gz").write_bytes(whole[:-20])
     house.write("b.log", line("b"))
     (house.logs / "c.log.gz").write_bytes(whole)
+    (house.logs / "d.log.bz2").write_bytes(damaged_bz2())
     (said,) = fault_of(house, spark)
-    assert "a.log.gz: it is compressed or has a .crc checksum file, and cannot be read to its end" in said
+    assert "d.log.bz2: it is compressed or has a .crc checksum file, and cannot be read to its end" in said
+    (house.logs / "d.log.bz2").unlink()
+    assert "a.log.gz: its gzip data ends too early; it may still be written: it is set aside" in said
     assert "c.log.gz" not in said
     (house.logs / "a.log.gz").write_bytes(gzip.compress(line("a") + b"\n"))
     must_hold(house, spark, [line("a"), line("b"), line("packed") * 100])

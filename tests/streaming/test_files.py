@@ -1,5 +1,6 @@
 """Files of every kind are read completely and once; a broken file stops its stage with a way out."""
 
+import bz2
 import gzip
 import os
 import random
@@ -16,6 +17,7 @@ from oncelake.engine.preflight import preflight
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
 from tests.support.house import House, Recorder
+from tests.support.packed import damaged_bz2
 
 pytestmark = pytest.mark.spark
 
@@ -113,12 +115,12 @@ def run_until_taken_over(house: House, spark: SparkSession) -> None:
     Run(chain, spark, Progress(chain, Recorder([])), threading.Event(), fence).once()
 
 
-def test_a_broken_gzip_file_is_named_and_the_run_continues_after_its_repair(house: House, spark: SparkSession) -> None:
-    whole = gzip.compress(b"\n".join([GOOD] * 20_000))
-    broken = house.logs / "broken.log.gz"
-    broken.write_bytes(whole[: len(whole) // 2])
+def test_a_damaged_file_is_named_and_the_run_continues_after_its_repair(house: House, spark: SparkSession) -> None:
+    whole = bz2.compress(b"\n".join([GOOD] * 20_000))
+    broken = house.logs / "broken.log.bz2"
+    broken.write_bytes(damaged_bz2())
     with pytest.raises(
-        StageError, match=r"bronze stopped in batch 0: .*broken\.log\.gz.*replace it with a complete one"
+        StageError, match=r"bronze stopped in batch 0: .*broken\.log\.bz2.*replace it with a complete one"
     ):
         house.run(spark)
     assert house.size("bronze/access_log") == 0

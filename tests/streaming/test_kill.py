@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.support.house import House, events, kill_group, until
+from tests.support.packed import damaged_bz2
 from tests.support.processes import SMALL, newest, wait_for
 
 pytestmark = pytest.mark.chain
@@ -60,11 +61,11 @@ def test_a_signal_to_the_whole_group_ends_between_two_batches(
 
 def test_a_stage_that_fails_ends_the_run_with_one_line(house: House, spark: SparkSession) -> None:
     write_log(house.logs, 20)
-    (house.logs / "broken.log.gz").write_bytes(b"no gzip")
+    (house.logs / "broken.log.bz2").write_bytes(damaged_bz2())
     said = house.tell(spark, "run", "--once", expect=1)
     assert said.count("\n") == 1
     assert said.startswith("oncelake: bronze stopped in batch 0: ")
-    assert "broken.log.gz" in said
+    assert "broken.log.bz2" in said
 
 
 def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSession) -> None:

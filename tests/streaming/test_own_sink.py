@@ -75,6 +75,9 @@ def test_the_proof_says_that_a_sink_without_read_is_not_compared(house: House, s
     proof = house.lakehouse(spark).prove()
     assert proof.holds
     assert proof.links[-1].said.startswith("NOT compared: tests.support.sinks:Unreadable cannot read its rows")
+    assert str(proof.claim).startswith(
+        "1 line, each exactly once; not compared: 1 table whose rows cannot be read back ("
+    )
 
 
 def test_a_store_that_fails_and_a_lost_checkpoint_double_nothing(house: House, spark: SparkSession) -> None:

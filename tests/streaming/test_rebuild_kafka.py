@@ -10,7 +10,7 @@ from oncelake.bronze.sources import kafka
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.kafka_source import LastRecords, Topic
 from oncelake.exactly_once.write import append
 from tests.support.house import House
 from tests.support.made_table import frame
@@ -42,10 +42,13 @@ def house(house: House, spark: SparkSession) -> House:
     return house
 
 
-def refused(house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str) -> str:
+def refused(
+    house: House, spark: SparkSession, patch: pytest.MonkeyPatch, earliest: dict[str, int], topic: str, *others: str
+) -> str:
     """Rebuild bronze while Kafka has records from these offsets on; return the reason of the refusal."""
     latest = dict.fromkeys(("0", "1"), 2 * HELD)
     patch.setattr(kafka, "describe", lambda *_: {"alog": Topic(topic, earliest, latest)})
+    patch.setattr(kafka, "compare_last", lambda *_: lambda *_: LastRecords(others))
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* Nothing was changed") as error:
         house.rebuild(spark, "bronze")
     assert DeltaLog(LocalFiles(), str(house.table("bronze/access_log"))).state().rows == 2 * HELD
@@ -65,3 +68,10 @@ def test_bronze_is_not_emptied_after_its_topic_was_recreated(
 ) -> None:
     said = refused(house, spark, monkeypatch, {"0": 0, "1": 0}, "another")
     assert "its ID is another, bronze's lines are of ID id" in said
+
+
+def test_bronze_is_not_emptied_after_its_topic_was_cut_and_refilled(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused(house, spark, monkeypatch, {"0": 0, "1": 0}, "id", "alog/1/9 is another record")
+    assert "alog/1/9 is another record: the topic lost the end of its log" in said

@@ -7,15 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ByteSize, Field, model_validator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField
 
 from oncelake.bronze.records import why_not_on_class_path
 from oncelake.bronze.schema import BRONZE
+from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict
+from oncelake.common.models import Strict, later
 from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_class
@@ -118,11 +119,13 @@ class Masking(Strict):
         rules: the rules as Mask.java reads them.
         key_variable: the environment variable with the key.
         key_id: a value that only this key gives, and from which the key cannot be computed.
+        max_line: the bytes of a line that is masked whole; of a longer one, only its beginning is kept.
     """
 
     rules: tuple[Mapping[str, Any], ...]
     key_variable: str | None = None
     key_id: str | None = None
+    max_line: ByteSize = later(MAX_LINE)
 
     def problem(self) -> str | None:
         """Return why the key is not there, or is another one; None if it is there, or not needed."""
@@ -161,10 +164,15 @@ class MaskSettings(Strict):
         """Return the rules' names."""
         return [each.name or each.find or f"rule_{number}" for number, each in enumerate(self.rules, 1)]
 
-    def resolved(self) -> Masking:
+    def resolved(self, max_line: int = MAX_LINE) -> Masking:
         """Return the rules as they are applied, with the identity of today's key; None for the key if it is not set."""
         rules = tuple(_resolved(name, each) for name, each in zip(self.names(), self.rules, strict=True))
-        return Masking(rules=rules, key_variable=self.key_variable, key_id=key_id(self.key_variable))
+        return Masking(
+            rules=rules,
+            key_variable=self.key_variable,
+            key_id=key_id(self.key_variable),
+            max_line=ByteSize(max_line),
+        )
 
 
 def _resolved(name: str, rule: MaskRule) -> Mapping[str, Any]:
@@ -226,21 +234,25 @@ class Mask:
             rows: the rows as the source has them.
             version: the fingerprint of the rules.
         """
-        made = self._of(*_FIELDS).alias("made")
-        kept = [F.col(f"made.{name}").alias(name) if name in _FIELDS else F.col(name) for name in rows.columns]
-        more = (F.octet_length("value").cast("bigint"), F.col(f"made.{MASKED}"), F.lit(version))
+        # a file's headers are oncelake's own
+        given = {name: F.col(name) for name in _FIELDS} | {"headers": F.when(~is_stand_in(), F.col("headers"))}
+        made = self._of(*given.values()).alias("made")
+        masked = {name: F.col(f"made.{name}") for name in _FIELDS}
+        masked["headers"] = F.when(is_stand_in(), F.col("headers")).otherwise(masked["headers"])
+        kept = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]
+        more = (raw_length(rows), F.col(f"made.{MASKED}"), F.lit(version))
         names = (each.name for each in COLUMNS)
         return rows.select("*", made).select(*kept, *(one.alias(name) for one, name in zip(more, names, strict=True)))
 
     def values(self, rows: DataFrame) -> DataFrame:
         """Return rows with their `value` as bronze keeps it; the other columns stay as they are."""
-        made = rows.select("*", self._of("value", None, None).alias("made"))
+        made = rows.select("*", self._of(F.col("value"), None, None).alias("made"))
         return made.select(*(F.col("made.value").alias(name) if name == "value" else name for name in rows.columns))
 
-    def _of(self, *columns: str | None) -> Column:
+    def _of(self, *columns: Column | None) -> Column:
         given = [
-            F.lit(None).cast(_TYPES[field]) if name is None else F.col(name)
-            for field, name in zip(_FIELDS, columns, strict=True)
+            F.lit(None).cast(_TYPES[field]) if column is None else column
+            for field, column in zip(_FIELDS, columns, strict=True)
         ]
         gateway = self._spark.sparkContext._gateway
         assert gateway is not None, "a session has a JVM"
@@ -287,9 +299,10 @@ def _on_executors(spark: SparkSession, mask: Mask) -> str | None:
 
 
 def raw_length(rows: DataFrame) -> Column:
-    """Return the length in bytes of each value as the source has it; null for a record without a value."""
+    """Return the bytes of each value in the source, one line end not counted; null for a record without a value."""
     length = F.octet_length("value").cast("bigint")
-    return F.coalesce(F.col(BYTES), length) if BYTES in rows.columns else length
+    length = F.coalesce(F.col(BYTES), length) if BYTES in rows.columns else length
+    return F.when(is_stand_in(), bytes_in_file() - 1).otherwise(length)
 
 
 def collected_counts(rows: Collected, names: Sequence[str]) -> dict[str, int]:

@@ -21,10 +21,12 @@ class MaskVersion:
     Attributes:
         records: how the log format put several lines together at that time; None if each line was a record.
         mask: the rules.
+        max_line: the bytes of a line that was masked whole.
     """
 
     records: Records | None
     mask: Mask
+    max_line: int
 
 
 @dataclass
@@ -58,4 +60,4 @@ class MaskVersions:
         problem = masking.problem()
         if problem is not None:
             return f"masked with rules {fingerprint}, and {problem}"
-        return MaskVersion(records, Mask(self.spark, masking))
+        return MaskVersion(records, Mask(self.spark, masking), masking.max_line)

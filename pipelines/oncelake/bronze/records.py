@@ -1,13 +1,15 @@
-"""Records of several lines: how a log format declares them, and how Spark reads them from files."""
+"""Records of several lines: how a log format declares them, and how our reader reads them, or lines, from files."""
 
 import re
-from typing import Any, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import ByteSize, Field, model_validator
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
 from oncelake.common.spark.compiled import jar
@@ -53,19 +55,16 @@ class Records(Strict):
             raise ValueError(f"part has no group {', '.join(f'(?<{name}>...)' for name in sorted(missing))}")
         return self
 
-    def reader(self, reader: Reader) -> Reader:
-        """Return a reader of files; columns: `value` binary, a record, and `start` bigint, its first byte in the file.
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options of a reader of ours that say what a record is.
 
         A record that is longer than allowed comes in several rows. The first one is too long as well, so `is_too_long`
         finds it.
         """
-        return self.bounds(reader.format(_READER).schema("value binary, start bigint"))
-
-    def bounds(self, reader: Reader) -> Reader:
-        """Return a reader of ours with the options that say what a record is."""
         bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
-        found_by = {"starts": self.starts} if self.starts is not None else {"part": self.part}
-        return reader.options(**found_by, **bounds)
+        found_by = {"starts": self.starts} if self.starts is not None else {"part": self.part or ""}
+        return {**found_by, **bounds}
 
     def joined(self, record: Column) -> Column:
         """Return a record's text as the format reads it: a line that was cut into parts is whole again."""
@@ -85,6 +84,29 @@ class Records(Strict):
             return F.lit(True)
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
         return F.substring(first, 1, _SEARCHED).rlike(self.starts)
+
+
+def bounded_reader(
+    reader: Reader,
+    records: Records | None = None,
+    max_line: int = MAX_LINE,
+    value: Literal["binary", "string"] = "binary",
+) -> Reader:
+    """Return our reader of files; columns: `value`, `start` bigint, its first byte in the file, and `headers`.
+
+    Args:
+        reader: Spark's reader.
+        records: how lines are put together; None if each line is a record.
+        max_line: a longer line is a stand-in, and so are NUL bytes before a line.
+        value: the type of `value`; a string keeps every byte too, and is faster.
+    """
+    options = {**(records.options if records is not None else {}), "maxline": str(int(max_line))}
+    return reader.format(_READER).schema(f"value {value}, start bigint, {COLUMNS}").options(**options)
+
+
+def is_bounded(spark: SparkSession) -> bool:
+    """Return True if a session has our reader of files."""
+    return has_class(spark, _READER) and _is_on_executors(spark)
 
 
 def check_reader(spark: SparkSession) -> None:
@@ -126,15 +148,3 @@ def _is_on_executors(spark: SparkSession) -> bool:
     conf = context.getConf()
     places = (conf.get(key, "") for key in ("spark.jars", "spark.executor.extraClassPath"))
     return context.master.startswith("local") or any(jar().name in place for place in places)
-
-
-def as_lines(rows: DataFrame) -> DataFrame:
-    """Return bronze's rows with the lines of records as rows of their own; columns: `file`, and `value` binary.
-
-    The bytes are taken for ISO 8859-1, in which every byte is a character, because Spark can only split text.
-    """
-    if "file_offset" not in rows.columns or rows.where("file_offset IS NOT NULL").isEmpty():
-        return rows.select("file", "value")
-    lines = F.split(F.decode("value", "ISO-8859-1"), "\n")
-    split = F.when(F.col("file_offset").isNotNull(), F.transform(lines, lambda line: F.encode(line, "ISO-8859-1")))
-    return rows.select("file", F.explode(F.coalesce(split, F.array("value"))).alias("value"))

@@ -17,7 +17,11 @@ ORIGIN = (
     StructField("topic", StringType(), metadata={"comment": "Kafka topic; null for a line from a file"}),
     StructField("partition", IntegerType(), metadata={"comment": "Kafka partition"}),
     StructField("offset", LongType(), metadata={"comment": "Kafka offset; (topic, partition, offset) is unique"}),
-    StructField("timestamp", TimestampType(), metadata={"comment": "the Kafka record's own timestamp"}),
+    StructField(
+        "timestamp",
+        TimestampType(),
+        metadata={"comment": "the Kafka record's own timestamp"},
+    ),
     StructField("key", BinaryType(), metadata={"comment": "the Kafka record's key"}),
     StructField("headers", HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
     StructField("file", StringType(), metadata={"comment": "URI of the file; null for a line from Kafka"}),

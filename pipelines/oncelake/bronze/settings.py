@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from oncelake.bronze.mask import MaskSettings
+from oncelake.bronze.stand_in import HEAD, MAX_LINE
 from oncelake.common.models import Options, Strict, later, shown
 
 _KAFKA_FIXED = {
@@ -65,6 +66,11 @@ class SourceSettings(Strict):
         default_factory=dict,
         description="files on Databricks: other Auto Loader options, without the prefix `cloudFiles.`",
     )
+    renamed: Literal["same", "read"] = later(
+        "same",
+        description="files: what a file is whose size, time and lines are those of a file that was read and is gone: "
+        "the same file, which is not read again, or another one, which is read",
+    )
     max_bytes_per_batch: ByteSize = Field(
         ByteSize(512 * 1024**2),
         gt=0,
@@ -75,6 +81,12 @@ class SourceSettings(Strict):
         None,
         description="tail: how the logs are rotated. It decides whether a file that holds only what a log holds, under "
         "a rotated name of it, is a log of its own (`rename`) or a copy (`copytruncate`); unset, such a file waits",
+    )
+    max_line: ByteSize = later(
+        MAX_LINE,
+        ge=HEAD,
+        le=1024**3,
+        description="files, tail: a line with more bytes goes to quarantine, with its first kilobyte and its SHA-256",
     )
     mask: MaskSettings | None = later(None, description="rules that mask personal data before it is stored")
 
@@ -118,6 +130,8 @@ class SourceSettings(Strict):
             raise ValueError(f"source.topic_pattern does not go together with {other}; remove one of them")
         if self.rotation is not None and self.kind != "tail":
             raise ValueError("source.rotation is for growing files; remove it, or set source.kind to tail")
+        if self.kind != "files" and self.renamed != "same":
+            raise ValueError(f"source.renamed is for source.kind files, not {self.kind}; remove it")
         _refuse_fixed("source.kafka", self.kafka, "kafka.", _KAFKA_FIXED)
         _refuse_fixed("source.auto_loader", self.auto_loader, "cloudFiles.", _AUTO_LOADER_FIXED)
         return self

@@ -1,10 +1,13 @@
 """Map a source's own columns to bronze's columns; the lines stay unchanged."""
 
-from pyspark.sql import Column, DataFrame
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import Reader, Records
+from oncelake.bronze.records import Reader, Records, bounded_reader, is_bounded
 from oncelake.bronze.schema import BRONZE
+from oncelake.bronze.stand_in import MAX_LINE
 
 # How Spark reads the lines of files, both in a stream and when files are read again.
 LINES = {
@@ -15,19 +18,41 @@ LINES = {
 }
 
 
-def line_reader(reader: Reader, records: Records | None = None) -> Reader:
-    """Return a reader of files: a row for each line, or for each record of several lines."""
-    return (reader.format("text") if records is None else records.reader(reader)).options(**LINES)
+# The first and the last microsecond of a timestamp in Spark, from 1970 (its documentation, "Data Types").
+_TIMES = tuple(
+    (each - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    for each in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+)
 
 
-def from_files(lines: DataFrame) -> DataFrame:
+def line_reader(
+    spark: SparkSession, reader: Reader, records: Records | None = None, max_line: int = MAX_LINE
+) -> Reader:
+    """Return a reader of files: a row for each line, or for each record of several lines, and for each stand-in.
+
+    A session without our classes reads lines with Spark's own reader, which has no stand-ins.
+
+    Args:
+        spark: the session.
+        reader: its reader.
+        records: how lines are put together; None if each line is a record.
+        max_line: the bytes of a line; a longer one is a stand-in.
+    """
+    if records is not None:
+        return bounded_reader(reader, records, max_line).options(**LINES)
+    own = is_bounded(spark)
+    return (bounded_reader(reader, None, max_line, "string") if own else reader.format("text")).options(**LINES)
+
+
+def from_files(lines: DataFrame, records: Records | None = None) -> DataFrame:
     """Return bronze's columns for lines of files.
 
     Args:
-        lines: `value` string from Spark's text source, whose bytes are the line's own, or the columns of
-            `Records.reader`; and the hidden column `_metadata` of the file.
+        lines: the columns of `line_reader`, and the hidden column `_metadata` of the file.
+        records: how lines are put together; None if each line is a record.
     """
-    of_records = {"file_offset": F.col("start")} if "start" in lines.columns else {}
+    of_records = {"file_offset": F.col("start")} if records is not None else {}
+    stand_ins = {"headers": F.col("headers")} if "headers" in lines.columns else {}
     return _in_order(
         lines,
         value=F.col("value").cast("binary"),  # this cast never fails
@@ -35,12 +60,13 @@ def from_files(lines: DataFrame) -> DataFrame:
         file_modified=F.col("_metadata.file_modification_time"),
         file_size=F.col("_metadata.file_size"),
         **of_records,
+        **stand_ins,
     )
 
 
 def from_tail(records: DataFrame) -> DataFrame:
     """Return bronze's columns for records of growing files; columns as TailSource.java gives them."""
-    same = ("value", "file", "file_id")
+    same = ("value", "file", "file_id", "headers")
     modified = F.timestamp_millis("modified")
     return _in_order(
         records, file_offset=F.col("start"), file_modified=modified, **{name: F.col(name) for name in same}
@@ -49,8 +75,13 @@ def from_tail(records: DataFrame) -> DataFrame:
 
 def from_kafka(records: DataFrame) -> DataFrame:
     """Return bronze's columns for Kafka records that were read with their headers."""
-    same = ("value", "topic", "partition", "offset", "timestamp", "key", "headers")
-    return _in_order(records, **{name: F.col(name) for name in same})
+    same = ("value", "topic", "partition", "offset", "key", "headers")
+    return _in_order(records, timestamp=record_time(), **{name: F.col(name) for name in same})
+
+
+def record_time() -> Column:
+    """Return a record's timestamp; null if it is not in the years 1 to 9999, which is all that a timestamp holds."""
+    return F.when(F.unix_micros("timestamp").between(*map(F.lit, _TIMES)), F.col("timestamp"))
 
 
 def _in_order(source: DataFrame, **columns: Column) -> DataFrame:

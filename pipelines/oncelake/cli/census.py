@@ -37,8 +37,8 @@ def account(
 ) -> None:
     """Check that every file of the source is completely in bronze.
 
-    For `source.kind: files`; `oncelake prove` accounts for growing files and topics. A file is at fault if it is not as
-    bronze read it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.
+    For complete and growing files; `oncelake prove` accounts for topics. A file is at fault if it is not as bronze read
+    it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context)
@@ -110,7 +110,8 @@ def _say(console: Console, found: Census, *, every: bool) -> None:
         f"{len(found.read):,} read whole, {len(found.waiting):,} waiting, {ignored}, {len(found.faults):,} at fault"
     )
     gone = f"; {len(found.gone):,} read earlier and deleted since" if found.gone else ""
-    lines = [f"files: {counts}{gone}"]
+    again = f"; {len(found.renamed):,} read under an earlier name" if found.renamed else ""
+    lines = [f"files: {counts}{gone}{again}"]
     for state, paths in _paths(found).items() if every else ():
         lines += [f"{state}: {shown(path)}" for path in paths]
     lines += [f"accepted: {shown(each.path)}: {each.fault}" for each in found.accepted]
@@ -126,6 +127,7 @@ def _paths(found: Census) -> dict[str, list[str]]:
         "hidden": sorted(each.path for each in found.hidden),
         "empty": sorted(each.path for each in found.empty),
         "gone": found.gone,
+        "renamed": sorted(found.renamed),
     }
 
 

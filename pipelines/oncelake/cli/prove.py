@@ -53,8 +53,7 @@ def prove(
         say = partial(_say, console) if not as_json else unheard
         proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
-            links = [link.to_dict() for link in proven.links]
-            typer.echo(json.dumps({"links": links, "holds": proven.holds, "seconds": round(proven.seconds, 1)}))
+            typer.echo(json.dumps(proven.to_dict()))
         else:
             _say_end(console, proven)
     if not proven.holds:
@@ -85,8 +84,7 @@ def _say(console: Console, link: Link) -> None:
 
 def _say_end(console: Console, proven: "ProofResult") -> None:
     if proven.holds:
-        links, lines = count_of(len(proven.links), "link"), count_of(proven.lines, "line")
-        said = f"proven: {links}, {lines}, every one exactly once, {duration(proven.seconds)}"
+        said = f"proven: {count_of(len(proven.links), 'link')}, {proven.claim}, {duration(proven.seconds)}"
     else:
         said = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
     console.print(said)

@@ -60,6 +60,11 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "Kafka no longer holds the offsets that the batch needs; see the stage's state with: oncelake doctor",
     ),
     (
+        r"ArithmeticException: long overflow",
+        "a Kafka record has a timestamp that is too large for Spark's own source. oncelake's Java classes can read it: "
+        "start Spark with --jars and the file that python -m oncelake.set_up writes; see docs/topics.md",
+    ),
+    (
         r"kafka.*TimeoutException|BrokerNotAvailable|DisconnectException",
         "Kafka did not answer; start again when Kafka is available",
     ),

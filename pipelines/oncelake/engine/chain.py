@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -11,6 +12,7 @@ from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import on_databricks
 from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
+from oncelake.engine.rules import mask_versions
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
@@ -64,6 +66,7 @@ class Chain:
         spark: needed for Kafka, for a catalog and for storage that is not local; with None, no JVM is used.
         suites: the expectations for the tables' rows.
         silver: how silver's rows are made: the formats, the time limits, the rules and the gate.
+        compared: what the sources have compared with their tables, and need not compare again in the same command.
     """
 
     settings: Settings
@@ -72,6 +75,7 @@ class Chain:
     spark: SparkSession | None = None
     suites: Suites = field(kw_only=True, repr=False)
     silver: Silver = field(kw_only=True, repr=False)
+    compared: dict[str, Any] = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def states(self) -> list[StageState]:
         """Return the state of every stage, in data order."""
@@ -131,8 +135,12 @@ class Chain:
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""
         if not stage.reads:
-            source = self.kind(stage).source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
-            return source.after(lambda: self.commit_log(stage.tables[0]).state().metadata)
+            kind, table = self.kind(stage), stage.tables[0]
+            source = kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
+            source = source.after(lambda: self.commit_log(table).state().metadata)
+            if self.spark is None:
+                return source
+            return kind.comparing(source, self.lake.at(table), mask_versions(self, self.spark), self.compared)
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads

@@ -7,7 +7,7 @@ and, if a database or another sink is configured, gold (or silver, in transactio
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -172,9 +172,10 @@ def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake
 
 def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
-    kind = replace(kind, place=lake.at(kind.table))
     records, mask = kind.records if kind.directory else None, kind.settings.mask
-    made_by = tuple(each for each in (records, mask.resolved() if mask is not None else None) if each)
+    made_by = tuple(
+        each for each in (records, mask.resolved(kind.settings.max_line) if mask is not None else None) if each
+    )
     return Stage(
         name,
         reads=(),

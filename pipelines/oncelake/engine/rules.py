@@ -6,19 +6,21 @@ A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.engine.chain import Chain
 from oncelake.exactly_once.files import files_at
+
+if TYPE_CHECKING:
+    from oncelake.engine.chain import Chain
 
 # The directory below the lake's root.
 PLACE = "_rules"
 
 
-def record_rules(chain: Chain) -> None:
+def record_rules(chain: "Chain") -> None:
     """Write what the rules of the chain's stages are, if it is not known yet; call it while the lake's lock is held."""
     files = files_at(chain.lake.root, chain.spark)
     for stage in chain.stages:
@@ -28,7 +30,7 @@ def record_rules(chain: Chain) -> None:
             files.write(path, json.dumps({"stage": stage.name, "rules": rules}, indent=1, ensure_ascii=False))
 
 
-def read_rules(chain: Chain, fingerprint: str) -> Mapping[str, Any] | None:
+def read_rules(chain: "Chain", fingerprint: str) -> Mapping[str, Any] | None:
     """Return what a fingerprint stands for: the stage, and its rules without defaults; None if it is not known."""
     text = files_at(chain.lake.root, chain.spark).read(_path(chain, fingerprint)) if fingerprint else None
     try:
@@ -38,10 +40,10 @@ def read_rules(chain: Chain, fingerprint: str) -> Mapping[str, Any] | None:
     return found
 
 
-def mask_versions(chain: Chain, spark: SparkSession) -> MaskVersions:
+def mask_versions(chain: "Chain", spark: SparkSession) -> MaskVersions:
     """Return the versions of the rules that mask data, as the lake keeps them."""
     return MaskVersions(spark, partial(read_rules, chain))
 
 
-def _path(chain: Chain, fingerprint: str) -> str:
+def _path(chain: "Chain", fingerprint: str) -> str:
     return f"{chain.lake.root}/{PLACE}/{fingerprint}.json"

@@ -13,10 +13,11 @@ from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.sources.registry import kind_of
-from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, place
+from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
 from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.alerts import AlertSettings, check_alert
+from oncelake.exactly_once.overlap import Claims
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
 from oncelake.serving.settings import ServingSettings
@@ -198,15 +199,24 @@ class Settings(BaseSettings):
         Args:
             records: how each source's log format puts several lines together; only reading needs it.
         """
+        claims = Claims(self.local_paths)
         return {
             name: replace(
                 kind_of(each, (records or {}).get(name)),
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
+                claims=claims,
                 beside={other: settings for other, settings in self.by_name.items() if other != name},
+                lake=self.places(),
             )
             for name, each in self.by_name.items()
         }
+
+    @property
+    def local_paths(self) -> Mapping[str, str]:
+        """The paths of the sources that read files of this machine, by their keys."""
+        paths = {f"sources.{name}": place(each.path) for name, each in self.sources.items() if each.path}
+        return {key: path for key, path in paths.items() if is_local(path)}
 
     def places(self) -> Lake:
         """Return the lake's places; with a catalog, the files next to the tables go to the checkpoints' directory."""

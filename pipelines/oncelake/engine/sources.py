@@ -1,5 +1,6 @@
 """Several sources in one lake: which change of `sources` is refused, and how the failure of one is kept to itself."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
 from oncelake.exactly_once.kafka_source import KafkaSource, TopicIds
+from oncelake.exactly_once.overlap import Claims
 
 # Why each failed source stopped, by the name of its stage.
 Failed = dict[str, str]
@@ -17,6 +19,9 @@ Failed = dict[str, str]
 
 def refused_change(chain: Chain) -> str | None:
     """Return why the sources in the settings do not fit the lake, and what to do; None if they do."""
+    overlap = Claims(chain.settings.local_paths).overlap() if len(chain.settings.local_paths) > 1 else None
+    if overlap is not None:
+        return overlap
     silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
     if silver is None:
         return None
@@ -76,8 +81,8 @@ def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:
 
 def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     if "path" in one and "path" in other:
-        first, second = f"{one['path']}/", f"{other['path']}/"
-        return first.startswith(second) or second.startswith(first)
+        paths = [(f"{way(one['path'])}/", f"{way(other['path'])}/") for way in (str, os.path.realpath)]
+        return any(first.startswith(second) or second.startswith(first) for first, second in paths)
     return bool(_topics(one).keys() & _topics(other).keys())
 
 

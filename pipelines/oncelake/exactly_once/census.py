@@ -3,8 +3,12 @@
 Each existing file has exactly one class: completely read, waiting, ignored by rule, or a fault. A fault is a file that
 changed after it was read, or whose lines are not in bronze and will not get there without your help.
 
+A file that no run reads because of what it holds (see content.py) is a fault too: nothing stops at it, and its lines
+are in no table.
+
 Accepted faults are recorded in `<lake.root>/_census`, in one file for each `oncelake census accept`. An acceptance is
 bound to the fault and to the state of the file. If the file changes again, or has another problem, that is a new fault.
+A file that bronze has read under a name that is gone is recorded there in the same way.
 """
 
 import getpass
@@ -18,12 +22,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from oncelake.common.wording import count_of
+from oncelake.exactly_once.content import Content
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import Found, Problem, is_hidden_file, is_packed
 
 
 class Fault(StrEnum):
-    """What is wrong with a file; each `Problem` is included. The value is the name in docs/operations/census.md."""
+    """What is wrong with a file; each `Problem` and `Aside` is included.
+
+    The value is the name in docs/operations/census.md.
+    """
 
     GREW = "grew"
     SHRANK = "shrank"
@@ -38,10 +46,16 @@ class Fault(StrEnum):
     DANGLING = "link to nothing"
     RIGHTS = "not readable"
     BROKEN = "broken file"
+    NO_TEXT = "no text"
+    NOT_UNPACKED = "cannot be unpacked"
+    NOT_WHOLE = "not whole"
+    UNDECIDED = "copy or log"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
 
+# Files that no run reads because of what they hold; the run goes on without them.
+SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE, Fault.UNDECIDED})
 # Spark cannot read such a name now, but bronze may have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
 
@@ -62,6 +76,8 @@ class PlannedFile:
     number: int
 
 
+# What stands in place of a fault in the record of a file that bronze has read under a name that is gone.
+_RENAMED = "renamed"
 # The format version of the acceptance records.
 _FORM = 1
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
@@ -77,6 +93,7 @@ class Faulty:
         size: the current size in bytes; 0 if the file is missing. For an empty source see `CensusInputs.source`.
         modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
         was: the size in bytes that bronze recorded; None if bronze has not read the file.
+        why: what is wrong with the file, if the fault does not say all; otherwise empty.
     """
 
     path: str
@@ -84,6 +101,7 @@ class Faulty:
     size: int = 0
     modified: int = 0
     was: int | None = None
+    why: str = field(default="", compare=False)
 
     @property
     def key(self) -> FaultKey:
@@ -102,6 +120,7 @@ class Census:
         empty: empty files, files without a line, and anything but regular files.
         touched: read files with the recorded size and another time, to be compared with what was read.
         gone: files that bronze has read and that no longer exist.
+        renamed: files that bronze has read under a name that is gone.
         faults: everything else.
         accepted: faults that were accepted in exactly this state.
     """
@@ -112,6 +131,7 @@ class Census:
     empty: list[Found] = field(default_factory=list)
     touched: list[Found] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    renamed: list[str] = field(default_factory=list)
     faults: list[Faulty] = field(default_factory=list)
     accepted: list[Faulty] = field(default_factory=list)
 
@@ -130,6 +150,7 @@ class CensusInputs:
         may_start: whether bronze may start, so that the next run reads new files.
         has_lines: returns those of the files without a row in bronze that hold a line; a compressed file can hold none.
         may_read: returns True if this process has permission to read a file.
+        content: returns what a file holds; None if that is not known.
         accepted: the faults (see `Faulty.key`) whose loss was accepted.
     """
 
@@ -140,6 +161,7 @@ class CensusInputs:
     may_start: bool
     may_read: Callable[[str], bool]
     has_lines: Callable[[list[str]], set[str]] = set
+    content: Callable[[str], Content | None] = lambda _: None
     accepted: frozenset[FaultKey] = frozenset()
     source: tuple[str, int, int] | None = None
 
@@ -171,7 +193,7 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
     there |= hidden.keys()
     faults += _unread(unread, inputs, census)
     faults += _gone(there, inputs, census)
-    if inputs.source and inputs.recorded and not (census.read or census.waiting or faults):
+    if inputs.source and inputs.recorded and not (census.read or census.renamed or census.waiting or faults):
         faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]
     for fault in sorted(faults):
         (census.accepted if fault.key in inputs.accepted else census.faults).append(fault)
@@ -206,7 +228,10 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
     faults, passed = [], []
     for each in unread:
         planned = inputs.planned.get(each.path)
-        if planned is not None and planned.number <= inputs.position:
+        aside = _set_aside(each, inputs)
+        if aside is not None:
+            faults.append(aside)
+        elif planned is not None and planned.number <= inputs.position:
             passed.append(each)
         elif planned is not None and planned.number <= inputs.position_now:
             census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
@@ -218,13 +243,32 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
             faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
         else:
             census.waiting.append(each)
-    held = inputs.has_lines([each.path for each in passed]) if passed else set()
+    return faults + _passed(passed, inputs, census)
+
+
+def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+    """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
+    faults, others = [], []
     for each in passed:
+        if (_RENAMED, each.path, each.size, each.modified) in inputs.accepted:
+            census.renamed.append(each.path)
+        else:
+            others.append(each)
+    held = inputs.has_lines([each.path for each in others]) if others else set()
+    for each in others:
         if each.path in held:
             faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
         else:
             census.empty.append(each)
     return faults
+
+
+def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:
+    """Return a file as a fault if no run reads it because of what it holds."""
+    content = inputs.content(found.path)
+    if content is None or content.aside is None:
+        return None
+    return Faulty(found.path, Fault[content.aside.name], found.size, found.modified, why=content.why)
 
 
 def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
@@ -248,9 +292,12 @@ def said(faulty: Faulty) -> str:
     if fault is Fault.SHRANK:
         shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
+    if fault in SET_ASIDE:
+        aside = "it is set aside, and its lines are in no table"
+        return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
         return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {_SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
+    return f"{name}: {faulty.why or _SAID[fault]}; {_WAY_OUT.get(fault) or f'fix: {_command(faulty, _COMMAND[fault])}'}"
 
 
 def shown(path: str) -> str:
@@ -272,6 +319,12 @@ _SAID: Mapping[Fault, str] = {
     Fault.BROKEN: "it is compressed or has a .crc checksum file, and cannot be read to its end: the run stops at it",
     Fault.SOURCE_EMPTY: "none of the files that bronze has read are left here: is the right disk mounted?",
     Fault.SOURCE_AWAY: "it cannot be listed, so its content is unknown",
+}
+_REPAIR: Mapping[Fault, str] = {
+    Fault.NO_TEXT: "put text in its place, or take it away",
+    Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
+    Fault.NOT_WHOLE: "put a whole file in its place",
+    Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
 }
 _COMMAND: Mapping[Fault, str] = {
     Fault.NEVER_READ: "reread",
@@ -328,9 +381,28 @@ def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: dat
     Raises:
         OSError: the lake cannot be written.
     """
+    return _record(files, lake, [{**asdict(each), "fault": each.fault.value} for each in accepted], now)
+
+
+def write_renamed(files: Files, lake: str, paths: Iterable[str], now: datetime) -> str:
+    """Record that bronze has read files under a name that is gone; return the record's path.
+
+    The record holds as long as size and time of a file stay the same.
+
+    Raises:
+        OSError: a file is gone, or the lake cannot be written.
+    """
+    states = {path: Path(path).stat() for path in paths}
+    entries = [
+        {"path": path, "fault": _RENAMED, "size": at.st_size, "modified": at.st_mtime_ns // 1_000_000}
+        for path, at in states.items()
+    ]
+    return _record(files, lake, entries, now)
+
+
+def _record(files: Files, lake: str, entries: list[dict[str, object]], now: datetime) -> str:
     at = now.astimezone(UTC)
     path = f"{_records(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
-    entries = [{**asdict(each), "fault": each.fault.value} for each in accepted]
     value = {"form": _FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "by": _by(), "files": entries}
     files.write(path, json.dumps(value, indent=1))
     return path

@@ -10,6 +10,7 @@ Nothing here needs Spark. What was found out of a file is remembered until its s
 import bz2
 import os
 import re
+import stat
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def content_of(path: str, reader: Reader = COMPLETE) -> Content | None:
     where = path.encode("utf-8", "surrogateescape")
     try:
         at = os.stat(where)  # noqa: PTH116 - bytes, and thousands of files
-        if not os.path.isfile(where):  # noqa: PTH113 - bytes
+        if not stat.S_ISREG(at.st_mode):
             return None
         return _seen(where, _State(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns), reader)
     except OSError:
@@ -346,7 +347,7 @@ def _not_whole_zlib(packed: _Packed) -> str:
 
 
 def _behind_end(packed: _Packed, end: int) -> str:
-    """Return what is behind the end: gzip(1) ignores zeros there, but Hadoop stops at them."""
+    """Describe what is behind the end: gzip(1) ignores zeros there, but Hadoop stops at them."""
     packed.file.seek(end)
     zeros = not any(block.strip(b"\0") for block in iter(lambda: packed.file.read(_BLOCK), b""))
     what = "zeros, at which Spark stops" if zeros else f"bytes that are no {packed.format}"

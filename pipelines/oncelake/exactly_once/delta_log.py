@@ -297,6 +297,26 @@ class DeltaLog:
                 return commit.rows_in_all
         return None if oldest else 0
 
+    def rows_up_to(self, version: int) -> int:
+        """Return how many rows the chain had added to the table before a version.
+
+        If the log no longer holds the answer, return those before the oldest of its commits.
+        """
+        rows = self.rows_before(version)
+        if rows is not None:
+            return rows
+        oldest = min(self.versions(), default=0)
+        first = next((each for each in self.since(oldest - 1) if isinstance(each, ChainCommit)), None)
+        return first.metadata.rows if first else 0
+
+    def holds(self, version: int) -> bool:
+        """Return True if a version can be read: its commits are there, back to a checkpoint or to the first one."""
+        versions = self.versions()
+        if not versions or not 0 <= version <= versions[-1]:
+            return False
+        points = (int(name[:20]) for name in self.whole_names() if re.match(r"\d{20}\.checkpoint", name))
+        return versions[0] == 0 or any(versions[0] - 1 <= point <= version for point in points)
+
     def last_alike(self, version: int) -> int:
         """Return the last version with the same rows as this one: only maintenance and empty batches are between."""
         while (commit := self.commit(version + 1)) is not None and commit.adds_nothing:

@@ -47,10 +47,18 @@ class FileSourceLog:
 
         A batch can have several numbers: a process that dies after listing leaves a number without a batch.
         """
+        return [path for path, *_ in self.entries_between(first, last)]
+
+    def entries_between(self, first: int, last: int) -> list[tuple[str, int, int]]:
+        """Return the entries (see `entries`) from one number to another, both included."""
         numbers = range(first, last + 1)
         names = [name for number in numbers for name in (str(number), f"{number}{_COMPACT}")]
         entries = [entry for name in names for entry in _parsed(self._lines(name))]
-        return [entry["path"] for entry in entries if int(entry["batchId"]) in numbers]
+        return [
+            (entry["path"], int(entry["timestamp"]), int(entry["batchId"]))
+            for entry in entries
+            if int(entry["batchId"]) in numbers
+        ]
 
     def damage(self, last: int) -> str | None:
         """Return which part of the list is missing or incomplete, for a stage that has planned up to a number."""

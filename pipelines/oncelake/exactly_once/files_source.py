@@ -1,16 +1,17 @@
 """A directory of log files as a source, read by Spark's file source or by Auto Loader."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from oncelake.common.errors import StateError
+from oncelake.common.errors import OncelakeError, StateError
 from oncelake.common.lake import is_local, place
 from oncelake.common.wording import listed
 from oncelake.exactly_once.census import Census, CensusInputs, Fault, PlannedFile, said, shown, take
 from oncelake.exactly_once.checkpoint import Checkpoint, position
+from oncelake.exactly_once.content import COMPLETE, Content, Reader, content_of, named
 from oncelake.exactly_once.file_source_log import FileSourceLog, list_texts
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.listing import listing, may_read, text_bytes
@@ -18,6 +19,8 @@ from oncelake.exactly_once.positions import FilesPosition, listing_number
 from oncelake.exactly_once.source import Backlog, IngestedFiles, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 
+# The answer to a question of Java that fails begins with this.
+FAILED = "!"
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
 _ESCAPED = re.compile("[%?#]")
 
@@ -29,6 +32,7 @@ class FilesSource(Source):
     path: str
     files: Files
     checkpoint: str
+    reader: Reader = COMPLETE
 
     def identity(self) -> Mapping[str, str]:
         """Return the directory."""
@@ -81,7 +85,14 @@ class FilesSource(Source):
             return None
         entries = self.planned()
         position = listing_number(at) if at else max((each.number for each in entries.values()), default=-1)
-        return take(found, CensusInputs(entries, position, position, None, may_start=True, may_read=may_read))
+        inputs = CensusInputs(
+            entries, position, position, None, may_start=True, may_read=may_read, content=self.content
+        )
+        return take(found, inputs)
+
+    def content(self, path: str) -> Content | None:
+        """Return what a file holds, on another store as far as its name says; None if that is not known."""
+        return content_of(path, self.reader) if is_local(path) else named(path, self.reader)
 
     def planned(self) -> dict[str, PlannedFile]:
         """Return the files that Spark has planned into batches, by path, as its log in the checkpoint lists them."""
@@ -149,6 +160,10 @@ class AutoLoaderSource(FilesSource):
             "oncelake rebuild bronze"
         )
 
+    def content(self, path: str) -> Content | None:
+        """Return None: Auto Loader reads every file that it finds, whatever it holds."""
+        return None
+
     def glance(self, at: str | None = None) -> Census | None:
         """Return None: oncelake cannot read Auto Loader's file list."""
         return None
@@ -180,3 +195,35 @@ def local_path(uri: str) -> str:
     """Return the path on this machine that a URI names."""
     path = uri.removeprefix("file://")
     return path if path.startswith("/") and not _ESCAPED.search(path) else unquote(urlsplit(uri).path)
+
+
+class FileFilter:
+    """Answers ReadableFiles.java whether Spark may list a file.
+
+    Args:
+        content: returns what a file holds; None if that is not known.
+        claim: claims a file for the source; raises SourceError if another source reads it.
+    """
+
+    def __init__(self, content: Callable[[str], Content | None], claim: Callable[[str], None]) -> None:
+        self._content = content
+        self._claim = claim
+
+    def apply(self, path: str) -> str:
+        """Return `1` if a file is read, an empty text if it is set aside; called by Java."""
+        place = path.removeprefix("file:")
+        try:
+            content = self._content(place)
+            if content is not None and content.aside is not None:
+                return ""
+            self._claim(place)
+        except OncelakeError as error:
+            return f"{FAILED}{error}"
+        except Exception as error:  # a traceback in Java's message would hide it
+            return f"{FAILED}{type(error).__name__}: {error}"
+        return "1"
+
+    class Java:
+        """The Java interface of this object, for py4j."""
+
+        implements = ("java.util.function.Function",)

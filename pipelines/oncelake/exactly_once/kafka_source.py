@@ -7,6 +7,7 @@ from typing import Self
 
 from oncelake.common.errors import SourceError
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
+from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
 from oncelake.exactly_once.source import Backlog, IngestedFiles, LastCommit, Source, named
@@ -15,11 +16,27 @@ from oncelake.exactly_once.state import Diagnosis, State
 
 @dataclass(frozen=True)
 class Topic:
-    """The current state of a topic: its ID, and per partition the oldest offset and the next one."""
+    """The current state of a topic.
+
+    Attributes:
+        topic_id: its ID.
+        earliest: the oldest offset of each partition.
+        latest: the offset up to which each partition can be read, the last stable one: no open transaction is before
+            it.
+        written: the next offset of each partition, the high watermark; what is not named ends at its `latest`.
+        epochs: the leader epoch of each partition; a partition can lose records only when it gets another one.
+    """
 
     topic_id: str
     earliest: Mapping[str, int]
     latest: Mapping[str, int]
+    written: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """The next offset of each partition that Kafka will write."""
+        return {**self.latest, **self.written}
 
 
 # Describes the topics that are read now, by name.
@@ -74,6 +91,24 @@ class TopicIds:
 
 
 @dataclass(frozen=True)
+class LastRecords:
+    """What a comparison of the last row of each partition with the record at its offset found.
+
+    Attributes:
+        others: the partitions that have another record there, in words.
+        uncompared: how many partitions were not compared, or only in part, by the reason.
+    """
+
+    others: tuple[str, ...] = ()
+    uncompared: Mapping[str, int] = field(default_factory=dict)
+
+
+# Compares the last row before these offsets, by topic and partition, with the topics: the topics as they are now, and
+# the metadata of bronze's last batch.
+CompareLast = Callable[[Mapping[str, Mapping[str, int]], Mapping[str, Topic], CommitMetadata], LastRecords]
+
+
+@dataclass(frozen=True)
 class KafkaSource(Source):
     """One or more Kafka topics. A position is the next offset of each partition of each topic.
 
@@ -87,6 +122,7 @@ class KafkaSource(Source):
         chooses: returns True if the settings choose a topic of this name; None if `name` is the only topic.
         find: describes topics by name, as they are at this moment; those that Kafka does not have are left out.
         other_reader: returns the name of another source that reads a topic, too; None without one.
+        compare_last: compares the last rows of bronze with the topics.
     """
 
     name: str
@@ -97,6 +133,7 @@ class KafkaSource(Source):
     chooses: Callable[[str], bool] | None = None
     find: Callable[[Collection[str]], Mapping[str, Topic]] = lambda _: {}
     other_reader: Callable[[str], str | None] = lambda _: None
+    compare_last: CompareLast = lambda *_: LastRecords()
 
     def after(self, last: LastCommit) -> "KafkaSource":
         """Return the source with access to bronze's last commit."""
@@ -137,11 +174,12 @@ class KafkaSource(Source):
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the records after a position; before the first batch, all records that Kafka holds."""
         now, moved = self.describe(), self.continues(at)
-        count = 0
+        count = readable = 0
         for name, topic in now.items():
             offsets = {**topic.earliest, **offsets_of(moved, name)}
-            count += sum(max(0, end - offsets[part]) for part, end in topic.latest.items())
-        return Backlog(count, "records")
+            count += sum(max(0, end - offsets[part]) for part, end in topic.ends.items())
+            readable += sum(max(0, end - offsets[part]) for part, end in topic.latest.items())
+        return Backlog(count, "records", behind=count - readable)
 
     def first_position(self) -> str | None:
         """Return the offsets where the query first started, from Spark's own record; None without a record."""
@@ -150,10 +188,10 @@ class KafkaSource(Source):
 
     def ends(self) -> Mapping[str, int]:
         """Return the next offset that Kafka will write, by `topic/partition`."""
-        return KafkaPosition({name: topic.latest for name, topic in self.describe().items()}).numbers()
+        return KafkaPosition({name: topic.ends for name, topic in self.describe().items()}).numbers()
 
     def exhausted(self, at: str) -> bool:
-        """Return True if every partition is read to its end."""
+        """Return True if every partition is read to its end, and no transaction is open there."""
         position = KafkaPosition.parse(at)
         return position is not None and position.numbers() == self.ends()
 
@@ -179,7 +217,7 @@ class KafkaSource(Source):
             return None
         if self.moved(first) is not None:
             return f"sources/0/0 holds a start in other topics than {self.name}"
-        gone = self.trouble(first, None, {})
+        gone = self._unfit(first, None, {}) or self._trimmed(self.continues(first), self.describe())
         return f"sources/0/0 holds a start that is no longer valid: {gone.seen}" if gone else None
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
@@ -224,7 +262,34 @@ class KafkaSource(Source):
         return _vanished_words(self._vanished(KafkaPosition.parse(at), None))
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
-        """Return a diagnosis if a topic was recreated, is gone, ends before the position, or lacks the position."""
+        """Return a diagnosis if a topic was recreated or refilled, is gone, or does not hold the position."""
+        found = self._unfit(start, end, recorded)
+        if found is not None:
+            return found
+        others = self.last_records().others
+        if others:
+            return Diagnosis(State.SOURCE_REPLACED, refilled(others))
+        return self._trimmed(self.continues(start or (self.first_position() if end else None)), self.describe())
+
+    def last_records(self) -> LastRecords:
+        """Compare the last record that bronze has of each partition with the record that the topic has at its offset.
+
+        A log that lost its end, for example in an unclean election, gets other records at the same offsets. Bronze has
+        read up to there, so the new records would never be read.
+        """
+        metadata = self.last()
+        now = self.describe()
+        read = readable(self.continues(metadata.end), self.first_position(), now) if metadata else {}
+        ends = {
+            name: {part: at for part, at in parts.items() if at > now[name].earliest[part]}
+            for name, parts in read.items()
+        }
+        ends = {name: parts for name, parts in ends.items() if parts}
+        found = self.compare_last(ends, now, metadata) if metadata and ends else LastRecords()
+        expired = sum(map(len, read.values())) - sum(map(len, ends.values()))
+        return replace(found, uncompared={**found.uncompared, EXPIRED: found.uncompared.get(EXPIRED, 0) + expired})
+
+    def _unfit(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         now, topics = self.describe(), TopicIds.of(recorded)
         if topics is None:
             ids = ", ".join(each.topic_id for each in now.values())
@@ -248,7 +313,7 @@ class KafkaSource(Source):
             self._beyond(name, {**offsets_of(moved, name), **offsets_of(end, name)}, topic)
             for name, topic in now.items()
         )
-        return next(filter(None, beyond), None) or self._trimmed(moved, now)
+        return next(filter(None, beyond), None)
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
         """Move every partition to the oldest record that Kafka still holds, and leave the topics that are gone."""
@@ -311,6 +376,35 @@ def _gone(name: str, offsets: Mapping[str, int], now: Topic) -> list[str]:
     ]
 
 
+# Why a last record is not compared.
+EXPIRED = "has expired"
+
+
+def refilled(others: Collection[str]) -> str:
+    """Return in words that topics lost the end of their logs, and have other records there now."""
+    return (
+        f"{', '.join(others)}: the topic lost the end of its log and has other records there, which no run would read"
+    )
+
+
+def readable(at: str | None, first: str | None, now: Mapping[str, Topic]) -> dict[str, dict[str, int]]:
+    """Return the positions in the partitions that Kafka has and bronze has read something of, by topic.
+
+    Args:
+        at: bronze's position.
+        first: the position before the first batch; None if unknown.
+        now: the topics as they are now.
+    """
+    return {
+        name: {
+            part: offset
+            for part, offset in offsets_of(at, name).items()
+            if offsets_of(first, name).get(part, 0) < offset <= topic.latest.get(part, -1)
+        }
+        for name, topic in now.items()
+    }
+
+
 def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
     """Return the next offset that a query reads from each partition; empty before its first start.
 
@@ -324,13 +418,14 @@ def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class PartitionCensus:
-    """The offsets of one partition, each in one of four ranges: read, lost, waiting or beyond.
+    """The offsets of one partition, each in one of five ranges: read, lost, waiting, behind or beyond.
 
     Attributes:
         read: every offset below it was read, or its loss was accepted.
         oldest: the oldest offset that Kafka holds.
-        end: the offset after the newest committed record.
+        end: the offset up to which Kafka lets it be read.
         first: the offset where the query began; offsets below it expired before the first run.
+        written: the next offset that Kafka will write; 0 if it is not known.
     """
 
     partition: str
@@ -338,6 +433,7 @@ class PartitionCensus:
     oldest: int
     end: int
     first: int = 0
+    written: int = 0
 
     @property
     def lost(self) -> range:
@@ -348,6 +444,11 @@ class PartitionCensus:
     def waiting(self) -> range:
         """The offsets that the next run reads."""
         return range(self.lost.stop, max(self.lost.stop, self.end))
+
+    @property
+    def behind(self) -> range:
+        """The offsets of an open transaction, and those after them: no run reads them before it ends."""
+        return range(self.waiting.stop, max(self.waiting.stop, self.written))
 
     @property
     def beyond(self) -> range:
@@ -373,6 +474,7 @@ def census(topic: str, at: str | None, now: Topic, first: str | None = None) -> 
             oldest=now.earliest.get(partition, 0),
             end=now.latest.get(partition, 0),
             first=now.earliest.get(partition, 0) if at is None else begun.get(partition, 0),
+            written=now.written.get(partition, 0),
         )
         for partition, read in sorted(known.items(), key=lambda each: int(each[0]))
     ]

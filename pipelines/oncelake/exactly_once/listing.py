@@ -100,6 +100,18 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
                 yield found
 
 
+def directories(path: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield every directory whose files a source reads, with its device and inode.
+
+    Args:
+        path: as in `listing`.
+    """
+    for root in filter(os.path.isdir, _roots(os.fsencode(path))):
+        at = os.stat(root)  # noqa: PTH116 - bytes
+        yield _text(root), (at.st_dev, at.st_ino)
+        yield from ((_text(below), identity) for below, identity in _directories_below(root))
+
+
 def loops(path: str) -> list[str]:
     """Return the links below a source's path that lead to a directory above them, without examining files.
 
@@ -212,6 +224,22 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
             found = describe(entry.path, hidden or is_hidden_file(entry.name))
             if found is not None:
                 yield found
+
+
+def _directories_below(root: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    waiting = [(root, _way_to(root))]
+    while waiting:
+        directory, above = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                within = [each for each in entries if _is_directory(each) and not is_hidden_directory(each.name)]
+        except OSError:
+            continue
+        for entry in within:
+            at = _identity(entry.path, above)
+            if at is not None and not isinstance(at, Problem):
+                yield entry.path, at
+                waiting.append((entry.path, above | {at}))
 
 
 def _way_to(root: bytes) -> frozenset[tuple[int, int]]:

@@ -24,11 +24,13 @@ class Backlog:
     Attributes:
         count: how many; None if unknown.
         since_ms: when the oldest row of a table's backlog was committed; None if nothing waits or it is unknown.
+        behind: how many of them wait for the end of an open transaction; the next run cannot read these.
     """
 
     count: int | None
     unit: Unit
     since_ms: int | None = None
+    behind: int = 0
 
 
 class Source(ABC):

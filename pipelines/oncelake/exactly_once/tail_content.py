@@ -47,6 +47,9 @@ class FileStore(Protocol):
             OSError: it cannot be opened.
         """
 
+    def resolve(self, path: str) -> str:
+        """Return a path without links."""
+
     def born(self, opened: BinaryIO) -> int:
         """Return when an open file was created, in milliseconds since 1970; 0 if that is not known."""
 
@@ -72,6 +75,10 @@ class Disk(FileStore):
             opened.close()
             raise FileMovedError(f"another file is at {file.path}")
         return opened
+
+    def resolve(self, path: str) -> str:
+        """Return a path without links."""
+        return os.path.realpath(path)
 
     def born(self, opened: BinaryIO) -> int:
         """Return when an open file was created: two files can have the same inode, one after the other."""
@@ -173,6 +180,17 @@ def read_at(file: BinaryIO, start: int, count: int) -> bytes:
     """Return the bytes of a file from a place on; fewer if the file is shorter."""
     file.seek(start)
     return file.read(count)
+
+
+def last_end(file: BinaryIO, start: int, end: int) -> int:
+    """Return the byte after the last line end between two bytes of a file; the first one if there is none."""
+    while end > start:
+        lower = max(start, end - BLOCK)
+        found = read_at(file, lower, end - lower).rfind(b"\n")
+        if found >= 0:
+            return lower + found + 1
+        end = lower
+    return start
 
 
 def ends_of(file: BinaryIO, length: int) -> str:

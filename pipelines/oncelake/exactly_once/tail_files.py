@@ -17,6 +17,7 @@ from oncelake.exactly_once.tail_content import (
     Hasher,
     blocks_of,
     ends_of,
+    last_end,
     read_at,
 )
 from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor
@@ -29,6 +30,8 @@ _PACKED_QUIET = 60.0
 # A task reads at least and at most this many bytes, as Spark's tasks do; each file counts for some more.
 TASK_BYTES = (4 * 1024**2, 128 * 1024**2)
 _FILE_BYTES = 64 * 1024
+# Records.java searches this many bytes of a line at most, at either end.
+_LINE_ENDS = 4096
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,9 @@ class TailFiles:
         self._store = store or Disk()
         self._surveyor = Surveyor(path, self._store, rotation, ingested)
         self._last_start = last_start
+        self._without_end: dict[Identity, tuple[str, int]] = {}
         self.listed = self._surveyor.listed
+        self.place_of = self._surveyor.place_of
         self.survey = self._surveyor.survey
         self.now = self._store.now
 
@@ -160,24 +165,36 @@ class TailFiles:
             read: the ID of each of them, and how many bytes of it are read now.
         """
         now_ms = int(self._store.now() * 1000)
-        there = {file.identity for file, _ in (*survey.copies, *survey.undecided)}
+        there: set[object] = set()
+        for file, _ in (*survey.copies, *survey.undecided):
+            there |= {file.identity, (*(file.identity or ())[1:], self._surveyor.name(file))}
         copies = [
             copy._replace(gone=copy.gone or now_ms)
             for copy in at.copies
-            if copy not in survey.spent and copy[:2] not in there and now_ms - (copy.gone or now_ms) < REMEMBERED_MS
+            if copy not in survey.spent
+            and there.isdisjoint((copy[:2], (copy.inode, copy.path)))
+            and now_ms - (copy.gone or now_ms) < REMEMBERED_MS
         ]
         copies += [self._moved(file, copy)._replace(of=-1) for copy, file in survey.spent.items()]
         names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
         pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
         for file, original in pairs:
             number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
-            size = self._surveyor.contents.size(file)
-            if size <= offset:
-                digest = self._surveyor.contents.digests(file, [size])[size]
-                copies.append(
-                    self._moved(file, TailedFile(0, 0, size, digest=digest.whole, base=digest.base, of=number))
-                )
+            try:
+                size = self._surveyor.contents.size(file)
+                if size <= offset:
+                    digest = self._surveyor.contents.digests(file, [size])[size]
+                    copies.append(self._moved(file, self._copy(file, size, digest, number)))
+            except OSError:
+                copies += [copy for copy in at.copies if copy[:2] == file.identity]
         return tuple(copies)
+
+    def _copy(self, file: Found, size: int, digest: Digest, number: int) -> TailedFile:
+        """Return the entry of a copy, as far as that is known without opening it."""
+        assert file.identity is not None
+        entry = TailedFile(*file.identity, size, self._surveyor.name(file), file.modified, of=number)
+        packed = file.size if is_packed(file.path) else 0
+        return entry._replace(digest=digest.whole, base=digest.base, packed=packed)
 
     def quiet_in(self, at: TailPosition, until: Mapping[Identity, int]) -> float:
         """Return after how many seconds the last records of all files are whole, unless they grow; 0 if they are.
@@ -207,15 +224,15 @@ class TailFiles:
     def _moved(self, file: Found, entry: TailedFile) -> TailedFile:
         """Return an entry with the place and the form that its file has now.
 
-        A compressed file that is not read to its end keeps its entry, which says up to where it was read.
+        The size of a compressed file says that all of it was read, so it is only noted then.
         """
         contents = self._surveyor.contents
-        if is_packed(file.path) and contents.size(file) != entry.offset:
-            return entry._replace(gone=0)
         is_same = entry.stamp == contents.stamp(file) != "" and entry.path == self._surveyor.name(file)
         if is_same and not entry.gone and entry.digest:
             return entry
         try:
+            if is_packed(file.path) and entry.packed != file.size and contents.written(file) > entry.offset:
+                return entry
             digest = Digest(entry.digest, entry.base)
             if not entry.digest:
                 digest = contents.digests(file, [entry.offset])[entry.offset]
@@ -265,7 +282,8 @@ class TailFiles:
                 return self._unpacked(file, was)
             assert file.identity is not None
             size = file.size if until is None else min(file.size, until[file.identity])
-            if size <= was.offset:
+            stamp = self._surveyor.contents.stamp(file)
+            if size <= was.offset or (stamp and self._without_end.get(file.identity) == (stamp, was.offset)):
                 return None
             with self._store.open(file) as opened:
                 hasher = self._hasher(opened, was)
@@ -274,6 +292,8 @@ class TailFiles:
                 end = self._end(opened, was.offset, size, most, quiet=self._is_quiet(file, size))
                 for block in blocks_of(opened, was.offset, end):
                     hasher.update(block)
+                if end == was.offset and size == file.size and self._last_start is None:
+                    self._without_end[file.identity] = stamp, was.offset
                 if not hasher.size == end > was.offset:
                     return None
                 return self._entry(file, opened, was._replace(offset=end), hasher.digest())
@@ -313,15 +333,15 @@ class TailFiles:
         return size == file.size and not 0 <= self._age(file) < self._last_start.quiet
 
     def _end(self, file: BinaryIO, start: int, size: int, most: int, *, quiet: bool) -> int:
-        end = _last_end(file, start, size)
+        end = last_end(file, start, size)
         if not quiet:
             end = self._before_last_start(file, start, end)
         window = most
         while end - start > window:
-            limit = self._before_last_start(file, start, _last_end(file, start, start + window))
+            limit = self._before_last_start(file, start, last_end(file, start, start + window))
             if limit > start:
                 return limit
-            window *= 2
+            window = max(2 * window, _first_start(file, start + window, end) - start)
         return end
 
     def _before_last_start(self, file: BinaryIO, start: int, end: int) -> int:
@@ -336,12 +356,24 @@ class TailFiles:
             lower = max(start, upper - BLOCK)
             lower = lower if lower == start else _first_start(file, lower, upper)
             if lower == upper:
-                lower = _last_end(file, start, upper - 1)
-            found = self._last_start.find(read_at(file, lower, upper - lower))
+                lower = last_end(file, start, upper - 1)
+            found = self._last_start_in(file, lower, upper, self._last_start)
             if found >= 0 and lower + found > start:
                 return lower + found
             upper = lower
         return start
+
+    @staticmethod
+    def _last_start_in(file: BinaryIO, lower: int, upper: int, last_start: LastStart) -> int:
+        """Return where the last record of some lines starts, after the first of them; -1 without one.
+
+        Of a line that is longer than a block, only both ends are read.
+        """
+        if upper - lower <= BLOCK:
+            return last_start.find(read_at(file, lower, upper - lower))
+        text = read_at(file, lower, _LINE_ENDS) + read_at(file, upper - _LINE_ENDS, _LINE_ENDS)
+        found = last_start.find(text)
+        return upper - lower if found == len(text) else found
 
     def slices(self, start: TailPosition, end: TailPosition, cores: int) -> list[str]:
         """Return what the tasks of a batch read, as TailSource.java takes it.
@@ -414,6 +446,7 @@ class TailFiles:
         for file in listed.by_likelihood(entry):
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
+                same = same and (entry.packed in (0, file.size) or contents.goes_on(file, entry))
                 if same or contents.begins_with(file, entry):
                     yield file
             except OSError as error:
@@ -494,18 +527,11 @@ def range_words(part: Range) -> str:
     return f"bytes {part.start:,} to {part.end - 1:,} of file {part.file_id}"
 
 
-def _last_end(file: BinaryIO, start: int, end: int) -> int:
-    """Return the byte after the last line end between two bytes of a file; the first one if there is none."""
-    while end > start:
-        lower = max(start, end - BLOCK)
-        found = read_at(file, lower, end - lower).rfind(b"\n")
-        if found >= 0:
-            return lower + found + 1
-        end = lower
-    return start
-
-
 def _first_start(file: BinaryIO, start: int, end: int) -> int:
     """Return the first byte after a line end between two bytes of a file; the last one if there is none."""
-    found = read_at(file, start, end - start).find(b"\n")
-    return start + found + 1 if found >= 0 else end
+    for block in blocks_of(file, start, end):
+        found = block.find(b"\n")
+        if found >= 0:
+            return start + found + 1
+        start += len(block)
+    return end

@@ -2,16 +2,18 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed
-from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.census import Census, Fault, FaultKey, Faulty, shown
+from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.exactly_once.tail_content import NOT_COMPLETE
 from oncelake.exactly_once.tail_files import TailFiles, range_words
 from oncelake.exactly_once.tail_survey import Rotation, Survey
 
@@ -60,18 +62,18 @@ class TailSource(Source):
         return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which are gone") if lost else None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Skip the bytes of a planned batch that are gone; the others are planned again."""
+        """Give up the bytes of a planned batch that are gone; what the files hold by now is planned again.
+
+        The position stays where the batch began: a part of these bytes may be in the file, if it was cut, or in a copy.
+        """
         if end is None:
             return None
         before, after = _parsed(start), _parsed(end)
         lost = self.files.lost(before, after)
         if not lost:
             return None
-        files = {**before.files, **{each.file_id: each.file for each in lost}}
-        skipped = sum(each.end - each.start for each in lost)
-        following = max(before.following, *(each.file_id + 1 for each in lost))
-        at = replace(before, read=before.read + skipped, following=following, files=files)
-        return at.to_json(), [range_words(each) for each in lost]
+        at = replace(before, following=after.following)
+        return at.to_json(), [range_words(part) for part in lost]
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the bytes that wait to be read; unknown without the directory."""
@@ -87,6 +89,35 @@ class TailSource(Source):
             SourceError: the directory cannot be listed.
         """
         return self.files.waiting(_parsed(at))
+
+    def census(self, at: str | None, accepted: frozenset[FaultKey] = frozenset()) -> Census:
+        """Classify the files by a position.
+
+        Args:
+            at: the position.
+            accepted: the faults (see `Faulty.key`) that were accepted.
+
+        Raises:
+            SourceError: the directory cannot be listed.
+        """
+        survey, rest = self.survey(at), self.waiting(at)
+        position = _parsed(at)
+        settled = (*survey.known.values(), *survey.spent.values(), *(copy for copy, _ in survey.copies))
+        census = Census(
+            read=[file.path for file in settled if file.path not in rest],
+            waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in rest],
+            hidden=[file for file in survey.others if file.hidden],
+            empty=[file for file in survey.others if not file.hidden and file.problem is None],
+            gone=sorted(self.files.place_of(position.files[number]) for number in survey.away),
+        )
+        for file, reason in survey.faults(self.files.now()):
+            fault = Faulty(file.path, _fault_of(survey, file, reason), file.size, file.modified, why=reason)
+            (census.accepted if fault.key in accepted else census.faults).append(fault)
+        return census
+
+    def planned(self) -> Mapping[str, object]:
+        """Return nothing: a path does not say which file it is, so each may be read under any name."""
+        return {}
 
     def waiting_bytes(self, at: str | None) -> int | None:
         """Return how many bytes of text wait."""
@@ -112,6 +143,16 @@ class TailSource(Source):
         return [f"{shown(file.path)}: {reason}; it is not read" for file, reason in survey.faults(self.files.now())]
 
 
+def _fault_of(survey: Survey, file: Found, reason: str) -> Fault:
+    if file.problem is not None:
+        return Fault[file.problem.name]
+    if any(file is other for other, _ in survey.unreadable):
+        return Fault.RIGHTS
+    if any(file is other for other, _ in survey.undecided):
+        return Fault.UNDECIDED
+    return Fault.NOT_WHOLE if reason == NOT_COMPLETE else Fault.NO_TEXT
+
+
 def _parsed(at: str | None) -> TailPosition:
     return TailPosition.parse(at) or TailPosition()
 
@@ -123,9 +164,17 @@ class Planner:
         files: the files of the directory.
         most: how many bytes a batch reads at most.
         cores: how many tasks run at the same time.
+        claim: claims a file before a batch reads its first byte; raises SourceError if another source reads it.
     """
 
-    def __init__(self, files: TailFiles, most: int, cores: int = os.cpu_count() or 1) -> None:
+    def __init__(
+        self,
+        files: TailFiles,
+        most: int,
+        cores: int = os.cpu_count() or 1,
+        claim: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._claim = claim
         self._files = files
         self._most = most
         self._cores = cores
@@ -162,6 +211,8 @@ class Planner:
             end = self._files.plan(at, self._most, self._until)
         if end == at:
             return start if at.read else ""
+        for number in sorted(end.files.keys() - at.files.keys()):
+            self._claim(self._files.place_of(end.files[number]))
         return end.to_json()
 
     class Java:

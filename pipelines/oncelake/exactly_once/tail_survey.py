@@ -12,15 +12,16 @@ The rules, in this order; docs/tail.md has them for users:
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from posixpath import basename, dirname, join, split
 from typing import BinaryIO, Literal
 
 from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.content import GROWING, content_in
-from oncelake.exactly_once.listing import COMPRESSED, Found, Problem, above, is_packed
+from oncelake.exactly_once.listing import Found, Problem, above, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
     NOT_COMPLETE,
@@ -35,6 +36,7 @@ from oncelake.exactly_once.tail_content import (
     content_ends,
     digests,
     ends_of,
+    last_end,
     read_at,
     unpack,
 )
@@ -171,10 +173,22 @@ class Contents:
         """Return the size of a file's content; of a compressed one, with a line end at its end."""
         return self.packed(file).ended if is_packed(file.path) else file.size
 
+    def written(self, file: Found) -> int:
+        """Return the size of a file's content as it was written; also of a compressed one."""
+        return self.packed(file).size if is_packed(file.path) else file.size
+
+    def line_start(self, file: Found, offset: int) -> int:
+        """Return where the line begins that a byte of a file is in."""
+        if is_packed(file.path):
+            return offset
+        with self.store.open(file) as opened:
+            return last_end(opened, 0, offset)
+
     def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
         """Return digests of the first bytes of a file's content, by their number.
 
         Raises:
+            FileMovedError: it was cut after it was listed.
             OSError: the file cannot be opened or read.
         """
         if is_packed(file.path):
@@ -184,6 +198,8 @@ class Contents:
         if wanted:
             with self.store.open(file) as opened:
                 known |= digests(blocks_of(opened, 0, max(wanted)), wanted)
+            if not known.keys() >= {*wanted}:
+                raise FileMovedError(f"{file.path} was cut after it was listed")
         return known
 
     def is_same(self, file: Found, entry: TailedFile) -> bool:
@@ -254,7 +270,7 @@ class Contents:
         Raises:
             OSError: a file cannot be opened or read.
         """
-        size = self.size(file)
+        size = self.written(file)
         if not 0 < size <= self.size(other):
             return False
         digest = self.digests(file, [size]).get(size)
@@ -283,6 +299,9 @@ class Surveyor:
         store: the file system that holds it.
         rotation: how its logs are rotated; None if that is not known.
         ingested: returns what bronze holds of a file; None if bronze is not at hand.
+
+    Attributes:
+        others: the names of the files of the last listing that are known by another one of their names.
     """
 
     def __init__(
@@ -295,6 +314,7 @@ class Surveyor:
         self._rotation = rotation
         self._ingested = ingested
         self._goes_on: dict[tuple[object, ...], int] = {}
+        self.others: list[Found] = []
 
     def listed(self) -> list[Found]:
         """List the files that are there, a file with several names once.
@@ -303,10 +323,16 @@ class Surveyor:
             SourceError: the directory cannot be listed, or holds too many files.
         """
         try:
-            every = sorted(self._store.listing(self.path), key=lambda file: (not file.hidden, file.path))
+            listed = sorted(self._store.listing(self.path), key=lambda file: (file.hidden, file.path))
         except OSError as error:
             raise SourceError(f"the source {self.path} cannot be listed: {error.strerror or error}") from None
-        files = {file.identity or file.path: file for file in every}
+        files: dict[Identity | str, Found] = {}
+        self.others = []
+        for file in listed:
+            first = files.setdefault(file.identity or file.path, file)
+            if first is not file and not file.hidden:
+                files[first.identity or first.path], other = self._own(first, file)
+                self.others.append(other)
         if len(files) > MOST_FILES:
             raise SourceError(
                 f"the source {self.path} holds {count_of(len(files), 'file')}; kind tail follows at most "
@@ -315,9 +341,19 @@ class Surveyor:
         self.contents.forget_all_but(files)
         return list(files.values())
 
+    def _own(self, *names: Found) -> tuple[Found, Found]:
+        """Return two names of a file, first the one that is no link: a link can lead elsewhere tomorrow."""
+        resolve, root = self._store.resolve, self._store.resolve(self._root)
+        one, other = sorted(names, key=lambda file: resolve(file.path) != f"{root.rstrip('/')}/{self.name(file)}")
+        return one, other
+
     def name(self, file: Found) -> str:
         """Return a file's path below the directory."""
         return file.path.removeprefix(self._root)
+
+    def place_of(self, entry: TailedFile) -> str:
+        """Return the path that a file had when it was read."""
+        return f"{self._root}{entry.path}"
 
     def survey(self, at: TailPosition) -> Survey:
         """Compare the files that are there with a position.
@@ -338,13 +374,19 @@ class Surveyor:
             return True
         return False if self._rotation == "rename" else None
 
-    def goes_on(self, file: Found, number: int, entry: TailedFile) -> int:
+    def goes_on(self, file: Found, number: int, files: Mapping[int, TailedFile]) -> int:
         """Return the byte from which a file that was cut is read on: after the last line end that it has in common
         with what was read. 0 if too little is in common, so that it is a new file; -1 if only a run finds out.
+
+        Args:
+            file: the file.
+            number: the ID of the file that was read.
+            files: the files of the position, by ID.
 
         Raises:
             OSError: the file cannot be opened or read, or what was read of it cannot be compared.
         """
+        entry = files[number]
         low = based(entry.offset)
         if is_packed(file.path) or not entry.digest or file.size * 2 <= entry.offset or file.size <= low:
             return 0
@@ -354,19 +396,30 @@ class Surveyor:
             return -1
         key = (_key(file), number, entry)
         if key not in self._goes_on:
-            self._goes_on[key] = self._common(file, number, entry, max(low, entry.start))
+            self._goes_on[key] = self._common(file, low, *self._read_before(number, files, low))
         return self._goes_on[key]
 
-    def _common(self, file: Found, number: int, entry: TailedFile, low: int) -> int:
-        assert self._ingested is not None
-        ingested = self._ingested(number, low)
+    def _read_before(self, number: int, files: Mapping[int, TailedFile], low: int) -> tuple[int, bytes, int]:
+        """Return what bronze holds of a file from a byte on: where that begins and the bytes; and how much was read.
+
+        What was read of a file before it was cut has another ID.
+        """
+        entry = files[number]
+        ingested = self._ingested(number, max(low, entry.start)) if self._ingested is not None else None
         if ingested is None:
             raise OSError("it was cut after it was read, and bronze has its lines masked, so they cannot be compared")
         first, text = ingested
+        if entry.start > low and entry.of in files:
+            before, head, _ = self._read_before(entry.of, files, low)
+            if before + len(head) >= first:
+                first, text = before, head[: first - before] + text
+        return first, text, entry.offset
+
+    def _common(self, file: Found, low: int, first: int, text: bytes, offset: int) -> int:
         with self._store.open(file) as opened:
             now = read_at(opened, first, len(text))
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
-        if (first + common) * 2 <= entry.offset or first + common < entry.offset - REACH:
+        if (first + common) * 2 <= offset or first + common < offset - REACH:
             return 0
         return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
 
@@ -388,13 +441,33 @@ class _Comparison:
         for file in listed:
             is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
             (self._there if is_read else self._survey.others).append(file)
-        self._places = {self._name(file): file for file in self._there}
         self._identities = {file.identity: file for file in self._there}
+        every = [*surveyor.others, *self._there]
+        self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
         self._copies: list[tuple[Found, TailedFile]] = []
-        self._by_base: dict[str, list[Found]] = {}
+
+    @cached_property
+    def _beside(self) -> Mapping[str, Found]:
+        """The compressed files by the path without the ending."""
+        return {unpacked(file.path): file for file in self._there if is_packed(file.path)}
+
+    @cached_property
+    def _at_inode(self) -> Mapping[int, list[Found]]:
+        """The files by the numbers of their inodes, which several devices can have."""
+        found: dict[int, list[Found]] = {}
+        for file in self._there:
+            assert file.identity is not None
+            found.setdefault(file.identity[1], []).append(file)
+        return found
+
+    @cached_property
+    def _by_base(self) -> Mapping[str, list[Found]]:
+        """The files by the last part of their names."""
+        found: dict[str, list[Found]] = {}
         for name, file in self._places.items():
-            self._by_base.setdefault(basename(name), []).append(file)
+            found.setdefault(basename(name), []).append(file)
+        return found
 
     def survey(self) -> Survey:
         """Return the result."""
@@ -408,12 +481,7 @@ class _Comparison:
         ]
         rest = self._by_content(rest, grown)
         self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
-        places = {self._name(file): file for file in rest} | {file.identity: file for file in rest}
-        for number in self._lost():
-            entry = self._at.files[number]
-            for file in (places.get((entry.device, entry.inode)), places.get(entry.path)):
-                if file is not None and self._try(self._continue_cut, file, number, entry):
-                    break
+        self._continue_cut_files(rest)
         for file in rest:
             if file.identity not in self._faulty:
                 self._try(self._compare_with_originals, file)
@@ -454,7 +522,7 @@ class _Comparison:
         for number, entry in sorted(self._at.files.items(), reverse=True):
             inodes.setdefault(entry.inode, []).append((number, entry))
         copies: dict[int, list[TailedFile]] = {}
-        for entry in self._at.copies:
+        for entry in sorted(self._at.copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
         rest: list[Found] = []
         for file in self._there:
@@ -463,7 +531,8 @@ class _Comparison:
             known = next((number for number, entry in entries if self._is_known(file, number, entry)), None)
             copy = next((copy for copy in copies.get(file.identity[1], ()) if self._is_same(file, copy)), None)
             if file.identity in self._faulty:
-                self._blocked |= {number for number, _ in entries}
+                near = {number for number, entry in entries if self._is_near(file, entry)}
+                self._blocked |= near or {number for number, _ in entries}  # the number of a device can change
             elif known is not None:
                 self._know(known, file)
             elif copy is not None:
@@ -477,38 +546,51 @@ class _Comparison:
 
     def _is_same(self, file: Found, entry: TailedFile) -> bool:
         """Return True if a file with the inode of an entry is its file; the number of a device can change."""
-        assert file.identity is not None
-        is_near = entry.device == file.identity[0] or entry.path in ("", self._name(file))
-        return is_near and self._try(self._contents.is_same, file, entry)
+        may_be = self._is_near(file, entry) or entry.born > 0
+        return may_be and self._try(self._contents.is_same, file, entry)
 
-    def _check_growth(self, file: Found, entry: TailedFile) -> None:
-        """Note why a compressed file that has grown is not read on, if it is not."""
+    def _is_near(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file with the inode of an entry is on its device, or at its path."""
+        assert file.identity is not None
+        return entry.device == file.identity[0] or not entry.path or self._places.get(entry.path) is file
+
+    def _check_growth(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.goes_on(file, entry):
             problem = "its last line had no end when it was read, and has more text now; see docs/tail.md"
         if problem is not None:
             self._survey.aside.append((file, problem))
+        return problem is None
 
     def _has_grown(self, file: Found, entry: TailedFile) -> bool:
-        return self._contents.size(file) > entry.offset
+        return self._contents.written(file) > entry.offset
 
     def _by_content(self, rest: list[Found], grown: list[Found]) -> list[Found]:
         """Find the files that continue one that is gone; return the others that can be read."""
-        lost = {number: self._at.files[number] for number in self._lost()}
+        if not rest and not grown:
+            return []
+        lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked}
         paths = {entry.path: number for number, entry in lost.items()}
-        index = _Index(lost, self._lost_copies())
+        index = _Index(lost, self._lost_copies(), self._places)
         others = []
         copies = {file.identity for file in grown}
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
             if file.size and not self._try(self._is_text, file, index):
                 continue
-            if index and self._try(self._continue_lost, file, index):
+            is_double = self._try(self._is_packed_beside, file)
+            if not is_double and file.identity not in self._faulty and self._try(self._continue_lost, file, index):
                 continue
             if file.identity in self._faulty:
                 self._blocked |= {paths[name] for name in [self._name(file)] if name in paths}
             elif file.identity not in copies and self._contents.size(file):
                 others.append(file)
         return others
+
+    def _is_packed_beside(self, file: Found) -> bool:
+        """Return True if a compressed file holds nothing but what the file beside it holds, of which it was made."""
+        plain = self._places.get(unpacked(self._name(file)))
+        return plain is not None and plain is not file and self._contents.is_beginning(file, plain)
 
     def _lost_copies(self) -> Mapping[int, TailedFile]:
         """Return the copies that are not found, by numbers below 0."""
@@ -527,6 +609,11 @@ class _Comparison:
 
     def _continue_lost(self, file: Found, index: "_Index") -> bool:
         size = self._contents.size(file)
+        for number in self._blocked - self._survey.known.keys():  # the file at its inode may be another one
+            entry = self._at.files[number]
+            if entry.path == self._name(file) and self._contents.begins_with(file, entry):
+                self._know(number, file)
+                return True
         for entries in index.candidates(self._name(file), file.modified):
             lengths = [length for length in entries if length <= size]
             known = self._contents.digests(file, lengths)
@@ -544,15 +631,30 @@ class _Comparison:
                 return True
         return False
 
+    def _continue_cut_files(self, rest: list[Found]) -> None:
+        """Find the files that were cut, by inode or by path."""
+        identities = {file.identity for file in rest}
+        for number in self._lost():
+            entry = self._at.files[number]
+            at_path = self._places.get(entry.path)
+            files = [*self._at_inode.get(entry.inode, ()), *([at_path] if at_path is not None else [])]
+            if number not in self._blocked:
+                files = [file for file in files if file.identity in identities]
+                any(self._try(self._continue_cut, file, number, entry) for file in files)
+
     def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
-        if self._name(file) != entry.path and not self._contents.is_at_inode(file, entry):
+        assert file.identity is not None
+        if self._places.get(entry.path) is not file and not self._is_at_inode(file, entry):
             return False
-        start = self._surveyor.goes_on(file, number, entry)
+        start = self._surveyor.goes_on(file, number, self._at.files)
         if start:
-            assert file.identity is not None
             self._survey.starts[file.identity] = start
             self._survey.cut[file.identity] = number
-        return bool(start)
+        return start != 0
+
+    def _is_at_inode(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file is at the inode of a known one; the number of a device can change."""
+        return (self._is_near(file, entry) or entry.born > 0) and self._contents.is_at_inode(file, entry)
 
     def _compare_with_originals(self, file: Found) -> None:
         """Take a file for a new one, or for a copy of one that is there."""
@@ -563,9 +665,9 @@ class _Comparison:
                 return
         if self._takes_over(file):
             return
-        larger = next((packed for packed in self._packed_forms(file) if self._is_part(file, packed)), None)
-        if larger is not None:
-            self._survey.copies.append((file, larger))
+        beside = self._beside.get(file.path)
+        if beside is not None and self._is_unpacked_from(file, beside):
+            self._survey.copies.append((file, beside))
         else:
             self._survey.new.append(file)
 
@@ -578,16 +680,14 @@ class _Comparison:
         self._know(number, file)
         return True
 
-    def _packed_forms(self, file: Found) -> Iterator[Found]:
-        """Yield the files that hold the content of a file compressed, by their names."""
-        for ending in COMPRESSED if not is_packed(file.path) else ():
-            packed = self._places.get(f"{self._name(file)}{ending}")
-            if packed is not None:
-                yield packed
+    def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
+        """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
 
-    def _is_part(self, file: Found, packed: Found) -> bool:
-        """Return True if a file holds the beginning of a compressed file's content, and not all of it."""
-        return file.size < self._contents.packed(packed).size and self._contents.is_beginning(file, packed)
+        A file that holds all of it is one itself, but for a compressed file that holds nothing new.
+        """
+        is_copy = any(copy.identity == packed.identity for copy, _ in self._copies)
+        is_part = is_copy or file.size < self._contents.written(packed)
+        return is_part and self._contents.is_beginning(file, packed)
 
     def _is_unpacked_of(self, file: Found, number: int) -> bool:
         """Return True if a file has the name of a compressed file that was read, without its ending."""
@@ -622,38 +722,53 @@ class _Comparison:
         survey = self._survey
         assert file.identity is not None
         is_unpacked = self._is_unpacked_of(file, entry.of)
-        is_copy = self._surveyor.decides(is_certain=entry.of < 0 or is_packed(file.path) or is_unpacked)
+        is_certain = entry.of < 0 or is_unpacked or is_packed(file.path)
+        is_copy = self._surveyor.decides(is_certain=is_certain)
         if is_unpacked and self._takes_over(file):
             return
         has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
-            survey.new.append(file)
+            self._read_on(file, entry) if is_certain else survey.new.append(file)
         elif original is not None:
             self._set_aside(file, original, is_copy)
         elif entry.of in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.of))):
             survey.spent[entry] = file
         elif is_copy or self._is_cut(entry.of):
-            survey.starts[file.identity] = entry.offset
-            survey.new.append(file)
+            self._read_on(file, entry)
         else:
             was = self._at.files.get(entry.of)
             survey.undecided.append((file, was.path if was else "a log that is gone"))
 
+    def _read_on(self, file: Found, entry: TailedFile) -> None:
+        """Read what a copy holds beyond what its file held, from the beginning of a line on."""
+        if is_packed(file.path) and not self._check_growth(file, entry):
+            return
+        assert file.identity is not None
+        self._survey.starts[file.identity] = self._contents.line_start(file, entry.offset)
+        self._survey.new.append(file)
+
     def _is_cut(self, number: int) -> bool:
         """Return True if another content is at the inode of a file that was read."""
         entry = self._at.files.get(number)
-        file = self._identities.get(entry[:2]) if entry is not None else None
-        return file is not None and entry is not None and self._contents.is_at_inode(file, entry)
+        return entry is not None and any(self._is_at_inode(file, entry) for file in self._at_inode.get(entry.inode, ()))
 
 
 class _Index:
     """The files and copies that are gone, by what a file that continues one of them has in common with it.
 
+    Args:
+        files: the files that are gone, by ID.
+        copies: the copies that are gone, by numbers below 0.
+        places: the names of the files that are there.
+
     Attributes:
         old: those of an earlier version, of which only a hash of both ends is known.
     """
 
-    def __init__(self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile]) -> None:
+    def __init__(
+        self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile], places: Container[str]
+    ) -> None:
+        self._places = places
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
@@ -669,11 +784,14 @@ class _Index:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest."""
         directory, base = split(name)
         keys: list[tuple[object, ...]] = [("path", name), ("place", directory, unpacked(base))]
-        keys += [("name", origin) for origin in (*([unpacked(base)] if is_packed(base) else []), *origins(base))]
+        for origin in origins(base):
+            keys.append(("place", directory, origin))
+            if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
+                keys.append(("name", origin))
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
         shift = shifts(base) if is_packed(base) else None
-        if shift is not None:
-            keys += [("shift", shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+        if shift is not None and join(directory, unpacked(base)) not in self._places:
+            keys += [("shift", directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -691,4 +809,4 @@ def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
     yield "second", entry.modified // 1000
     shift = None if entry.packed else shifts(base)
     if shift is not None:
-        yield "shift", *shift
+        yield "shift", directory, *shift

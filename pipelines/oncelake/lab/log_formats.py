@@ -208,7 +208,7 @@ def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> li
 
 
 def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
-    return from_files(line_reader(spark.read, log_format.record).load(f"file:{sample}"))
+    return from_files(line_reader(spark, spark.read, log_format.record).load(f"file:{sample}"), log_format.record)
 
 
 def suggest_suite(spark: SparkSession, sample: Path, log_format: LogFormat) -> dict[str, Any]:

@@ -230,7 +230,8 @@ def _say_nothing(_: str) -> None:
 
 
 def _is_done(state: StageState) -> bool:
-    return state.checkpoint.open_batch is None and backlog(state).count == 0
+    waits = backlog(state)
+    return state.checkpoint.open_batch is None and waits.count == waits.behind
 
 
 WAREHOUSE = "spark.sql.warehouse.dir"

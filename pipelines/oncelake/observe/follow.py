@@ -69,7 +69,8 @@ class LakeWatch:
         known = len(ids) if name not in self._seen else ids.index(seen) + 1 if seen in ids else 0
         for report in reports[known:]:
             last = report is reports[-1]
-            self.display.show(report, Backlog(status.backlog, status.backlog_unit) if last else None)
+            waits = Backlog(status.backlog, status.backlog_unit, behind=status.backlog_behind)
+            self.display.show(report, waits if last else None)
         self.display.show_status(status)
         self._seen[name] = ids[-1] if ids else seen
 

@@ -112,7 +112,7 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
         text += "".join(f", {more:,} to {other.name}" for other, more in others)
         text += f", {duration(report.seconds)} ({report.rate:,.0f} rows/s)"
     if waits is not None and waits.count is not None:
-        text += f", backlog {backlog_words(waits.count, waits.unit)}"
+        text += f", backlog {backlog_words(waits.count, waits.unit, waits.behind)}"
     return "; warning: ".join([text, *report.warned])
 
 

@@ -34,6 +34,7 @@ class StageStatus:
         batch_id: the last batch in its first table.
         rows: rows that the chain has written, per table.
         backlog: input that is not processed yet, in `backlog_unit`; null if it is too costly to count.
+        backlog_behind: how much of it waits for the end of an open transaction in Kafka; no run can read it before.
         freshness_seconds: seconds since its last batch was committed.
         seconds_behind: seconds since the commit of the oldest row that the stage has not read; 0 if there is none; null
             if the stage does not read a table, or if it is too costly to find out.
@@ -57,6 +58,7 @@ class StageStatus:
     warnings: list[str]
     quality: dict[str, Any] | None = None
     page: str = ""
+    backlog_behind: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dict for JSON."""
@@ -70,9 +72,13 @@ def backlog(state: StageState) -> Backlog:
     return state.source.backlog(state.first.end, changes=state.stage.served is not None)
 
 
-def backlog_words(count: int | None, unit: str) -> str:
-    """Return a backlog with its unit: `1 file`, `20,000 rows`; `?` if the count is not known."""
-    return "?" if count is None else count_of(count, unit.removesuffix("s"))
+def backlog_words(count: int | None, unit: str, behind: int = 0) -> str:
+    """Return a backlog with its unit: `1 file`, `20,000 rows`; `?` if the count is not known.
+
+    `behind` is how much of it waits for an open transaction.
+    """
+    said = "?" if count is None else count_of(count, unit.removesuffix("s"))
+    return f"{said}, {behind:,} of them behind an open transaction" if behind else said
 
 
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
@@ -94,6 +100,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         warnings=state.source.warnings(),
         quality=_quality(state),
         page=state.diagnosis.state.page,
+        backlog_behind=waits.behind,
     )
 
 
@@ -134,7 +141,9 @@ def status_sentence(row: StageStatus) -> str:
     if row.batch_id is None:
         return f"{row.stage}: {row.state}: {row.detail}"
     committed = "" if row.freshness_seconds is None else f", committed {ago(row.freshness_seconds)}"
-    waits = "" if row.backlog is None else f", backlog {backlog_words(row.backlog, row.backlog_unit)}"
+    waits = (
+        "" if row.backlog is None else f", backlog {backlog_words(row.backlog, row.backlog_unit, row.backlog_behind)}"
+    )
     return f"{row.stage}: {row.state}: batch {row.batch_id}{committed}, {_rows(row)}{waits}"
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add, or_
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -18,9 +18,8 @@ from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.positions import in_table, is_whole, version_of
 from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link, batch_words
-from oncelake.proof.pin import Limits, may_start, pin
-from oncelake.proof.record import Proven
+from oncelake.proof.link import Link, Uncompared, batch_words
+from oncelake.proof.pin import Limits, pin
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.stream import source_name
@@ -39,81 +38,54 @@ class SameLines:
 
     Attributes:
         beside: quarantine, and the table of repeats if the lake has one.
-        notes: what is excluded, in words.
     """
 
     bronze: BronzeSpans
     silver: Span
     beside: tuple[Span, ...]
-    notes: tuple[str, ...] = ()
 
 
 def same_lines(chain: Chain, silver: Span, *beside: Span) -> SameLines:
     """Return the spans of bronze, silver and the tables beside it that hold the same lines.
 
-    Bronze is cut to what silver's span has read. If the Delta log of a bronze table no longer has the commits that
-    silver's first batches read, these batches are excluded.
+    Bronze is cut to what silver's span has read. If the log of a bronze table no longer has all the commits of these
+    versions, the spans are all rows: they can be compared by their origin without commits.
     """
     bronze = _read_by(chain, silver)
-    oldest = {key: span.start.version + 1 if span.start else 0 for key, span in bronze.items()}
-    lacking = [key for key in bronze if oldest[key] > _version(silver.before, key)]
-    if not lacking:
-        return SameLines(bronze, silver, beside)
-    later = _from(silver, oldest)
-    first = next((metadata.batch_id for _, metadata in later.noted()), None)
-    # the start of a table beside silver only has to exist: its rows are selected by bronze's batches
-    rest = tuple(
-        replace(
-            span,
-            commits=tuple(each for each, metadata in span.noted() if first is not None and metadata.batch_id >= first),
-            start=later.start,
-        )
-        for span in beside
-    )
-    notes = tuple(
-        f"lines that {bronze[key].table} ingested below version {oldest[key]} are not compared: their commits are gone "
-        "from its log"
-        for key in lacking
-    )
-    return SameLines(_read_by(chain, later), later, rest, notes)
+    if any(span.start and span.start.version >= version_in(silver.before, key) for key, span in bronze.items()):
+        silver = replace(silver, rest=True)
+        bronze = _read_by(chain, silver)
+    return SameLines(bronze, silver, tuple(replace(span, rest=span.rest or silver.whole) for span in beside))
 
 
 def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
     """Return the part of each bronze table that a span of silver has read."""
     found: dict[str | None, Span] = {}
-    tables = bronze_tables(chain)
-    for table in tables:
+    for table in bronze_tables(chain):
         commit_log = chain.commit_log(table)
         key = commit_log.table_id() if chain.silver.named else None
-        first, end = _version(silver.before, key), _version(silver.end, key)
+        first, end = 0 if silver.whole else version_in(silver.before, key), version_in(silver.end, key)
         if chain.silver.named and (key is None or not end):
             continue
-        pinned = pin(table, chain.lake.at(table), commit_log, _between(first, end))
+        is_there = commit_log.holds(end - 1)
+        limits = Limits(partial(_is_before, first), newest=end - 1 if is_there else None)
+        pinned = pin(table, chain.lake.at(table), commit_log, limits)
         assert pinned is not None, "silver's positions were checked against bronze before"
-        found[key] = replace(pinned.span, version=end - 1)
+        span = replace(pinned.span, version=end - 1) if is_there else pinned.span.up_to(end)
+        found[key] = replace(span, rest=span.rest and silver.whole)
     return found
 
 
-def _between(first: int, end: int) -> Limits:
-    return Limits(lambda commit: commit.version < first, newest=end - 1)
+def _is_before(first: int, commit: ChainCommit) -> bool:
+    return commit.version < first
 
 
-def _version(at: str | None, key: str | None) -> int:
+def version_in(at: str | None, key: str | None) -> int:
     """Return the first version of a bronze table that a position of silver has not completely read."""
     if key is None:
         return version_of(at)
     found = in_table(at, key)
     return found.version if found else 0
-
-
-def _from(silver: Span, oldest: Mapping[str | None, int]) -> Span:
-    """Return silver cut to the batches that read no version of a bronze table below `oldest`."""
-    assert silver.commits, "a span without batches is not compared"
-    for index, (commit, metadata) in enumerate(silver.noted()):
-        known = metadata.before and all(_version(metadata.before, key) >= each for key, each in oldest.items())
-        if may_start(commit) and known:
-            return replace(silver, commits=silver.commits[index:], start=Proven.ahead_of("", commit))
-    return replace(silver, commits=(), start=Proven.up_to("", silver.commits[-1]))
 
 
 def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Span) -> Link:
@@ -129,17 +101,28 @@ def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Spa
         beside: the spans of quarantine, and of the table of repeats if the lake has one.
     """
     compared = _Compared(bronze, silver, beside)
-    weighed = _weigh(spark, compared)
-    lost, weighed = _accepted(weighed, compared)
+    lost, parts, weighed = _accepted(_weigh(spark, compared), compared)
     faults = [*_uncommitted(weighed, list(_groups(compared)), compared), *_unbalanced(weighed, compared)]
     rows = (f"{sum(row[side] for row in weighed):,} in {span.table}" for side, span in compared.others.items())
     well = (
         f"{count_of(sum(row[_BRONZE] for row in weighed), 'row')} = {' + '.join(rows)}, "
         f"in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
+    notes = [*lost, *_by_origin(bronze)]
+    if silver.of(CommitKind.REPLAY) and not silver.whole:
+        notes.append(_UNWEIGHED)
     name = f"{compared.bronze_names} → {' + '.join(str(span.table) for span in compared.others.values())}"
-    notes = (*lost, _UNWEIGHED) if silver.of(CommitKind.REPLAY) and not silver.whole else lost
-    return Link.of(name, silver.table, faults, well, notes)
+    return Link.of(name, silver.table, faults, well, notes).without(*parts)
+
+
+def _by_origin(bronze: BronzeSpans) -> Iterator[str]:
+    for span in bronze.values():
+        if span.rest and span.start:
+            oldest = span.start.version + 1
+            yield (
+                f"rows of {span.table} below version {oldest} are compared by their origin alone: their commits are "
+                "gone from its log"
+            )
 
 
 @dataclass(frozen=True)
@@ -218,25 +201,32 @@ def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
     return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"), *counts)
 
 
-def _accepted(weighed: list[Row], compared: _Compared) -> tuple[tuple[str, ...], list[Row]]:
-    """Exclude the rows that silver lacks because a loss was accepted; their commits are gone."""
+def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple[Uncompared, ...], list[Row]]:
+    """Exclude the batches of bronze that silver may have left out because a loss was accepted.
+
+    Their commits are gone from bronze's log, and no row of them is in silver or beside it. Silver's commit of the loss
+    may be gone too, or silver has not come to these batches yet.
+
+    Returns:
+        The accepted losses in words, what is not compared, and the rows that are.
+    """
     losses = compared.silver.losses
     known = {(span.table.name, ms) for span in compared.bronze.values() for ms in span.by_time()}
-    gone = [
+    unread = any(
+        span.start and span.start.version >= version_in(compared.silver.end, key)
+        for key, span in compared.bronze.items()
+    )
+    left_out = [
         row
         for row in weighed
-        if losses and (row[_OF], row["taken"]) not in known and not any(row[side] for side in compared.others)
+        if (losses or unread or not compared.silver.complete)
+        and (row[_OF], row["taken"]) not in known
+        and not any(row[side] for side in compared.others)
     ]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
-    if gone:
-        notes.append(
-            count_of(
-                sum(row[_BRONZE] for row in gone),
-                "row of bronze is part of the loss",
-                "rows of bronze are part of the loss",
-            )
-        )
-    return tuple(notes), [row for row in weighed if row not in gone]
+    why = "of an accepted loss" if losses else "in bronze alone: the commits that say why are gone"
+    count = 0 if unread else sum(row[_BRONZE] for row in left_out)  # what is unread counts as waiting
+    return notes, Uncompared.of_lines(count, why, lasting=True), [row for row in weighed if row not in left_out]
 
 
 @dataclass(frozen=True)
@@ -269,21 +259,27 @@ class _BatchGroup:
 
 
 def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
-    """Yield silver's batches in groups that each end where a version of every bronze table ends."""
+    """Yield silver's batches in groups that each end where a version of every bronze table ends.
+
+    Groups of which a log no longer has all commits are left out.
+    """
     silver = compared.silver
     beside: dict[str, Counter[int]] = {span.table.name: Counter() for span in compared.beside}
     for span in compared.beside:
         for commit in span.of(CommitKind.BATCH):
             beside[span.table.name][commit.metadata.batch_id] += commit.rows_added
-    read = {key: _version(silver.before, key) for key in compared.bronze}
+    read = {key: version_in(silver.before, key) for key in compared.bronze}
     batches: list[ChainCommit] = []
     for commit, metadata in silver.noted():
         if metadata.event is CommitKind.BATCH:
             batches.append(commit)
         if is_whole(metadata.end):
-            end = {key: _version(metadata.end, key) for key in compared.bronze}
+            end = {key: version_in(metadata.end, key) for key in compared.bronze}
             if batches:
                 ids = tuple(each.metadata.batch_id for each in batches)
+                if not _has_commits(compared, read, end, min(ids)):
+                    read, batches = end, []
+                    continue
                 sources = [
                     (span.table.name, each)
                     for key, span in compared.bronze.items()
@@ -301,6 +297,17 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
                     },
                 )
             read, batches = end, []
+
+
+def _has_commits(
+    compared: _Compared, read: Mapping[str | None, int], end: Mapping[str | None, int], batch_id: int
+) -> bool:
+    """Return True if the spans have all commits of versions of bronze, and of silver's batches from one on."""
+    ingested = all(
+        not span.start or read[key] == end[key] or read[key] > span.start.version
+        for key, span in compared.bronze.items()
+    )
+    return ingested and all(not span.start or batch_id > span.start.batch_id for span in compared.beside)
 
 
 def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compared) -> Iterator[str]:
@@ -336,7 +343,8 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
                 said = f"{found[side]:,} of the {count_of(recorded, 'row')}"
                 yield f"{compared.table(side, BRONZE.name)} has {said} that {group} wrote: {what}"
-    counted = compared.silver.whole and max(shared.values(), default=1) == 1
+    spans = (*compared.bronze.values(), *compared.others.values())
+    counted = all(span.complete for span in spans) and max(shared.values(), default=1) == 1
     for side, rows in moved.items():
         if rows > replayed[side] or (counted and rows < replayed[side]):
             said = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"

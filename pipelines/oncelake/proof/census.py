@@ -9,19 +9,32 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.files_again import same_lines_as
 from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.engine.rules import mask_versions
-from oncelake.exactly_once.census import Census, CensusInputs, Fault, Faulty, Recorded, read_accepted, said, shown, take
+from oncelake.exactly_once.census import (
+    SET_ASIDE,
+    Census,
+    CensusInputs,
+    Fault,
+    Faulty,
+    Recorded,
+    read_accepted,
+    said,
+    shown,
+    take,
+)
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
-from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files, same_lines_as
-from oncelake.proof.link import Link
+from oncelake.exactly_once.tail_source import TailSource
+from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files
+from oncelake.proof.link import Link, Uncompared
 
 # At most this many files are named in a filter condition, or compared with other files.
 FEW = 1000
@@ -55,6 +68,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
         may_start=may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
+        content=source.content,
         accepted=accepted,
         source=(source.path, *_identity(source.path, held)),
     )
@@ -62,7 +76,7 @@ def count_files(chain: Chain, spark: SparkSession, source: FilesSource, held: He
 
 
 def census_of(
-    chain: Chain, spark: SparkSession, source: FilesSource, bronze: Table, *, may_start: bool
+    chain: Chain, spark: SparkSession, source: FilesSource | TailSource, bronze: Table, *, may_start: bool
 ) -> tuple[Census, Held]:
     """Account for the source's files; return the census, and what its bronze table holds now."""
     commit_log, at = chain.commit_log(bronze), chain.lake.at(bronze)
@@ -70,6 +84,8 @@ def census_of(
     rows = read_version(spark, at, version) if version is not None else None
     files = read_files(rows, lines=False)[0] if rows is not None else ()
     held = Held(rows, files, end, mask_versions(chain, spark), table=bronze)
+    if isinstance(source, TailSource):
+        return source.census(end, read_accepted(files_at(chain.lake.root, spark), chain.lake.root)), held
     return count_files(chain, spark, source, held, may_start=may_start), held
 
 
@@ -78,7 +94,27 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    return Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    link = Link.of(f"files of {source_path}", held.table, map(said, census.faults), well, _notes(census, held))
+    return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
+
+
+def accepted_note(census: Census) -> Iterator[str]:
+    """Yield a note that names the faults that were accepted, if there are any."""
+    if census.accepted:
+        states = listed(f"{shown(fault.path)} ({fault.fault})" for fault in census.accepted)
+        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+
+
+def accepted_files(census: Census) -> Iterator[Uncompared]:
+    """Yield the files that were accepted although lines of them are missing, or are not those that bronze holds."""
+    aside = sum(each.fault in SET_ASIDE for each in census.accepted)
+    others = len(census.accepted) - aside
+    if aside:
+        yield Uncompared(aside, count_of(aside, "file that was set aside", "files that were set aside"))
+    if others:
+        yield Uncompared(
+            others, count_of(others, "file that was accepted at fault", "files that were accepted at fault")
+        )
 
 
 def auto_loader_files(
@@ -111,7 +147,8 @@ def auto_loader_files(
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
     note = "files that Auto Loader has not found yet are not counted"
-    return Link(name, table, True, well, (note,)), [each.place for each in files]
+    link = Link(name, table, True, well, (note,)).without(*Uncompared.waiting(waiting, "file", "for the next run"))
+    return link, [each.place for each in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[Found]:
@@ -196,12 +233,14 @@ def _notes(census: Census, held: Held) -> Iterator[str]:
         if found:
             ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
             yield f"{ignored}: {listed(sorted(name_of(each.path) for each in found))}"
+    if census.renamed:
+        other = count_of(len(census.renamed), "file is the new name of one", "files are the new names of some")
+        names = listed(sorted(map(name_of, census.renamed)))
+        yield f"{other} that was read, and is not read again: {names}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
-    if census.accepted:
-        states = listed(f"{shown(each.path)} ({each.fault})" for each in census.accepted)
-        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+    yield from accepted_note(census)
 
 
 def _gone(census: Census, held: Held) -> Iterator[str]:
@@ -212,7 +251,10 @@ def _gone(census: Census, held: Held) -> Iterator[str]:
     gone = count_of(len(census.gone), "file was read and is", "files were read and are")
     yield f"{gone} gone: {names}"
     sizes = {each.place: each.size for each in held.files}
-    there = {each.path: each.size for each in census.waiting} | {path: sizes[path] for path in census.read}
+    times = {each.modified for each in held.files if each.place in census.gone}
+    # the run that reads a file with the time of one that is gone finds out whether it is the same one
+    there = {each.path: each.size for each in census.waiting if each.modified not in times}
+    there |= {path: sizes[path] for path in census.read}
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
     if pairs and held.rows is not None:
         by_path = {each.place: each.uri for each in held.files}

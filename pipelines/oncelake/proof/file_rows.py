@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import raw_length
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import as_lines
-from oncelake.bronze.sources.files_again import ReadOtherwise, ReadSame, by_reading, read_paths
+from oncelake.bronze.sources.files_again import SUMS, ReadOtherwise, ReadSame, by_reading, read_paths, summed
 from oncelake.bronze.sources.files_plan import BOM
+from oncelake.bronze.stand_in import as_lines
 from oncelake.common.lake import BRONZE, Table, is_local
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.tables import read_version
@@ -22,11 +22,8 @@ from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import is_packed
-from oncelake.proof.link import Link
-from oncelake.proof.span import HALF, Span, clock, miscounted, rows_of, taken
-
-# Sums that differ if the lines of two files differ, independent of their order.
-_SUMS = ("rows", "sum", "xor")
+from oncelake.proof.link import Link, Uncompared
+from oncelake.proof.span import Span, clock, miscounted, rows_of, taken
 
 
 @dataclass(frozen=True, order=True)
@@ -140,7 +137,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
     if strange:
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
-    notes, well = [], "each read once and whole"
+    notes, well, unread = [], "each read once and whole", 0
     if same is not None and held.rows is not None:
         there = [each.uri for each in held.files if each.place in same]
         changed, left_out = _changed(held, there)
@@ -148,8 +145,11 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
         notes += [*map(str, left_out), *_same_content(held.rows)]
         compared = len(there) - sum(len(each.uris) for each in left_out)
         well = f"{compared:,} read again and equal line by line"
+        again = {*there} - {uri for each in left_out for uri in each.uris}
+        unread = sum(each.rows for each in held.files if each.uri not in again)
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
-    return Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
+    link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
+    return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
 
 
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:
@@ -208,7 +208,7 @@ def _changed(held: Held, uris: Sequence[str]) -> tuple[list[str], list[ReadOther
 
 def _same_content(rows: DataFrame) -> list[str]:
     """Return a note on files with the same lines under several names; each file counts, by design."""
-    groups = summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*_SUMS)
+    groups = summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*SUMS)
     names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
     twice = names.where("files > 1")
     first = twice.orderBy("one").limit(HANDFUL).collect()
@@ -257,28 +257,6 @@ def _differing(files: ReadSame) -> list[Differs]:
     return [(row["file"], row["rows"], row["rows_now"]) for row in found]
 
 
-def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:
-    """Return the pairs of files where the second file holds exactly the lines that the rows have of the first.
-
-    Args:
-        rows: bronze's rows.
-        pairs: the paths of the files to read, by the URI of the file to compare them with.
-        versions: the versions of the rules that mask data.
-    """
-    same, _ = by_reading(rows, list(pairs), versions)
-    return [pair for each in same for pair in _same_lines(each, {uri: pairs[uri] for uri in each.uris})]
-
-
-def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    held = {row["file"]: tuple(row[name] for name in _SUMS) for row in summed(files.then).collect()}
-    paths = sorted({path for others in pairs.values() for path in others})
-    found = summed(files.read(paths)).collect()
-    now = {place_of(row["file"]): tuple(row[name] for name in _SUMS) for row in found}
-    return [
-        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
-    ]
-
-
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     """Return the files that hold a line, and the files that cannot be read, as these may hold one."""
     try:
@@ -301,13 +279,6 @@ def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
     return []
 
 
-def summed(lines: DataFrame) -> DataFrame:
-    """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
-    hashed = lines.select("file", F.xxhash64("value").alias("hash"))
-    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # detects differences that cancel out in the XOR
-    return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))
-
-
 def unequal(then: DataFrame, now: DataFrame, how: str) -> DataFrame:
     """Return the files with other sums now; columns: `file`, those of `then`, and those of `now` with `_now`.
 
@@ -316,8 +287,8 @@ def unequal(then: DataFrame, now: DataFrame, how: str) -> DataFrame:
         now: sums of the lines that are there now.
         how: how Spark joins them; `left` leaves out files of `now` alone.
     """
-    now = now.select("file", *(F.col(name).alias(f"{name}_now") for name in _SUMS))
-    return then.join(now, "file", how).where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in _SUMS))
+    now = now.select("file", *(F.col(name).alias(f"{name}_now") for name in SUMS))
+    return then.join(now, "file", how).where(" OR ".join(f"NOT ({name} <=> {name}_now)" for name in SUMS))
 
 
 def name_of(where: str) -> str:

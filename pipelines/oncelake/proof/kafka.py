@@ -7,15 +7,19 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.sources.kafka import NEVER_COMPACTED
+from oncelake.bronze.sources.kafka_records import Compared, compare, read_records, since
 from oncelake.common.lake import BRONZE, Table, bronze_stage
+from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, TopicIds, census
+from oncelake.exactly_once.kafka_source import KafkaSource, LastRecords, PartitionCensus, TopicIds, census, refilled
 from oncelake.exactly_once.positions import KafkaPosition, offsets_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.proof import offsets
-from oncelake.proof.link import Link, first_to_last, offsets_listed
-from oncelake.proof.offsets import Bucket, Client, Segment
+from oncelake.proof.link import Link, Uncompared, first_to_last, offsets_listed
+from oncelake.proof.offsets import Bucket, Client, Explained, Segment
 from oncelake.proof.span import Span, miscounted, rows_of, taken
 
 # A concurrent run may advance bronze between two reads. Only a fault that persists is a fault.
@@ -56,13 +60,25 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     first = source.first_position()
     at = source.continues(metadata.end if metadata else first)
     parts = {topic: census(topic, at, each, first) for topic, each in now.items()}
-    waiting = sum(len(each.waiting) for every in parts.values() for each in every)
+    waiting = sum(len(each.waiting) + len(each.behind) for _, each in _each(parts))
     faults = [*source.vanished(metadata.end if metadata else None), *_lost(parts, bronze_stage(bronze.name))]
     faults += _beyond(parts)
+    last = source.last_records() if not faults else LastRecords()
+    if last.others:
+        faults.append(f"{refilled(last.others)}. See what to do with: oncelake doctor")
     if waiting and not diagnosis.may_start:
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    return Link.of(name, bronze, faults, _counted(parts, waiting), (*_expired(parts), *_left(source)))
+    link = Link.of(name, bronze, faults, _counted(parts), (*_expired(parts), *_left(source)))
+    return link.without(
+        *Uncompared.waiting(waiting, "offset", "for the next run"),
+        *Uncompared.waiting(sum(len(each.behind) for _, each in _each(parts)), "offset", "for an open transaction"),
+        *(
+            Uncompared(count, f"the last record of {count_of(count, 'partition')} {why}")
+            for why, count in last.uncompared.items()
+            if count
+        ),
+    )
 
 
 # The census of each partition, by topic.
@@ -96,13 +112,18 @@ def _left(source: KafkaSource) -> list[str]:
     return [f"{left}: read before, not read any more, and not compared with Kafka"] if left else []
 
 
-def _counted(parts: Parts, waiting: int) -> str:
+def _counted(parts: Parts) -> str:
     partitions = ", ".join(f"{count_of(len(each), 'partition')} of {topic}" for topic, each in parts.items())
-    if not waiting:
-        return f"{partitions} read up to the end"
-    there = [_range(topic, each.partition, each.waiting) for topic, each in _each(parts) if each.waiting]
-    wait = count_of(waiting, "offset waits for the next run", "offsets wait for the next run")
-    return f"{partitions}, {wait}: {listed(there)}"
+    waits = {
+        "for the next run": [(topic, each.partition, each.waiting) for topic, each in _each(parts)],
+        "for an open transaction": [(topic, each.partition, each.behind) for topic, each in _each(parts)],
+    }
+    said = []
+    for what, ranges in waits.items():
+        count, there = sum(len(each) for *_, each in ranges), [_range(*each) for each in ranges if each[2]]
+        if count:
+            said.append(f"{count_of(count, f'offset waits {what}', f'offsets wait {what}')}: {listed(there)}")
+    return f"{partitions}, {'; '.join(said)}" if said else f"{partitions} read up to the end"
 
 
 def _each(parts: Parts) -> Iterator[tuple[str, PartitionCensus]]:
@@ -130,21 +151,85 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
     rows, topics = rows_of(spark, span), list(_topics(span))
     faults = _miscounted(span, rows, topics)
     notes = [f"loss accepted in batch {metadata.batch_id}: {listed(metadata.lost)}" for metadata in span.losses]
-    well = []
+    well, parts = [], list[Uncompared]()
     for topic in topics:
-        counted, wrong, explained = _topic_rows(rows.where(F.col("topic") == topic), span, topic, client, bool(faults))
+        of_topic = rows.where(F.col("topic") == topic)
+        counted, (wrong, explained, expired) = _topic_rows(of_topic, span, topic, client, bool(faults))
         well.append(counted)
         faults += wrong
         notes += explained
+        parts += expired
     source = ", ".join(topics)
-    return Link.of(f"{source} → {span.table}", span.table, faults, f"{', '.join(well)}, each offset once", notes)
+    link = Link.of(f"{source} → {span.table}", span.table, faults, f"{', '.join(well)}, each offset once", notes)
+    return link.without(*parts)
 
 
-def _topic_rows(
-    rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool
-) -> tuple[str, list[str], list[str]]:
-    """Check the rows of one topic; return their number in words, the faults, and the explained holes."""
-    faults, notes = list[str](), list[str]()
+def kafka_records(span: Span, source: KafkaSource, client: Client, versions: MaskVersions) -> Link:
+    """Prove that each row of bronze is what its topic holds at its offset: read the topics again, and compare.
+
+    Args:
+        span: the span of bronze; all rows of its version are compared, also those that an earlier proof covers.
+        source: the topics.
+        client: describes and reads the topics.
+        versions: the versions of the rules that mask data.
+
+    Raises:
+        SourceError: Kafka cannot be reached.
+    """
+    spark, metadata = versions.spark, source.last()
+    ids = (TopicIds.of(metadata.source) if metadata else None) or TopicIds()
+    was = {**{name: each.topic_id for name, each in ids.left.items()}, **ids.ids}
+    rows = read_version(spark, span.path, span.version)
+    bounds = rows.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset"), F.count("*"))
+    first, end, total, away = dict[str, dict[str, int]](), dict[str, dict[str, int]](), 0, 0
+    for topic, partition, lowest, highest, count in bounds.collect():
+        now, part = client.describe(topic), str(partition)
+        total += count
+        if now is None or part not in now.latest or was.get(topic, now.topic_id) != now.topic_id:
+            away += count
+        elif max(lowest, now.earliest[part]) < min(highest + 1, now.latest[part]):
+            first.setdefault(topic, {})[part] = max(lowest, now.earliest[part])
+            end.setdefault(topic, {})[part] = min(highest + 1, now.latest[part])
+    found: list[Compared] = []
+    if first:
+        records = read_records(spark, client.settings, first, end, tasks=spark.sparkContext.defaultParallelism)
+        found = [*compare(since(rows, first), records, versions)]
+    policies = client.policies({each.topic for each in found if each.absent})
+    cut = [each for each in found if each.absent and policies.get(each.topic) == NEVER_COMPACTED]
+    faults = [
+        f"{each.topic}/{each.partition}/{each.first}{_and_others(each.differ, 'record')} not what bronze has read there"
+        for each in found
+        if each.differ
+    ]
+    faults += [
+        f"{each.topic}/{each.partition}/{each.first_absent}{_and_others(each.absent, 'offset')} without a record, and "
+        "bronze has read one there"
+        for each in cut
+    ]
+    compared = sum(each.rows for each in found)
+    absent = sum(each.absent for each in found if each not in cut)
+    uncompared = {
+        "are of a topic or partition that Kafka no longer has": away,
+        "are older than what Kafka holds": total - away - compared,
+        "were removed by compaction, or their topic's cleanup.policy cannot be read": absent,
+    }
+    for each in found:
+        if each.partly:
+            why = f"were compared only by their length and timestamp: {each.partly}"
+            uncompared[why] = uncompared.get(why, 0) + each.rows - each.absent
+    said = f"{count_of(compared - absent, 'row')} read again and equal"
+    link = Link.of(f"{source.name} → {span.table}: records", span.table, faults, said)
+    return link.without(*(part for why, count in uncompared.items() for part in Uncompared.of_lines(count, why)))
+
+
+def _and_others(count: int, unit: str) -> str:
+    """Return how many more of something there are than the one that is named, with the verb."""
+    return f" and {count_of(count - 1, f'other {unit}')} are" if count > 1 else " is"
+
+
+def _topic_rows(rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool) -> tuple[str, Explained]:
+    """Check the rows of one topic; return their number in words, and the faults and the explained holes."""
+    faults, notes, expired = list[str](), list[str](), tuple[Uncompared, ...]()
     found = offsets.buckets(rows)
     segments, lost = _covered(span, topic, found)
     if offsets.reaches_outside(found, segments):
@@ -156,11 +241,11 @@ def _topic_rows(
     if lacking:
         missing, total = offsets.holes(rows, segments, lacking), sum(lacking.values())
         asked = replace(client, topic=topic)
-        lost_lines, notes = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
+        lost_lines, notes, expired = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
         faults += lost_lines
     rows_in_all = count_of(sum(each.rows for each in found), "row")
     partitions = count_of(len({each.partition for each in segments}), "partition")
-    return f"{rows_in_all} of {topic} in {partitions}", faults, notes
+    return f"{rows_in_all} of {topic} in {partitions}", (faults, notes, expired)
 
 
 def _moves(span: Span) -> list[CommitMetadata]:
@@ -172,7 +257,14 @@ def _topics(span: Span) -> Iterable[str]:
     """Return the topics that a span's positions name, also those that were left in between."""
     moves = [at for metadata in _moves(span) for at in (metadata.before, metadata.end)]
     positions = map(KafkaPosition.parse, (span.before, *moves, span.end))
-    return dict.fromkeys(topic for at in positions if at for topic in at.topics)
+    left = _left_at(span) if span.rest else {}
+    return dict.fromkeys([*(topic for at in positions if at for topic in at.topics), *left])
+
+
+def _left_at(span: Span) -> Mapping[str, Mapping[str, int]]:
+    """Return the next offsets of the topics that bronze no longer reads, by topic."""
+    ids = TopicIds.of(span.commits[-1].metadata.source) if span.commits else None
+    return {topic: left.offsets for topic, left in ids.left.items()} if ids else {}
 
 
 def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
@@ -188,7 +280,9 @@ def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment]
         lost += [Segment(part, reached.get(part, 0), at) for part, at in right.items() if at > reached.get(part, 0)]
         reached |= right
     end = reached | _offsets(span.end, topic)
-    if span.before is None:  # the query's start is not recorded; nothing before its first row was read
+    if span.rest and not end:
+        end = {int(part): offset for part, offset in _left_at(span).get(topic, {}).items()}
+    if span.before is None or span.rest:  # where reading began is not recorded: nothing before the first row was read
         before = {
             part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
         }

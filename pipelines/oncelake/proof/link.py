@@ -1,28 +1,62 @@
 """The result of one step of a proof: at most a handful of cases, and the number of further ones."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from oncelake.common.wording import HANDFUL, listed
+from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.delta_log import Commit
 
 # Offsets or windows from a first to a last one, both included.
 Range = tuple[int, int]
+# The layers whose tables read silver beside each other.
+_LAST_LAYERS = ("gold", "serving")
 
 
-class Uncompared(NamedTuple):
-    """Lines or files that a link did not compare.
+@dataclass(frozen=True)
+class Uncompared:
+    """Lines, files or offsets that a link did not compare.
 
     Attributes:
         count: how many they are.
         said: the same number in words, with the reason: `12 records that expired`.
+        lines: how many lines of bronze they are; 0 for what is in no table, such as a file that waits.
+        waits: True if the next run reads them.
+        lasting: True if no later proof can compare them either, so that the record of the proof keeps the number.
     """
 
     count: int
     said: str
+    lines: int = 0
+    waits: bool = False
+    lasting: bool = False
+
+    @classmethod
+    def of_lines(cls, count: int, why: str, *, lasting: bool = False) -> "tuple[Self, ...]":
+        """Return lines of bronze that are not compared, none if there are none.
+
+        Args:
+            count: how many they are.
+            why: the rest of the words, after `12 lines`.
+            lasting: whether no later proof can compare them.
+        """
+        return (cls(count, f"{count_of(count, 'line')} {why}", count, lasting=lasting),) if count > 0 else ()
+
+    @classmethod
+    def waiting(cls, count: int, unit: str, which: str, *, lines: int = 0) -> "tuple[Self, ...]":
+        """Return what waits for the next run, none if nothing does.
+
+        Args:
+            count: how many they are.
+            unit: the word for one of them.
+            which: the rest of the words, such as `for the next run`.
+            lines: how many of them are lines of bronze.
+        """
+        said = f"{count_of(count, f'{unit} that waits', f'{unit}s that wait')} {which}"
+        return (cls(count, said, lines, waits=True),) if count > 0 else ()
 
 
 @dataclass(frozen=True)
@@ -59,9 +93,56 @@ class Link:
         found = list(faults)
         return cls(name, str(table), not found, listed(found, separator="; ") if found else well, tuple(notes))
 
+    def without(self, *parts: Uncompared) -> Self:
+        """Return the link with further parts that it did not compare."""
+        return replace(self, uncompared=tuple(dict.fromkeys((*self.uncompared, *parts))))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the link for JSON."""
-        return {**asdict(self), "uncompared": [part._asdict() for part in self.uncompared]}
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a proof whose links all hold may say of the lines in bronze.
+
+    Attributes:
+        lines: the lines in bronze.
+        links: the links of the proof.
+    """
+
+    lines: int
+    links: Sequence[Link]
+
+    @property
+    def compared(self) -> int:
+        """Return how many lines every link has compared, in this proof or in an earlier one.
+
+        What waits for a table of gold waits for its served table too, or is the end of what waits for another table of
+        gold. So of these tables, the one with most lines that wait counts. Other parts may overlap, and are added up:
+        the result is never too large.
+        """
+        waits, others = Counter[str](), 0
+        for link in self.links:
+            layer, _, name = link.table.partition(".")
+            for part in link.uncompared:
+                if part.waits and layer in _LAST_LAYERS:
+                    waits[name] += part.lines
+                else:
+                    others += part.lines
+        return max(self.lines - others - max(waits.values(), default=0), 0)
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """Return what was not compared, in words, each with its link."""
+        return tuple(f"{part.said} ({link.name})" for link in self.links for part in link.uncompared)
+
+    def __str__(self) -> str:
+        lines = count_of(self.lines, "line")
+        if not self.uncompared:
+            return f"{lines}, every one exactly once"
+        counted = lines if self.compared == self.lines else f"{self.compared:,} of {lines}"
+        return f"{counted}, each exactly once; not compared: {', '.join(self.uncompared)}"
 
 
 def named(commit: Commit) -> str:

@@ -1,17 +1,17 @@
 """Find the offsets that are missing or duplicated in bronze, and explain the missing ones from Kafka."""
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.sources.kafka_records import read_records
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.kafka_source import Topic
-from oncelake.proof.link import Range, joined, offsets_listed
+from oncelake.proof.link import Range, Uncompared, joined, offsets_listed
 
 # 64 offsets are one word of bits, 512 words are one bucket. Rows are counted per word while they are read, and
 # only the buckets with a wrong count are read again. This is exact, and sorts no rows.
@@ -49,6 +49,7 @@ class Client:
 
     Attributes:
         describe: describes a topic as it is now; None if Kafka does not have it.
+        policies: returns the cleanup policies of topics.
         settings: the client settings without `kafka.`.
         topic: the topic to read.
     """
@@ -56,6 +57,7 @@ class Client:
     describe: Callable[[str], Topic | None]
     settings: Mapping[str, str]
     topic: str = ""
+    policies: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
 
 
 def buckets(rows: DataFrame) -> list[Bucket]:
@@ -162,7 +164,11 @@ def _in(rows: DataFrame, wanted: list[tuple[int, int]]) -> DataFrame:
     return rows.where(" OR ".join(each) or "false")
 
 
-def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> tuple[list[str], list[str]]:
+# The faults, the notes, and what is not compared.
+Explained = tuple[list[str], list[str], tuple[Uncompared, ...]]
+
+
+def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> Explained:
     """Explain the offsets that bronze lacks; return the unexplained ones (faults), and the explained ones (notes).
 
     A few ranges that hold the holes are read again with Spark's batch source: first as bronze reads, committed
@@ -181,25 +187,27 @@ def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> t
         if settled:
             return _asked(found, client)
         # rows were deleted after they were written, and are among the missing ones
-        return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], []
+        return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], [], ()
     finally:
         found.unpersist()
 
 
-def _asked(found: DataFrame, client: Client) -> tuple[list[str], list[str]]:
+def _asked(found: DataFrame, client: Client) -> Explained:
     now = client.describe(client.topic)
     oldest = now.earliest if now is not None else {}
     still = " OR ".join(f"(partition = {int(part)} AND offset >= {at}L)" for part, at in oldest.items()) or "false"
     held, gone = found.where(still), found.where(f"NOT ({still})")
     faults, notes = _read_again(held, client)
-    unheld = gone.count()
+    unheld, parts = gone.count(), tuple[Uncompared, ...]()
     if unheld:
         where = offsets_listed(client.topic, first_of(gone), unheld)
         notes.append(
             f"{where} were missing when their batches were written, and are older than the oldest record that "
             "Kafka holds: it can no longer be checked whether they were committed records"
         )
-    return faults, notes
+        said = count_of(unheld, f"offset of {client.topic} that expired", f"offsets of {client.topic} that expired")
+        parts = (Uncompared(unheld, f"{said} and that no row has", lasting=True),)
+    return faults, notes, parts
 
 
 def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
@@ -250,13 +258,8 @@ def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level
         ranges: the first and the last offset, by partition.
         level: Kafka's isolation level.
     """
-    starts = {part: first for part, (first, _) in ranges.items()}
-    ends = {part: last + 1 for part, (_, last) in ranges.items()}
-    reader = spark.read.format("kafka").option("failOnDataLoss", "true")
-    for key, value in {**client.settings, "isolation.level": level}.items():
-        reader = reader.option(f"kafka.{key}", value)
-    reader = reader.option("assign", json.dumps({client.topic: sorted(ranges)}))
-    reader = reader.option("startingOffsets", json.dumps({client.topic: starts}))
-    reader = reader.option("endingOffsets", json.dumps({client.topic: ends}))
-    spread = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism)).load()
-    return spread.select("partition", "offset")
+    starts = {str(part): first for part, (first, _) in ranges.items()}
+    ends = {str(part): last + 1 for part, (_, last) in ranges.items()}
+    settings, tasks = {**client.settings, "isolation.level": level}, spark.sparkContext.defaultParallelism
+    records = read_records(spark, settings, {client.topic: starts}, {client.topic: ends}, tasks=tasks)
+    return records.select("partition", "offset")

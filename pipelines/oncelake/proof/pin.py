@@ -10,7 +10,7 @@ from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.proof.link import batch_words
+from oncelake.proof.link import Uncompared, batch_words
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
 
@@ -33,6 +33,7 @@ class Pinned:
         gaps: what no proof covers any more, because log clean-up removed its commits.
         notes: what is excluded for now, and why.
         strange: see TableState.
+        uncompared: what no earlier proof has compared, and no later one can.
     """
 
     table_id: str
@@ -42,6 +43,7 @@ class Pinned:
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     strange: str | None = None
+    uncompared: tuple[Uncompared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,14 +220,17 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     found, start = _read(commit_log, limits.begin, limits.newest, table_id)
     gaps: tuple[str, ...] = proven.gaps if proven else ()
     joins = start is None or (proven is not None and start.version <= proven.version)
-    if start is None and found and found[0][0].version > 0 and not _is_first(found[0][0]):
+    is_cut = start is None and bool(found) and found[0][0].version > 0 and not _is_first(found[0][0])
+    if is_cut:
         start, gaps = _after_clean_up(table, found, proven, table_id)
+    earlier = proven.uncompared if proven and start and joins else ()
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(_of_chain(entries))
     notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.state().strange if start is None and not standing else None
-    return Pinned(table_id, Span(table, path, version, standing, start), tuple(entries), joins, gaps, notes, strange)
+    span = Span(table, path, version, standing, start, rest=is_cut and start is not proven)
+    return Pinned(table_id, span, tuple(entries), joins, gaps, notes, strange, earlier)
 
 
 def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str) -> tuple[list[Entry], Proven | None]:

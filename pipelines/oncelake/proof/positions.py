@@ -1,26 +1,30 @@
 """Check the positions in a table's commits: no gap, no overlap, no rows from other writers."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from oncelake.common.lake import QUARANTINE, SILVER
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.positions import (
     KafkaPosition,
     SourcePosition,
     TablePosition,
     TablesPosition,
+    TailPosition,
     in_table,
     in_tables,
     same_position,
 )
-from oncelake.proof.link import Link, batch_words, first_to_last, named
+from oncelake.proof.link import Link, Uncompared, batch_words, first_to_last, named
 from oncelake.proof.pin import Entry, Pinned
 from oncelake.proof.record import Proven
 from oncelake.proof.span import Span
+
+# What a position counts, by its kind; that of any other kind counts files, or lists of files.
+_UNITS: Mapping[type, str] = {KafkaPosition: "offset", TailPosition: "byte"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     span = pinned.span
     notes = (*pinned.gaps, *pinned.notes, *_explained(pinned.entries))
     broken = _broken(pinned, source, first)
-    return Link.of(f"positions of {span.table}", span.table, broken, _counted(span), notes)
+    link = Link.of(f"positions of {span.table}", span.table, broken, _counted(span), notes)
+    # what a loss skipped of another table is found where the rows are compared
+    lost = () if in_tables(span.end) else map(_lost, span.losses)
+    return link.without(*pinned.uncompared, *lost)
 
 
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
@@ -80,6 +87,16 @@ def _counted(span: Span) -> str:
     what = count_of(len(span.of(CommitKind.BATCH)), "batch")
     numbers = f"{ids[0]:,}" if ids[0] == ids[-1] else f"{ids[0]:,} to {ids[-1]:,}"
     return f"{what} ({numbers}) without gap or overlap, {count_of(span.rows, 'row')} recorded"
+
+
+def _lost(metadata: CommitMetadata) -> Uncompared:
+    """Return what an accepted loss skipped of the source."""
+    at = SourcePosition.parse(metadata.end)
+    unit = _UNITS.get(type(at))
+    count = sum(size for _, size in _steps(metadata.before, metadata.end, "")) if unit else len(metadata.lost)
+    return Uncompared(
+        count, f"{count_of(count, unit or 'file')} of an accepted loss: {listed(metadata.lost)}", lasting=True
+    )
 
 
 def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:

@@ -1,16 +1,17 @@
 """Run a proof: check its links in order, from the source to the last table."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.sources.kafka import kafka_client
+from oncelake.bronze.sources.kafka_admin import cleanup_policies
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
 from oncelake.common.spark.runtime import has_delta_log
@@ -23,19 +24,21 @@ from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.exactly_once.census import read_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.positions import version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.exactly_once.tail_source import TailSource
-from oncelake.proof.balance import balance, same_lines
+from oncelake.proof.balance import balance, same_lines, version_in
 from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files, list_local
 from oncelake.proof.file_rows import Held, bronze_files, file_rows
-from oncelake.proof.kafka import kafka_offsets, kafka_rows
-from oncelake.proof.link import Link
+from oncelake.proof.kafka import kafka_offsets, kafka_records, kafka_rows
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.offsets import Client
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
@@ -69,7 +72,7 @@ class Proof:
     Attributes:
         since_ms: prove only commits made from this time on; None for all commits that no earlier proof covers.
         full: prove everything, also what was proven before.
-        deep: read the source's files again.
+        deep: read the source's files, or the topics' records, again.
         warn: called with a warning that does not stop the proof.
         lines: lines that bronze holds up to the end of the proof.
     """
@@ -82,6 +85,8 @@ class Proof:
     warn: Callable[[str], None] = lambda _: None
     lines: int = 0
     _states: dict[str, str] = field(default_factory=dict)
+    # tables that a later proof must compare from where this one did
+    _unproven: set[Table] = field(default_factory=set)
 
     def links(self) -> Iterator[Link]:
         """Yield the links in order; stop after the first link that does not hold.
@@ -98,11 +103,13 @@ class Proof:
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
         self.lines = sum(each.span.rows_in_all for each in lake.bronze.values() if each)
+        lasting: dict[str, list[Uncompared]] = {}
         for link in self._follow(lake):
+            lasting.setdefault(link.table, []).extend(part for part in link.uncompared if part.lasting)
             yield link
             if not link.holds:
                 return
-        self._keep(lake, record)
+        self._keep(lake, record, lasting)
 
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
         if not lake.all():
@@ -117,7 +124,7 @@ class Proof:
             elif stage.served is not None:
                 yield from self._served(stage, stage.served)
             else:
-                yield from self._gold(stage, lake.gold[stage.name])
+                yield from self._gold(stage, lake)
 
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
@@ -129,9 +136,13 @@ class Proof:
         declared = {stage.tables[0] for stage in self.chain.stages if not stage.reads}
         for table, pinned in lake.bronze.items():
             if table not in declared and pinned is not None:
+                self._unproven.add(table)
                 link, *files = self._checked(pinned, Followed("its source"), ())
                 note = f"sources.{table.name} is not in the settings, so {table} is not compared with its source"
-                yield replace(link, notes=(*link.notes, note))
+                span = pinned.span
+                why = f"of {table}, whose source is not in the settings"
+                parts = Uncompared.of_lines(span.rows_in_all if span.whole else span.rows, why)
+                yield replace(link, notes=(*link.notes, note)).without(*parts)
                 yield from files
 
     @singledispatchmethod
@@ -139,14 +150,20 @@ class Proof:
         """Compare bronze with its source; the source kinds registered below get a more detailed check."""
         table = stage.tables[0]
         metadata = self.chain.commit_log(table).state().metadata
-        yield what_waits(self.chain.kind(stage).name, source, metadata, table, may_start=self._may_start(stage))
+        link = what_waits(self.chain.kind(stage).name, source, metadata, table, may_start=self._may_start(stage))
+        rows = bronze.span.rows_in_all if bronze is not None else 0
+        yield link.without(*Uncompared.of_lines(rows, "whose source is of a kind that the proof cannot read"))
 
     @_compared.register
     def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+        settings = kafka_client(self.chain.kind(stage).settings)
+        policies = partial(cleanup_policies, self.spark, settings)
+        client = Client(source.described, settings, policies=policies)
         if bronze is not None and bronze.span.commits:
-            client = Client(source.described, kafka_client(self.chain.kind(stage).settings))
             yield kafka_rows(self.spark, bronze.span, client)
         yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
+        if self.deep and bronze is not None and bronze.span.rows_in_all:
+            yield kafka_records(bronze.span, source, client, mask_versions(self.chain, self.spark))
 
     @_compared.register
     def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
@@ -168,7 +185,8 @@ class Proof:
     def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         """Account for the files that grow, and check the rows of the bytes that were read."""
         at = bronze.span.end if bronze else None
-        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage))
+        accepted = read_accepted(self._files, self.chain.lake.root)
+        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage), accepted)
         if bronze is not None and bronze.span.rows_in_all:
             yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
 
@@ -186,9 +204,13 @@ class Proof:
 
     def _silver(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
         silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates
+        waits = self._waiting_for_silver(lake)
         if silver is None:
+            yield from _nothing_yet(SILVER, waits)
             return
-        yield from self._table(stage, silver)
+        links = self._table(stage, silver)
+        yield next(links).without(*waits, *self._earlier(lake))
+        yield from links
         if quarantine is None:
             if silver.span.commits:
                 yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
@@ -199,19 +221,53 @@ class Proof:
         if silver.span.commits:
             beside = [quarantine.span, *([duplicates.span] if duplicates is not None else [])]
             same = same_lines(self.chain, silver.span, *beside)
-            link = balance(self.spark, same.bronze, same.silver, *same.beside)
-            yield replace(link, notes=(*link.notes, *same.notes))
+            yield balance(self.spark, same.bronze, same.silver, *same.beside)
             if duplicates is not None:
                 yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
-    def _gold(self, stage: Stage, gold: Pinned | None) -> Iterator[Link]:
+    def _waiting_for_silver(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
+        """Return the lines of bronze that silver has not read yet."""
+        end, named = lake.silver.span.end if lake.silver else None, self.chain.silver.named
+        ingested = [pinned for pinned in lake.bronze.values() if pinned]
+        read = [
+            self.chain.commit_log(pinned.span.table).rows_before(version_in(end, pinned.table_id if named else None))
+            for pinned in ingested
+        ]
+        written = (each.span.rows_in_all for each in (lake.silver, lake.quarantine, lake.duplicates) if each)
+        # without a commit that says how many rows silver has read, there are as many as it has written
+        known = sum(written) if None in read else sum(rows or 0 for rows in read)
+        return _waiting_for(SILVER, self.lines - known)
+
+    def _waiting_for_gold(self, table: Table, gold: Pinned | None, silver: Pinned | None) -> tuple[Uncompared, ...]:
+        """Return the lines of silver that a gold table has not read yet."""
+        read = self.chain.commit_log(SILVER).rows_up_to(version_of(gold.span.end if gold else None))
+        return _waiting_for(table, silver.span.rows_in_all - read if silver else 0)
+
+    def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
+        """Return the lines that were committed before the time from which on is proven."""
+        if self.since_ms is None:
+            return ()
+        silver = sum(rows_before(each) for each in (lake.silver, lake.quarantine, lake.duplicates))
+        lines = max(sum(map(rows_before, lake.bronze.values())), silver)
+        at = datetime.fromtimestamp(self.since_ms / 1000, UTC)
+        return Uncompared.of_lines(lines, f"from before {at:%Y-%m-%d %H:%M:%S} UTC")
+
+    def _gold(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
+        gold, table = lake.gold[stage.name], stage.writes[0].table
+        waits = self._waiting_for_gold(table, gold, lake.silver)
         if gold is None:
+            yield from _nothing_yet(table, waits)
             return
-        yield from self._table(stage, gold)
-        if gold.span.commits:
+        links = self._table(stage, gold)
+        yield next(links).without(*waits)
+        yield from links
+        at, commit_log = version_of(gold.span.end), self.chain.commit_log(SILVER)
+        is_gone = at > 0 and not commit_log.holds(commit_log.last_alike(at - 1))
+        if gold.span.commits or is_gone:
             name = gold.span.table.name
-            silver = self.chain.lake.at(SILVER), self.chain.commit_log(SILVER)
-            link = recount(self.spark, *silver, gold.span, built_by(self.chain, name))
+            link = recount(self.spark, self.chain.lake.at(SILVER), commit_log, gold.span, built_by(self.chain, name))
+            if link.uncompared:
+                self._unproven.add(table)
             changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
             yield replace(link, notes=(*link.notes, *(changed if is_changed(self.chain, name) else ())))
 
@@ -255,9 +311,13 @@ class Proof:
         commit_log = self.chain.commit_log(table)
         return Followed(str(table), commit_log.table_id(), commit_log.newest())
 
-    def _keep(self, lake: PinnedLake, record: Mapping[str, Proven]) -> None:
+    def _keep(
+        self, lake: PinnedLake, record: Mapping[str, Proven], lasting: Mapping[str, Sequence[Uncompared]]
+    ) -> None:
         """Record how far each table is proven, so that the next proof starts there."""
-        reached = {str(each.span.table): _reached(each) for each in lake.all() if each.joins}
+        proven = (each for each in lake.all() if each.joins and each.span.table not in self._unproven)
+        joined = {str(each.span.table): each for each in proven}
+        reached = {name: _reached(each, lasting.get(name, ())) for name, each in joined.items()}
         tables = {**record, **{table: each for table, each in reached.items() if each}}
         if tables == record:
             return
@@ -272,11 +332,25 @@ class Proof:
         return files_at(self.chain.lake.root, self.spark)
 
 
-def _reached(pinned: Pinned) -> Proven | None:
+def _reached(pinned: Pinned, lasting: Sequence[Uncompared]) -> Proven | None:
     span = pinned.span
-    if not span.commits:
-        return span.start
-    return replace(Proven.up_to(pinned.table_id, span.commits[-1]), gaps=pinned.gaps)
+    reached = Proven.up_to(pinned.table_id, span.commits[-1]) if span.commits else span.start
+    return replace(reached, gaps=pinned.gaps, uncompared=tuple(dict.fromkeys(lasting))) if reached else None
+
+
+def rows_before(pinned: Pinned | None) -> int:
+    """Return the rows of a table that are not compared, because its span begins later."""
+    return pinned.span.rows_before if pinned and not pinned.span.whole else 0
+
+
+def _waiting_for(table: Table, lines: int) -> tuple[Uncompared, ...]:
+    return Uncompared.waiting(lines, "line", f"for {table}", lines=lines)
+
+
+def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
+    """Yield a link for lines that wait for a table that is not there yet."""
+    if waits:
+        yield Link(f"positions of {table}", str(table), True, "no batch yet", uncompared=waits)
 
 
 def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
@@ -313,7 +387,10 @@ def what_waits(
         words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
         said = f"{words}, as bronze would not start"
     holds = trouble is None and (waits.count == 0 or may_start)
-    return Link(f"{name} → {bronze}", str(bronze), holds, said)
+    link = Link(f"{name} → {bronze}", str(bronze), holds, said)
+    if waits.count is None:
+        return link.without(Uncompared(1, f"an unknown number of {waits.unit} that wait for the next run", waits=True))
+    return link.without(*Uncompared.waiting(waits.count, waits.unit.removesuffix("s"), "for the next run"))
 
 
 def _waiting(waits: Backlog, one: str, several: str) -> str:

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.files import Files
+from oncelake.proof.link import Uncompared
 
 FORM = 1
 KEPT = 10
@@ -24,7 +25,8 @@ class Proven:
         query_id: the query of that commit.
         end: the source position after that commit, as the checkpoint spells it; None before the first batch.
         rows: rows that the chain has written to the table, up to and including that commit.
-        gaps: what no proof covers, in words, because log clean-up removed the commits before a proof ran.
+        gaps: which commits no proof covers, in words, because log clean-up removed them before a proof ran.
+        uncompared: what no proof has compared up to there, and no later one can.
     """
 
     table_id: str
@@ -34,6 +36,18 @@ class Proven:
     end: str | None
     rows: int
     gaps: tuple[str, ...] = ()
+    uncompared: tuple[Uncompared, ...] = ()
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self | None:
+        """Return the entry that a record holds; None if the rows of commits that were gone may not be compared.
+
+        Earlier versions did not compare these rows.
+        """
+        if value["gaps"] and "uncompared" not in value:
+            return None
+        uncompared = tuple(Uncompared(**part) for part in value.get("uncompared", ()))
+        return cls(**{**value, "gaps": tuple(value["gaps"]), "uncompared": uncompared})
 
     @classmethod
     def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
@@ -56,9 +70,8 @@ def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                return {
-                    table: Proven(**{**each, "gaps": tuple(each["gaps"])}) for table, each in value["tables"].items()
-                }
+                tables = {table: Proven.from_dict(each) for table, each in value["tables"].items()}
+                return {table: each for table, each in tables.items() if each}
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return {}

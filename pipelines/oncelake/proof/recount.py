@@ -16,7 +16,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link, Range, joined, ranges
+from oncelake.proof.link import Link, Range, Uncompared, joined, ranges
 from oncelake.proof.span import Span
 
 _SIDES = ("gold", "silver")
@@ -51,7 +51,14 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
         said = wrote if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, said)
-    silver = read_version(spark, silver_path, end.version - 1)
+    version = log.last_alike(end.version - 1)
+    if not log.holds(version):
+        read = log.rows_up_to(end.version)
+        lines = count_of(read, "line")
+        parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
+        said = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
+        return Link(name, str(gold.table), holds=True, said=said, uncompared=parts)
+    silver = read_version(spark, silver_path, version)
     chosen = _touched(log, silver, gold, declared)
     if chosen is not None:
         rows, silver = rows.where(chosen), silver.where(chosen)

@@ -11,19 +11,20 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.sources.files_again import same_lines_as
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, Table, bronze_stage, is_local
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.census import Fault, Faulty, shown, write_accepted
+from oncelake.exactly_once.census import SET_ASIDE, Fault, Faulty, shown, write_accepted
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
-from oncelake.proof.file_rows import Held, broken_of, same_lines_as
+from oncelake.proof.file_rows import Held, broken_of
 
 # Faults whose loss can be accepted. The others stop a run, or the next run resolves them.
 _ANEW = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME})
-ACCEPTED = _ANEW | {Fault.DANGLING, Fault.SOURCE_EMPTY}
+ACCEPTED = _ANEW | SET_ASIDE | {Fault.DANGLING, Fault.SOURCE_EMPTY}
 # Faults of files without lines in bronze: if they are excluded, a rebuild loses nothing.
-EXCLUDED = frozenset({Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS})
+EXCLUDED = SET_ASIDE | {Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS}
 REREAD = _ANEW | {Fault.COLON}
 _CHUNK = 1 << 20
 

@@ -21,7 +21,7 @@ from oncelake.exactly_once.positions import TablePosition, is_whole, same_positi
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.schema import schema_over
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.positions import goes_back
 from oncelake.serving.rows import held, meanwhile
 from oncelake.serving.served import Served
@@ -50,7 +50,7 @@ class ServedProof:
             TargetError: the sink refuses the connection, or does not answer.
         """
         last = self.served.state().last
-        yield self._position(last)
+        yield self._position(last).without(*self._waits(last))
         gold = Table("gold", self.served.table.name)
         if last is None and self.chain.commit_log(gold).newest() is None:
             return  # the next run makes the table, and perhaps columns of silver that it needs
@@ -83,6 +83,20 @@ class ServedProof:
         up_to = f"version {end} of" if end is not None else f"a position inside version {version_of(metadata.end)} of"
         return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {up_to} {follows}")
 
+    def _waits(self, last: ChainCommit | None) -> tuple[Uncompared, ...]:
+        """Return what is not served yet: lines of silver, or versions of gold that change rows."""
+        follows = self.served.follows
+        commit_log = self.chain.commit_log(follows)
+        at = TablePosition.parse(last.metadata.end if last else None)
+        source = DeltaSource(str(follows), commit_log, self.served.follows_changes)
+        first = (source.first_unread(at) or at.version) if at else 0
+        if follows == SILVER:
+            lines = commit_log.state().rows - commit_log.rows_up_to(first)
+            return Uncompared.waiting(lines, "line", f"for {self.served.table}", lines=lines)
+        commits = map(commit_log.commit, range(first, (commit_log.newest() or 0) + 1))
+        count = sum(1 for commit in commits if commit is None or commit.changes_data)
+        return Uncompared.waiting(count, "change", f"in {follows} for {self.served.table}")
+
     def _read(self, at: str | None) -> int | None:
         """Return the last version that is read up to a position, -1 for none; None if a version is read in part."""
         found = TablePosition.parse(at)
@@ -102,21 +116,28 @@ class ServedProof:
             read = count_of(counted, "row was read", "rows were read")
             yield f"{read} in all batches, but {self.served.follows} has {there:,} up to the position"
 
-    def _gold(self, last: SinkBatch | None) -> DataFrame | None:
-        """Return the rows that the served table must hold; None if its position is inside a version."""
+    def _gold(self, last: SinkBatch | None) -> DataFrame | str:
+        """Return the rows that the served table must hold, or why they cannot be read."""
         end = self._read(last.after if last is not None and last.batch_id is not None else None)
-        return self._expected(end) if end is not None else None
+        if end is None:
+            return "at a position inside a version"
+        table, version = self._version_of(end)
+        commit_log = self.chain.commit_log(table)
+        if version >= 0 and not commit_log.holds(commit_log.last_alike(version)):
+            return f"at version {version} of {table}, which is gone from its log"
+        rows = self._rows_of(table, version)
+        return aggregate(rows, self.served.declared) if table == SILVER else rows
 
-    def _expected(self, version: int) -> DataFrame:
-        """Return the gold table's rows at the version that the served table has read."""
+    def _version_of(self, version: int) -> tuple[Table, int]:
+        """Return the table and version to compare with: of gold, or of silver if gold has not read the same."""
         gold = Table("gold", self.served.table.name)
         if self.served.follows_changes:
-            return self._rows_of(gold, version)
+            return gold, version
         table_state = self.chain.commit_log(gold).state()
         end = table_state.end
         if table_state.last and is_whole(end) and version_of(end) == version + 1:
-            return self._rows_of(gold, table_state.last.version)
-        return aggregate(self._rows_of(SILVER, version), self.served.declared)
+            return gold, table_state.last.version
+        return SILVER, version
 
     def _rows_of(self, table: Table, version: int) -> DataFrame:
         """Return a table's rows at a version, read at the last version with the same rows.
@@ -129,26 +150,25 @@ class ServedProof:
         return tables.read_version(self.spark, path, self.chain.commit_log(table).last_alike(version))
 
 
-def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | None], DataFrame | None]) -> Link:
+def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | None], DataFrame | str]) -> Link:
     """Compare a served table with gold's rows.
 
     Args:
         served: the table.
         schema: the gold table's columns and types.
-        expected: returns gold's rows at the position of a batch; None if it is no whole version.
+        expected: returns gold's rows at the position of a batch, or why they cannot be read.
     """
     name, table = f"{served.follows} → {served.table}", str(served.table)
     if not served.sink.reads_back:
-        return Link(
-            name, table, True, f"NOT compared: {served.place} cannot read its rows (its class has no method read)"
-        )
+        said = f"NOT compared: {served.place} cannot read its rows (its class has no method read)"
+        return Link(name, table, True, said, uncompared=(Uncompared(1, "1 table whose rows cannot be read back"),))
     for _ in range(_TRIES):
         try:
             with served.snapshot(schema) as stored:
                 gold = expected(stored.last)
-                if gold is None:
-                    said = "the position is inside a version; rows are compared when the version is read completely"
-                    return Link(name, table, True, said)
+                if isinstance(gold, str):
+                    parts = (Uncompared(1, f"1 table {gold}"),)
+                    return Link(name, table, True, f"NOT compared: it is {gold}", uncompared=parts)
                 return _compare(served, stored, gold)
         except OvertakenError:
             continue
@@ -157,7 +177,7 @@ def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | 
         except TargetError as error:  # what the sink holds cannot be right
             return Link(name, table, False, str(error))
     said = f"NOT compared: {served.place} got a batch each time while it was read; prove again when it is quiet"
-    return Link(name, table, True, said)
+    return Link(name, table, True, said, uncompared=(Uncompared(1, "1 table that is being written"),))
 
 
 def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:

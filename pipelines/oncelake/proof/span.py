@@ -1,7 +1,7 @@
 """The part of a table that a proof covers: read its rows, and compare their count with the commit metadata."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +30,10 @@ class Span:
         version: the version that is read.
         commits: the chain's commits after the start whose rows still exist, oldest first; they include
             recoveries, losses and replays.
-        start: the point where an earlier proof ended, or where a limited proof begins; None for the beginning.
+        start: the point where an earlier proof ended, where a limited proof begins, or where the log begins; None for
+            the beginning.
+        rest: True if the rows before the start are compared too, by their origin: their commits are gone from the log.
+        later: the planning times of batches after the span, in milliseconds, if the version at its end cannot be read.
     """
 
     table: Table
@@ -38,6 +41,8 @@ class Span:
     version: int
     commits: tuple[ChainCommit, ...]
     start: Proven | None = None
+    rest: bool = False
+    later: frozenset[int] = frozenset()
 
     def noted(self) -> Iterator[tuple[ChainCommit, CommitMetadata]]:
         """Yield the span's commits with their metadata."""
@@ -45,8 +50,20 @@ class Span:
 
     @property
     def whole(self) -> bool:
-        """True if the span covers the table from its beginning."""
+        """True if the span's rows are all rows of the table."""
+        return self.start is None or self.rest
+
+    @property
+    def complete(self) -> bool:
+        """True if the span has every commit of the table."""
         return self.start is None
+
+    @property
+    def rows_before(self) -> int:
+        """Rows that the chain wrote to the table before the span's first commit."""
+        if self.start is not None:
+            return self.start.rows
+        return self.commits[0].metadata.rows if self.commits else 0
 
     def of(self, kind: CommitKind) -> tuple[ChainCommit, ...]:
         """Return the commits of one kind, such as batches or replays."""
@@ -77,7 +94,13 @@ class Span:
     @property
     def rows_in_all(self) -> int:
         """Rows that the chain wrote to the table, up to the span's end."""
-        return (self.start.rows if self.start else 0) + self.rows
+        return self.rows_before + self.rows
+
+    def up_to(self, end: int) -> "Span":
+        """Return the span without the batches that wrote a version or a later one; its rows are read at its version."""
+        kept = tuple(commit for commit in self.commits if commit.version < end)
+        later = replace(self, commits=self.commits[len(kept) :]).by_time()
+        return replace(self, commits=kept, later=frozenset(later))
 
     def by_time(self) -> dict[int, list[ChainCommit]]:
         """Return the span's batches by planning time in milliseconds: the `ingested_at` of a bronze batch's rows."""
@@ -93,7 +116,7 @@ def taken() -> Column:
 
 
 def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = None) -> DataFrame:
-    """Read the rows of a span: all rows if the span is whole, else those of its batches.
+    """Read the rows of a span: all rows up to its end if the span is whole, else those of its batches.
 
     Args:
         spark: the session.
@@ -102,7 +125,7 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
     """
     rows = read_version(spark, span.path, span.version)
     if span.whole:
-        return rows
+        return rows.where(~taken().isin([*span.later])) if span.later else rows
     chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
         return rows.where(F.lit(False))
@@ -127,8 +150,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
     ]
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
     # rows of batches whose commits are gone from the log
-    earlier = span.commits[0].metadata.rows if span.commits and span.whole else 0
-    if sum(unknown.values()) == earlier:
+    if sum(unknown.values()) == (span.rows_before if span.whole else 0):
         return said
     for ms, rows in unknown.items():
         at = f"ingested at {clock(ms)}"

@@ -6,10 +6,13 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION, raw_length
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import as_lines
+from oncelake.bronze.records import bounded_reader
+from oncelake.bronze.sources.files_again import summed
+from oncelake.bronze.stand_in import HEAD, as_lines
 from oncelake.common.lake import Table
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
+from oncelake.exactly_once.census import FaultKey, said
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailPosition
@@ -17,13 +20,20 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.tail_files import has_half_a_line, ranges
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.exactly_once.tail_survey import Survey, is_written
-from oncelake.proof.file_rows import name_of, summed, unequal
-from oncelake.proof.link import Link
+from oncelake.proof.census import accepted_files, accepted_note
+from oncelake.proof.file_rows import name_of, unequal
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.span import HALF, Span, batch_names, miscounted, rows_of, taken
-from oncelake.proof.tail_masked import EVERY_LINE, masked_changed
+from oncelake.proof.tail_masked import masked_changed
 
 
-def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diagnosis) -> Link:
+def tail_files(
+    source: TailSource,
+    at: str | None,
+    table: Table,
+    diagnosis: Diagnosis,
+    accepted: frozenset[FaultKey] = frozenset(),
+) -> Link:
     """Account for every file of the directory: read, waiting, a copy of another file, ignored by design, or at fault.
 
     Bytes that a planned batch needs and that are gone are a fault, also if no file has anything else to read.
@@ -33,12 +43,14 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         at: bronze's position; None before the first batch.
         table: the bronze table.
         diagnosis: whether the next run of bronze would start.
+        accepted: the faults (see `Faulty.key`) whose loss was accepted.
 
     Raises:
         SourceError: the directory cannot be listed.
     """
     survey, position, rest = source.survey(at), TailPosition.parse(at) or TailPosition(), source.waiting(at)
-    faults = [f"{name_of(file.path)}: {reason}: it is not read" for file, reason in survey.faults(source.files.now())]
+    census = source.census(at, accepted)
+    faults = [said(fault) for fault in census.faults]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
     if diagnosis.state is State.SOURCE_TRIMMED:
         faults.append(diagnosis.seen)
@@ -46,7 +58,18 @@ def tail_files(source: TailSource, at: str | None, table: Table, diagnosis: Diag
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
     read = sum(1 for file in survey.known.values() if file.path not in rest)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
-    return Link.of(f"files of {source.path}", table, faults, well, _notes(source, survey, position))
+    notes = [*_notes(source, survey, position), *accepted_note(census)]
+    link = Link.of(f"files of {source.path}", table, faults, well, notes)
+    return link.without(
+        *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
+        *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
+        *accepted_files(census),
+    )
+
+
+def _written(source: TailSource, survey: Survey) -> list[Found]:
+    """Return the compressed files that are being written."""
+    return [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
 
 
 def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str]:
@@ -64,7 +87,7 @@ def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str
     if hidden:
         ignored = count_of(len(hidden), "file is ignored", "files are ignored")
         yield f"{ignored}, as a name starts with _ or a dot: {_named(hidden)}"
-    written = [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
+    written = _written(source, survey)
     if written:
         yield f"{count_of(len(written), 'compressed file is', 'compressed files are')} not complete: {_named(written)}"
     cut = [file.path for file in at.files.values() if file.start and file.of in at.files]
@@ -134,12 +157,20 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     well = (
         f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
     )
-    notes: list[str] = []
+    notes, unread = list[str](), 0
     if deep:
+        known = list(source.survey(span.end).known)
+        every = read_version(versions.spark, span.path, span.version)
+        unread = every.where(~F.coalesce(F.col("file_id").isin(known), F.lit(False))).count()
         changed, compared, notes = _changed(span, source, versions)
         faults += changed
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
-    return Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    gone = sum(rows for ms, rows in counts.items() if ms not in names)
+    return link.without(
+        *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
+        *Uncompared.of_lines(unread, "of files that were not read again"),
+    )
 
 
 def _firsts(first: int) -> tuple[int, ...]:
@@ -181,9 +212,10 @@ def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[li
         for row in there.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
-    lines = EVERY_LINE.reader(spark.read).option("__globPaths__", "false").load(places)
+    lines = bounded_reader(spark.read, max_line=HEAD).option("__globPaths__", "false").load(places)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
     lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
-    found = unequal(then, summed(lines.where("start >= first AND start < reach")), "full").select("file").collect()
+    now = summed(as_lines(lines.where("start >= first AND start < reach")))
+    found = unequal(then, now, "full").select("file").collect()
     said = sorted(name_of(known[int(row["file"])].path) for row in found)
     return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []

@@ -7,14 +7,13 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION, raw_length
 from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
-from oncelake.bronze.records import Records
+from oncelake.bronze.records import bounded_reader
+from oncelake.bronze.stand_in import HEAD, identified, lines_of
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import Found
 
 _BOM_BYTES = 3
-# Each line of a file as a record.
-EVERY_LINE = Records(starts="^", max_lines=1, max_bytes=1024**3)
 
 
 def masked_changed(rows: DataFrame, known: Mapping[int, Found], versions: MaskVersions) -> tuple[set[int], list[str]]:
@@ -36,7 +35,8 @@ def masked_changed(rows: DataFrame, known: Mapping[int, Found], versions: MaskVe
         if isinstance(read, str):
             notes.append(f"{count_of(part.count(), 'row is', 'rows are')} not compared: {read}")
             continue
-        then = _then(part, marked) if read is not None else _then(_lines(part), marked)
+        rows_then = part.withColumns({"bytes": raw_length(part), "hash": _hash()}) if read is not None else _lines(part)
+        then = _then(rows_then, marked)
         compared = then.join(_now(versions.spark, read, files), ["file_id", "start"], "left")
         is_there = F.col("bytes").eqNullSafe(F.col("bytes_now"))
         differs = F.count_if(is_there & (F.col("hash") != F.col("hash_now")))
@@ -65,30 +65,37 @@ def _then(rows: DataFrame, marked: list[int]) -> DataFrame:
     """Return what bronze holds; a file's first record starts at byte 0 also if a byte order mark is before it."""
     is_first = (F.col("file_offset") == _BOM_BYTES) & F.col("file_id").isin(marked)
     start = F.when(is_first, F.lit(0)).otherwise(F.col("file_offset")).cast("bigint")
-    return rows.select("file_id", start.alias("start"), raw_length(rows).alias("bytes"), _hash().alias("hash"))
+    return rows.select("file_id", start.alias("start"), "bytes", "hash")
 
 
 def _lines(rows: DataFrame) -> DataFrame:
-    """Return the lines of records that are not masked, as rows of their own."""
-    lines = rows.select("file_id", "file_offset", F.split(F.decode("value", "ISO-8859-1"), "\n").alias("lines")).select(
-        "*", F.posexplode("lines").alias("at", "line")
+    """Return the lines of rows that are not masked as rows of their own, with `bytes` and `hash`."""
+    lines = rows.withColumns({"lines": lines_of(rows)}).select("*", F.posexplode("lines").alias("at", "line"))
+    earlier = F.slice("lines", F.lit(1), F.col("at"))
+    before = F.aggregate(earlier, F.lit(0).cast("bigint"), lambda total, line: total + line["bytes"])
+    return lines.withColumns(
+        {
+            "file_offset": F.col("file_offset") + before,
+            "bytes": F.col("line.bytes") - 1,
+            "hash": F.xxhash64("line.value"),
+        }
     )
-    before = F.length(F.array_join(F.slice("lines", F.lit(1), F.col("at")), "\n"))
-    offset = F.col("file_offset") + before + F.when(F.col("at") > 0, 1).otherwise(0)
-    return lines.select("file_id", offset.alias("file_offset"), F.encode("line", "ISO-8859-1").alias("value"))
 
 
 def _now(spark: SparkSession, version: MaskVersion | None, files: DataFrame) -> DataFrame:
     """Return what the files hold now, masked by a version of the rules."""
-    records = (version.records if version is not None else None) or EVERY_LINE
+    records, max_line = (version.records, version.max_line) if version is not None else (None, HEAD)
     places = [f"file:{place_of(uri)}" for (uri, _) in files.collect()]
-    lines = records.reader(spark.read).option("__globPaths__", "false").load(places)
-    lines = lines.select(
-        F.col("_metadata.file_path").alias("uri"), "start", F.octet_length("value").alias("bytes_now"), "value"
-    )
-    lines = version.mask.values(lines) if version is not None else lines
-    return lines.select("uri", "start", "bytes_now", _hash().alias("hash_now")).join(F.broadcast(files), "uri")
+    rows = bounded_reader(spark.read, records, max_line).option("__globPaths__", "false").load(places)
+    path, start = F.col("_metadata.file_path").alias("file"), F.col("start").alias("file_offset")
+    rows = rows.select(path, start, "value", "headers")
+    if version is None:
+        rows = _lines(rows)
+    else:
+        rows = version.mask.values(rows.withColumns({"bytes": raw_length(rows)})).withColumns({"hash": _hash()})
+    names = {"file": "uri", "file_offset": "start", "bytes": "bytes_now", "hash": "hash_now"}
+    return rows.select(*(F.col(old).alias(new) for old, new in names.items())).join(F.broadcast(files), "uri")
 
 
 def _hash() -> Column:
-    return F.xxhash64("value")
+    return F.xxhash64(identified())

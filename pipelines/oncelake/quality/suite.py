@@ -24,7 +24,8 @@ Severity = Literal["critical", "warning", "info"]
 # The log format's own rules, checked before the rules of a suite; a suite's rule needs another name. The rules of
 # records apply only to a format that puts several lines together.
 RECORD_RULES = ("record_size", "record_start")
-FORMAT_RULES = ("null_value", *RECORD_RULES, "blank", "pattern", "time", "time_range", "level")
+STAND_IN_RULES = ("line_size", "nul_bytes")
+FORMAT_RULES = ("null_value", *STAND_IN_RULES, *RECORD_RULES, "blank", "pattern", "time", "time_range", "level")
 # Options on how to run an expectation, not arguments; the split does not use them.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 

@@ -6,7 +6,7 @@ Source of the pattern letters: https://spark.apache.org/docs/latest/sql-ref-date
 
 import re
 import zoneinfo
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,6 +36,8 @@ _NUMBER = frozenset("DdhHkKmsS")
 _OFFSET = re.compile(r"[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00")
 _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
+# Kafka is younger. An earlier timestamp is a clock that was not set, or a number in another unit.
+_FIRST_TIMESTAMP = datetime(2000, 1, 1, tzinfo=UTC)
 # February 29 recurs every four years, but only after eight around a year such as 2100
 _YEARS_BACK = 8
 # Java takes minutes to read millions of digits as a number, and to round 1e-99999999.
@@ -57,14 +59,22 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
     return F.coalesce(*(_by(pattern, text, zone) for pattern in patterns))
 
 
-def with_latest(frame: DataFrame, patterns: tuple[str, ...]) -> DataFrame:
+def with_latest(frame: DataFrame, patterns: tuple[str, ...], ahead: timedelta) -> DataFrame:
     """Add `latest` and `latest_year`, the latest instant that a line may mean and its year, if a pattern has no year.
 
-    The latest instant is one day after the line's origin: its Kafka timestamp, its file's time or its ingestion.
+    The latest instant is one day after the line's origin: its Kafka timestamp, its file's time or its ingestion. A
+    timestamp before 2000, or too far ahead, counts as none.
+
+    Args:
+        frame: bronze's rows.
+        patterns: the patterns of the times.
+        ahead: how much later than a line's ingestion its Kafka timestamp may be.
     """
     if all(pattern in SPECIAL or names_year(pattern) for pattern in patterns):
         return frame
-    origin = F.coalesce("timestamp", "file_modified", "ingested_at")
+    last = F.try_add(F.unix_micros("ingested_at"), F.lit(ahead // timedelta(microseconds=1)))
+    is_possible = F.unix_micros("timestamp").between(F.lit(int(_FIRST_TIMESTAMP.timestamp()) * 10**6), last)
+    origin = F.coalesce(F.when(is_possible, F.col("timestamp")), "file_modified", "ingested_at")
     frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
     # year() alone would use the session's zone
     day = F.date_from_unix_date(F.floor(F.unix_seconds("latest") / 86400).cast("int"))

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from oncelake.bronze.schema import BRONZE
+from oncelake.bronze.stand_in import bytes_in_file, digest, is_stand_in
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
-from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, Rule
+from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
 from oncelake.silver.columns import has_exact_digits, read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.lines import is_fixed_width, take_apart
@@ -70,7 +71,7 @@ def parse(
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
     lines = take_apart(text, fmt)
     of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
-    typed = with_latest(lines, (*fmt.time, *of_columns)).withColumns(
+    typed = with_latest(lines, (*fmt.time, *of_columns), limits.ahead).withColumns(
         {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
     )
     if fmt.columns:
@@ -245,6 +246,9 @@ def _by_status(text: Column) -> Column:
 def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     """List the rules that a row broke; a line that the format does not match has one reason, not three."""
     out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
+    line_size, nul_bytes = map(F.lit, STAND_IN_RULES)
+    rule, size = F.when(digest().isNull(), nul_bytes).otherwise(line_size), bytes_in_file().cast("string")
+    out = out.when(is_stand_in(), F.array(reason(rule, "value", F.concat(size, F.lit(" bytes: "), "line"))))
     if fmt.record is not None:
         of_file = F.col("file").isNotNull()
         record = F.col("line") if fmt.record.joint is None else F.col("as_read")

@@ -64,6 +64,11 @@ def moved(name: str, to: str) -> Callable[[Path], None]:
     return move
 
 
+def renamed_and_touched(logs: Path) -> None:
+    (logs / "c.log").rename(logs / "d.log")
+    os.utime(logs / "d.log", (1, 1))
+
+
 KEPT: dict[str, Callable[[Path], None]] = {
     "untouched": lambda _: None,
     "touched": lambda logs: os.utime(logs / NAME),
@@ -71,6 +76,7 @@ KEPT: dict[str, Callable[[Path], None]] = {
     "grew, compressed": rewritten("b.log.gz", gzip.compress(LINES + b"four\n")),
     "compressed in another way": rewritten("b.log.gz", gzip.compress(LINES, compresslevel=1)),
     "in another order": rewritten(NAME, b"two\nthree\ntwo\none\n"),
+    "under another name": moved("c.log", "d.log"),
 }
 LOST: dict[str, tuple[Callable[[Path], None], str]] = {
     "rotated and grown past its size": (rewritten(NAME, b"new\n" * 50), "it lacks 4 of the 4 lines"),
@@ -84,7 +90,7 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
     "a broken archive": (rewritten("b.log.gz", gzip.compress(LINES)[:-9]), "cannot be read again"),
     "hidden by its name": (moved("c.log", "_c.log"), "no longer exists"),
     "in a hidden directory": (moved("c.log", ".old/c.log"), "no longer exists"),
-    "under another name": (moved("c.log", "d.log"), "no longer exists"),
+    "under another name and later": (renamed_and_touched, "no longer exists"),
     "all gone": (shutil.rmtree, "no longer exists"),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import Records
+from oncelake.bronze.records import Records, bounded_reader
 from oncelake.bronze.transform import LINES, from_files, line_reader
 from oncelake.common.spark.jvm import jvm
 from oncelake.silver.format import LogFormat, load_format
@@ -32,14 +32,15 @@ def parts_of(name: str) -> Records:
 
 def read(spark: SparkSession, path: Path, declared: Records) -> list[tuple[bytes, int]]:
     """Read a file as Spark does, in a batch instead of a stream."""
-    rows = declared.reader(spark.read).options(**LINES).load(str(path)).orderBy("start").collect()
+    rows = bounded_reader(spark.read, declared).options(**LINES).load(str(path)).orderBy("start").collect()
     return [(bytes(row["value"]), row["start"]) for row in rows]
 
 
 def silver_of(spark: SparkSession, path: Path, name: str) -> list[tuple[str, str]]:
     """Return the level and message of each row, in the order of the file."""
     declared = shipped(name)
-    parsed = parse(from_files(line_reader(spark.read, declared.record).load(str(path))), declared, TimeLimits())
+    lines = from_files(line_reader(spark, spark.read, declared.record).load(str(path)), declared.record)
+    parsed = parse(lines, declared, TimeLimits())
     assert quarantined(parsed).count() == 0
     rows = accepted(parsed.orderBy("file_offset")).select("level", "message").collect()
     return [(row["level"], row["message"]) for row in rows]

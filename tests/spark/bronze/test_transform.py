@@ -38,6 +38,17 @@ def test_a_record_keeps_its_place_key_headers_and_bytes(spark: SparkSession) -> 
     assert_df_equality(at_a_known_time(from_kafka(records)), expected, ignore_nullable=True, ignore_metadata=True)
 
 
+def test_a_timestamp_is_kept_if_it_is_in_the_years_1_to_9999(spark: SparkSession) -> None:
+    times = ["0001-01-01 00:00:00", "1969-12-31 23:59:59.999", "9999-12-31 23:59:59.999999", "+10000-01-01 00:00:00"]
+    records = spark.createDataFrame(
+        [(None, None, "alog", 0, at, text, None) for at, text in enumerate(times)],
+        "key binary, value binary, topic string, partition int, offset bigint, text string, "
+        "headers array<struct<key:string,value:binary>>",
+    ).withColumn("timestamp", F.col("text").cast("timestamp"))
+    kept = from_kafka(records).selectExpr("offset", "unix_micros(timestamp) AS t").orderBy("offset").collect()
+    assert [row.t for row in kept] == [-62_135_596_800_000_000, -1000, 253_402_300_799_999_999, None]
+
+
 def test_a_line_of_a_file_keeps_its_bytes_and_the_file(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"\xff\xfe one\r\n\ntwo")

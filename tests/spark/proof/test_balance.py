@@ -12,6 +12,8 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.proof.balance import balance
+from oncelake.proof.link import Link, Uncompared
+from oncelake.proof.span import Span
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.schema import with_source
@@ -198,9 +200,45 @@ def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) ->
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
     link = balance(spark, {None: bronze.span()}, silver.span(), quarantine.span())
     assert link.holds, link.said
-    assert link.notes[1] == "10 rows of bronze are part of the loss"
+    assert link.uncompared == (Uncompared(10, "10 lines of an accepted loss", 10, lasting=True),)
     bronze.commits.append(gone)
     assert not proven(spark, lake)[0]
+
+
+def cut(table: MadeTable, after: int) -> Span:
+    """Return the span of a table whose log begins after a batch; all rows are compared."""
+    span = table.span(after)
+    assert span.start
+    return replace(span, rest=True)
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [2], [0, 1, 2]], ids=["bronze", "silver", "quarantine", "all"])
+def test_rows_whose_commits_are_gone_are_compared_by_their_origin(
+    spark: SparkSession, lake: Lake, gone: list[int]
+) -> None:
+    def weighed() -> Link:
+        bronze, silver, quarantine = (
+            cut(table, 1) if number in gone else table.span() for number, table in enumerate(lake)
+        )
+        return balance(spark, {None: bronze}, silver, quarantine)
+
+    link = weighed()
+    assert (link.holds, link.uncompared) == (True, ()), link.said
+    assert link.said.startswith("36 rows = 32 in silver.access_log + 4 in silver.quarantine")
+    lake[1].edit("DELETE FROM {} WHERE offset = 5")
+    assert "alog/0 has 10 rows in it, 9 in silver.access_log and 0 in silver.quarantine: 1 missing" in weighed().said
+
+
+@pytest.mark.parametrize(("silver", "parts"), [(1, 1), (None, 0)])
+def test_a_batch_that_silver_never_read_is_a_number_only_if_its_loss_may_have_been_accepted(
+    spark: SparkSession, lake: Lake, silver: int | None, parts: int
+) -> None:
+    lake[1].edit("DELETE FROM {} WHERE offset < 10 OR file LIKE '%0%20.log'")
+    one, other, third = lake
+    link = balance(spark, {None: cut(one, 1)}, cut(other, 1) if silver else other.span(), cut(third, 1))
+    assert (link.holds, len(link.uncompared)) == (bool(parts), parts)
+    if parts:
+        assert link.uncompared[0].lines == 12
 
 
 @pytest.mark.parametrize(("app", "holds"), [(5, True), (4, False)])

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_files
 from oncelake.common.lake import BRONZE
 from oncelake.proof.file_rows import bronze_files, file_rows
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from tests.support.made_table import MadeTable, taken
 
 pytestmark = pytest.mark.spark
@@ -149,6 +150,30 @@ def test_a_deep_proof_finds_edited_bytes(source: Source) -> None:
         link.said == "a.log was changed after it was read: bronze has 4 lines of it, it now has 4, with other content"
     )
     assert not link.holds
+
+
+def test_a_deep_proof_counts_the_lines_of_files_that_are_gone(source: Source) -> None:
+    (source.logs / "a.log").unlink()
+    assert source.proven().uncompared == ()
+    link = source.proven(deep=True)
+    assert link.holds, link.said
+    assert link.uncompared == Uncompared.of_lines(4, "of files that were not read again")
+
+
+def test_files_whose_commits_are_gone_are_compared_by_their_size(source: Source) -> None:
+    cut = source.bronze.span(0)
+    assert cut.start
+    before = sum(each.rows_added for each in source.bronze.commits[:1])
+    span = replace(cut, start=replace(cut.start, rows=before), rest=True)
+    versions = MaskVersions(source.spark, lambda _: None)
+
+    def link() -> Link:
+        now = replace(span, version=source.bronze.version)
+        return file_rows(source.spark, now, str(source.logs), bronze_files(now, versions), None)
+
+    assert (link().holds, link().said) == (True, "61 rows of 8 files, each read once and whole")
+    source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/a.log' AND value = CAST('two' AS BINARY)")
+    assert "a.log had" in link().said
 
 
 def test_the_same_content_under_two_names_is_noted(source: Source) -> None:

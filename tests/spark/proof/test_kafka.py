@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.kafka_source import Topic
+from oncelake.exactly_once.kafka_source import Left, Topic, TopicIds
 from oncelake.proof.kafka import kafka_rows
 from oncelake.proof.link import Link
 from oncelake.proof.offsets import Client
@@ -127,6 +128,36 @@ def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, br
     link = kafka_rows(spark, bronze.span(), Client(lambda _: now, {}))
     assert link.holds, link.said
     assert link.notes[0].startswith("alog/0/201 to 202 were missing when their batches were written")
+    assert [(part.count, part.lasting) for part in link.uncompared] == [(2, True)]
+
+
+def test_rows_whose_commits_are_gone_are_compared_offset_by_offset(spark: SparkSession, bronze: MadeTable) -> None:
+    cut = bronze.span(after=0)
+    assert cut.start
+    span = replace(cut, start=replace(cut.start, rows=110), rest=True)
+    assert proven(spark, span).said == "220 rows of alog in 2 partitions, each offset once"
+    bronze.edit("DELETE FROM {} WHERE partition = 1 AND offset = 20")
+    said = proven(spark, replace(span, version=bronze.version)).said
+    assert "alog/1/20 are missing" in said
+    assert "109 rows" in said
+
+
+def test_rows_of_a_topic_that_was_left_in_a_commit_that_is_gone_are_compared(
+    spark: SparkSession, bronze: MadeTable
+) -> None:
+    bronze.batch(2, records(2, 0, range(5), "other"), at(200, 80), at(200, 80))
+    bronze.batch(3, records(3, 0, range(200, 210)), at(200, 80), at(210, 80))
+    source = TopicIds({"alog": "id"}, {"other": Left("id2", {"0": 5})}).to_source()
+    last = bronze.commits[-1]
+    cut = bronze.span(after=2)
+    assert cut.start
+    known = (replace(last, metadata=replace(last.metadata, source=source)),)
+    span = replace(cut, commits=known, start=replace(cut.start, rows=225), rest=True)
+    link = proven(spark, span)
+    assert (link.holds, link.said) == (
+        True,
+        "230 rows of alog in 2 partitions, 5 rows of other in 1 partition, each offset once",
+    )
 
 
 def test_offsets_of_far_buckets_hold(spark: SparkSession, bronze: MadeTable) -> None:

@@ -1,5 +1,6 @@
 """A proof finds each byte of a growing file that was to be read and is in no row, or in two."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from oncelake.bronze.transform import from_tail
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_source import TailSource
+from oncelake.proof.link import Uncompared
 from oncelake.proof.tail import tail_rows
 from tests.support.made_table import MadeTable, taken
 
@@ -49,18 +51,39 @@ FIRST, SECOND = position(f0=9), position(f0=len(LINES[0]), f1=len(LINES[1]))
 
 def said(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> list[str]:
     """Prove a table of two batches, and return what does not hold."""
+    span = table(spark, root, first, second).span()
+    link = tail_rows(span, TailSource("/logs"), MaskVersions(spark, lambda _: None), deep=False)
+    return [] if link.holds else link.said.split("; ")
+
+
+def table(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> MadeTable:
+    """Make a table of two batches."""
     made = MadeTable(spark, root, BRONZE, SCHEMA)
     schema = "value binary, start bigint, file_id bigint, file string, modified bigint"
     for batch, (found, before, end) in enumerate([(first, None, FIRST), (second, FIRST, SECOND)]):
         frame = spark.createDataFrame(found, schema)
         at = F.timestamp_millis(F.lit(taken(batch)))
         made.batch(batch, from_tail(frame).withColumn("ingested_at", at), before, end)
-    link = tail_rows(made.span(None), TailSource("/logs"), MaskVersions(spark, lambda _: None), deep=False)
-    return [] if link.holds else link.said.split("; ")
+    return made
 
 
 def test_the_rows_of_every_planned_byte_hold(spark: SparkSession, tmp_path: Path) -> None:
     assert said(spark, tmp_path, rows(0, 0, 9), [*rows(0, 9), *rows(1)]) == []
+
+
+def test_rows_whose_commits_are_gone_and_files_that_are_not_read_again_are_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cut = table(spark, tmp_path, rows(0, 0, 9), [*rows(0, 9), *rows(1)]).span(after=0)
+    assert cut.start
+    span = replace(cut, start=replace(cut.start, rows=3), rest=True)
+    (tmp_path / "logs").mkdir()
+    source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(spark, lambda _: None)
+    gone = Uncompared.of_lines(3, "whose commits are gone", lasting=True)
+    link = tail_rows(span, source, versions, deep=False)
+    assert (link.holds, link.uncompared) == (True, gone), link.said
+    deep = tail_rows(span, source, versions, deep=True)
+    assert deep.uncompared == (*gone, *Uncompared.of_lines(7, "of files that were not read again"))
 
 
 def test_bytes_that_are_in_no_row_are_named(spark: SparkSession, tmp_path: Path) -> None:

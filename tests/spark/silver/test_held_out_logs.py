@@ -33,7 +33,9 @@ def test_a_format_of_at_most_ten_lines_parses_the_log_of_a_system(spark: SparkSe
     path, answers = HELD_OUT / f"{system}.yaml", yaml.safe_load((HELD_OUT / f"{system}.answers.yaml").read_text())
     assert len(path.read_text().splitlines()) <= 10
     declared = load_format(str(path), [])
-    lines = from_files(line_reader(spark.read, declared.record).load(str(HELD_OUT / f"{system}.log")))
+    lines = from_files(
+        line_reader(spark, spark.read, declared.record).load(str(HELD_OUT / f"{system}.log")), declared.record
+    )
     parsed = parse(lines.coalesce(1), declared, TimeLimits())
     minute = F.date_format("log_time", "HH:mm").alias("minute")
     columns = [F.col(name).cast("string").alias(name) for name in declared.columns]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.silver.format import LogFormat, load_format
 from oncelake.silver.schema import QUARANTINE, SILVER
@@ -309,6 +310,29 @@ def test_the_year_of_a_zone_ahead_of_utc_may_be_the_next_one(bronze_of: BronzeOf
     frame = bronze_of(["Jan  1 00:30:00 host tag: x"], datetime(2017, 12, 30, 20))
     parsed = parse(frame, fmt("syslog", zone="+05:00"), LIMITS)
     assert [row.log_time for row in accepted(parsed).collect()] == [datetime(2017, 12, 31, 19, 30)]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "year"),
+    [
+        ("1969-12-31 23:59:59.999", 2017),
+        ("1970-01-18 10:00:00", 2017),
+        ("1999-12-31 23:59:59", 2017),
+        ("2000-01-01 00:00:00", 1999),
+        ("2014-08-01 00:00:00", 2014),
+        ("2017-08-02 12:00:00", 2017),
+        ("2017-08-02 12:00:01", 2017),
+        ("2020-08-02 12:00:00", 2017),
+        ("9999-12-31 23:59:59", 2017),
+    ],
+)
+def test_a_kafka_timestamp_that_cannot_be_does_not_decide_the_year(
+    bronze_of: BronzeOf, timestamp: str, year: int
+) -> None:
+    frame = bronze_of(["Jul 30 14:09:08 host tag: x"], datetime(2017, 8, 1, 12))
+    frame = frame.withColumn("timestamp", F.lit(timestamp).cast("timestamp"))
+    rows = accepted(parse(frame, fmt("syslog"), LIMITS)).collect()
+    assert [row.log_time for row in rows] == [datetime(year, 7, 30, 14, 9, 8)]
 
 
 def test_offset_in_the_time_gives_the_instant(bronze_of: BronzeOf) -> None:

@@ -58,3 +58,8 @@ def test_libraries_are_silenced_only_once() -> None:
         assert logging.getLogger().filters == once
     finally:
         logging.getLogger().filters[:] = filters
+
+
+def test_a_timestamp_that_spark_cannot_read_is_explained() -> None:
+    said = explain(RuntimeError("java.lang.ArithmeticException: long overflow"))
+    assert "a Kafka record has a timestamp that is too large for Spark's own source" in said

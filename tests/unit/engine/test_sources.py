@@ -64,6 +64,25 @@ def test_the_sources_that_silver_has_read_are_accepted(lake: Several) -> None:
     assert [str(table) for table in bronze_tables(lake.chain())] == ["bronze.access_log", "bronze.app"]
 
 
+def test_sources_whose_links_lead_into_each_other_are_refused(lake: Several) -> None:
+    for name in ("access_log", "app"):
+        (lake.logs / name).mkdir(parents=True, exist_ok=True)
+    (lake.logs / "app" / "more").symlink_to(lake.logs / "access_log")
+    said = refused_change(lake.chain())
+    assert said is not None
+    assert "sources.access_log and sources.app both read the directory" in said
+    with pytest.raises(StateError, match="both read the directory"):
+        refuse_unless_startable(lake.chain())
+
+
+def test_a_source_is_not_read_again_under_another_name_and_a_link(lake: Several) -> None:
+    all_read(lake)
+    (lake.logs / "app").mkdir(parents=True, exist_ok=True)
+    (lake.logs / "web").symlink_to("app")
+    lake.declare("access_log", "web")
+    assert "sources.web reads" in str(refused_change(lake.chain()))
+
+
 def test_a_source_is_not_removed_before_silver_has_read_it(lake: Several) -> None:
     lake.declare("access_log")
     said = "bronze.app has lines that silver has not read, and sources.app is not in the settings. Put it back, run"

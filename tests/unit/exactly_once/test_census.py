@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from oncelake.exactly_once.census import Census, CensusInputs, Fault, FaultKey, PlannedFile, Recorded, said, take
+from oncelake.exactly_once.census import (
+    Census,
+    CensusInputs,
+    Fault,
+    FaultKey,
+    Faulty,
+    PlannedFile,
+    Recorded,
+    said,
+    take,
+)
+from oncelake.exactly_once.content import Aside, Content, content_of
 from oncelake.exactly_once.listing import Problem, has_pattern, is_named, listing
 
 MADE = 1_400_000_000_000
@@ -32,6 +43,7 @@ def census(  # noqa: PLR0913 - one state of a source
     may_read: Callable[[str], bool] = lambda _: True,
     has_lines: Callable[[list[str]], set[str]] = set,
     accepted: frozenset[FaultKey] = frozenset(),
+    content: Callable[[str], Content | None] = lambda _: None,
 ) -> Census:
     inputs = CensusInputs(
         planned or {},
@@ -42,6 +54,7 @@ def census(  # noqa: PLR0913 - one state of a source
         may_read=may_read,
         has_lines=has_lines,
         accepted=accepted,
+        content=content,
         source=(str(root), 1, 2),
     )
     return take(listing(str(root)), inputs)
@@ -112,6 +125,40 @@ def test_a_file_that_spark_listed_and_never_read_is_a_fault(tmp_path: Path) -> N
     path = write(tmp_path / "a.log")
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, has_lines=set)
     assert faults(found) == {"a.log": Fault.NEVER_READ}
+
+
+@pytest.mark.parametrize("number", [None, 0, 1])
+def test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is(tmp_path: Path, number: int | None) -> None:
+    path = write(tmp_path / "a.zip", b"PK\x03\x04")
+    planned = {path: PlannedFile(MADE, number)} if number is not None else {}
+    found = census(tmp_path, planned, has_lines=lambda _: set(), content=content_of)
+    assert faults(found) == {"a.zip": Fault.NOT_UNPACKED}
+    text = said(found.faults[0])
+    assert text.startswith(f"{path}: it holds zip, which is not unpacked; what is: .gz, ")
+    assert ": it is set aside, and its lines are in no table; unpack it, or " in text
+    assert text.endswith(f"; or oncelake census accept {path}")
+    accepted = frozenset([found.faults[0].key])
+    assert faults(census(tmp_path, planned, content=content_of, accepted=accepted)) == {}
+    read = census(tmp_path, planned, {path: Recorded(4, MADE)}, content=content_of)
+    assert faults(read) == {}, "an earlier version has read it"
+
+
+def test_every_reason_to_set_a_file_aside_is_a_fault_with_a_way_out() -> None:
+    for reason in Aside:
+        assert "oncelake census accept /a.log" in said(Faulty("/a.log", Fault[reason.name], why="it is odd"))
+
+
+def test_a_file_that_was_read_under_another_name_is_recorded_for_its_size_and_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "new.log")
+    record = frozenset([("renamed", path, 2, MADE)])
+    gone = {str(tmp_path / "old.log"): Recorded(2, MADE)}
+    passed = census(tmp_path, {path: PlannedFile(MADE, 0)}, gone, has_lines=set, accepted=record)
+    assert (faults(passed), passed.renamed, states(passed)["gone"]) == ({}, [path], ["old.log"])
+    waiting = census(tmp_path, {}, gone, accepted=record)
+    assert (waiting.renamed, states(waiting)["waiting"]) == ([], ["new.log"])
+    write(tmp_path / "new.log", b"x\nmore\n")
+    grown = census(tmp_path, {path: PlannedFile(MADE, 0)}, gone, has_lines=set, accepted=record)
+    assert faults(grown) == {"new.log": Fault.NEVER_READ}
 
 
 def test_a_compressed_file_without_a_line_is_empty(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic
+from oncelake.exactly_once.kafka_source import KafkaSource, LastRecords, Topic
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets, table
@@ -377,6 +378,34 @@ def test_a_topic_is_compared_by_id_and_offsets(files: MemoryFiles, now: Topic, s
     commit(files, "table", 1, last)
     source = KafkaSource("alog", lambda: {"alog": now}, files, "ckpt")
     assert find(files, source).state is state
+
+
+def with_last(files: MemoryFiles, found: LastRecords, now: Topic) -> KafkaSource:
+    """Return a topic whose last record compares as given, and a bronze that has read 30 offsets of it in 3 batches."""
+    for batch in range(3):
+        files.texts[f"ckpt/offsets/{batch}"] = offsets({"alog": {"0": 10 * (batch + 1)}})
+        files.texts[f"ckpt/commits/{batch}"] = "v1\n{}"
+    files.texts["ckpt/metadata"] = json.dumps({"id": metadata(0).query_id})
+    last = metadata(2, after=files.texts["ckpt/offsets/2"], source={"kind": "kafka", "topic": "alog", "topic_id": "id"})
+    commit(files, "table", 1, last)
+
+    def compare(ends: Mapping[str, Mapping[str, int]], _now: object, _last: object) -> LastRecords:
+        assert ends == {"alog": {"0": 30}}
+        return found
+
+    source = KafkaSource("alog", lambda: {"alog": now}, files, "ckpt", compare_last=compare)
+    return source.after(lambda: last)
+
+
+def test_a_topic_with_another_record_than_the_last_one_is_replaced(files: MemoryFiles) -> None:
+    source = with_last(files, LastRecords(("alog/0/29 is another record than bronze has read there",)), topic(0, 99))
+    diagnosis = find(files, source)
+    assert diagnosis.state is State.SOURCE_REPLACED
+    assert diagnosis.seen.startswith("alog/0/29 is another record than bronze has read there: the topic lost the end")
+    assert find(files, with_last(files, LastRecords(), topic(0, 99))).state is State.ALIGNED
+    expired = with_last(files, LastRecords(("never asked",)), topic(30, 99))
+    assert find(files, expired).state is State.ALIGNED
+    assert expired.last_records().uncompared == {"has expired": 1}
 
 
 def test_a_planned_batch_is_read_from_its_start(files: MemoryFiles) -> None:

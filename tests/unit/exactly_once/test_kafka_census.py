@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.kafka_source import KafkaSource, PartitionCensus, Topic, census
+from oncelake.exactly_once.kafka_source import KafkaSource, LastRecords, PartitionCensus, Topic, census
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.proof import kafka as module
 from oncelake.proof.kafka import account, kafka_offsets
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from tests.support.memory import MemoryFiles, metadata, offsets
 
 ALIGNED = Diagnosis(State.ALIGNED, "at batch 0")
@@ -70,6 +70,37 @@ def test_waiting_records_hold_and_are_counted() -> None:
     link = told(topic({"0": 0, "1": 0}, {"0": 12, "1": 1}), at(p0=9))
     assert link.holds
     assert link.said == "2 partitions of alog, 4 offsets wait for the next run: alog/0/9 to 11, alog/1/0"
+
+
+def test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end() -> None:
+    now = Topic("id", {"0": 0, "1": 0}, {"0": 9, "1": 4}, {"0": 17, "1": 4})
+    link = told(now, at(p0=9, p1=3))
+    assert link.holds
+    assert link.said == (
+        "2 partitions of alog, 1 offset waits for the next run: alog/1/3; "
+        "8 offsets wait for an open transaction: alog/0/9 to 16"
+    )
+    lost = told(now, at(p0=9, p1=4), Diagnosis(State.CHECKPOINT_LOST, "there is no checkpoint"))
+    assert lost.said.startswith("8 offsets wait and no run reads them")
+    topic_source = source(now)
+    backlog = topic_source.backlog(at(p0=9, p1=4))
+    assert (backlog.count, backlog.behind) == (8, 8)
+    assert not topic_source.exhausted(at(p0=9, p1=4))
+    assert topic_source.exhausted(at(p0=17, p1=4))
+    assert topic_source.ends() == {"alog/0": 17, "alog/1": 4}
+    assert topic_source.trouble(at(p0=10, p1=4), None, {}) is not None, "bronze never reads into a transaction"
+
+
+def test_a_last_record_that_is_another_one_does_not_hold_and_what_is_not_compared_is_counted() -> None:
+    found = LastRecords(uncompared={"was removed by compaction": 2})
+    same = replace(source(topic({"0": 0}, {"0": 9})), compare_last=lambda *_: found).after(lambda: batch(at(p0=9)))
+    link = account(same, batch(at(p0=9)), ALIGNED)
+    assert link.holds
+    assert link.uncompared == (Uncompared(2, "the last record of 2 partitions was removed by compaction"),)
+    other = replace(same, compare_last=lambda *_: LastRecords(("alog/0/8 is another record",)))
+    link = account(other, batch(at(p0=9)), ALIGNED)
+    assert not link.holds
+    assert link.said.startswith("alog/0/8 is another record: the topic lost the end of its log")
 
 
 def test_records_that_wait_for_a_refused_stage_do_not_hold() -> None:

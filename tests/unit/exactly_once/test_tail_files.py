@@ -1,11 +1,13 @@
 """A growing file is read on under any name, cut files and copies are told apart, and only whole records are planned."""
 
+import errno
 import gzip
 import os
 import re
 import shutil
 import time
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote
 
 import pytest
@@ -29,6 +31,11 @@ def logs(tmp_path: Path) -> LogDirectory:
 @pytest.fixture
 def files(logs: LogDirectory) -> ReadFiles:
     return ReadFiles(logs.path)
+
+
+def ago(path: Path, seconds: float = 100.0) -> None:
+    """Let a file be written so many seconds ago."""
+    os.utime(path, (time.time() - seconds, time.time() - seconds))
 
 
 def last_start(text: bytes) -> int:
@@ -374,3 +381,194 @@ def test_a_position_is_one_line_of_json_and_reads_back(logs: LogDirectory, files
     assert TailPosition.parse(text) == at
     assert (at.numbers(), at.words("logs")) == ({"bytes": at.read}, f"{at.read} bytes of 1 file")
     assert [(each.start, each.end) for each in ranges(TailPosition(), at)] == [(0, at.read)]
+
+
+def test_a_compressed_file_beside_its_original_is_a_copy_if_it_ends_within_a_line(
+    logs: LogDirectory, files: ReadFiles
+) -> None:
+    logs.write(3, half=True)
+    ago(pack(logs.log, keep=True))
+    lines, at = drain(files, TailPosition())
+    logs.write(2)
+    more, at = drain(files, at)
+    assert lines + more == logs.lines
+    logs.log.unlink()
+    assert drain(files.restarted(), at) == ([], at)
+
+
+def test_the_rest_of_a_compressed_file_is_read_also_if_another_file_was_read_before(
+    logs: LogDirectory, files: ReadFiles
+) -> None:
+    logs.write(40)
+    end = files.plan(TailPosition(), 500)
+    lines = read(files, TailPosition(), end)
+    packed = pack(logs.log)
+    (logs.path / "earlier.log").write_bytes(b"earlier\n" * 100)
+    ago(logs.path / "earlier.log", 200)
+    ago(packed)
+    more, _ = drain(files, end, most=500)
+    assert sorted(lines + more) == sorted([*logs.lines, *[b"earlier"] * 100])
+
+
+@pytest.mark.parametrize("link", ["a-current", "z-current"])
+def test_a_link_to_a_log_does_not_hide_its_name(logs: LogDirectory, files: ReadFiles, link: str) -> None:
+    logs.write(30)
+    (logs.path / link).symlink_to(logs.log)
+    lines, at = drain(files, TailPosition())
+    assert {file.path for file in at.files.values()} == {"app.log"}
+    logs.copy()
+    assert [Path(copy.path).name for copy, _ in files.survey(at).copies] == ["app.log.1"]
+    logs.cut()
+    logs.write(2)
+    assert lines + drain(files.restarted(), at)[0] == logs.lines
+
+
+def test_a_hard_link_does_not_hide_the_name_of_a_log(logs: LogDirectory, files: ReadFiles) -> None:
+    logs.write(3)
+    os.link(logs.log, logs.path / "a")
+    _, at = drain(files, TailPosition())
+    shutil.copyfile(logs.log, logs.path / "app.log.1")
+    assert [Path(copy.path).name for copy, _ in files.survey(at).copies] == ["app.log.1"]
+
+
+def test_a_new_file_at_the_path_of_one_that_was_cut_and_read_on_is_read_from_its_beginning(
+    logs: LogDirectory, files: ReadFiles
+) -> None:
+    logs.write(30)
+    first, at = drain(files, TailPosition())
+    with logs.log.open("r+b") as file:
+        file.truncate(sum(len(line) + 1 for line in logs.lines[:28]))
+    logs.write(2)
+    second, at = drain(files, at)
+    assert first + second == logs.lines
+    logs.log.unlink()
+    logs.log.write_bytes(b"another one\n" * 100)
+    assert drain(files, at)[0] == [b"another one"] * 100
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_a_log_that_was_cut_twice_is_read_on_twice(logs: LogDirectory, files: ReadFiles, rest: int) -> None:
+    logs.write(30)
+    lines, at = drain(files, TailPosition())
+    for kept in (28, 28 + rest):
+        with logs.log.open("r+b") as file:
+            file.truncate(sum(len(line) + 1 for line in logs.lines[:28]) + 33 * (kept - 28))
+        logs.write(2)
+        more, at = drain(files, at)
+        lines += more
+    assert lines == logs.lines
+
+
+def test_a_copy_beside_its_log_does_not_continue_a_log_of_another_directory(
+    logs: LogDirectory, files: ReadFiles
+) -> None:
+    for name in ("a", "b"):
+        (logs.path / name).mkdir()
+        (logs.path / name / "app.log").write_bytes(b"equal\n")
+    with (logs.path / "b" / "app.log").open("ab") as file:
+        file.write(b"more\n" * 9)
+    _, at = drain(files, TailPosition())
+    (logs.path / "a" / "app.log").unlink()
+    (logs.path / "b" / "app.log.1").write_bytes(b"equal\nmore\n")
+    assert drain(files, at) == ([], at)
+
+
+def test_a_compressed_copy_beside_its_original_does_not_continue_another_file(
+    logs: LogDirectory, files: ReadFiles
+) -> None:
+    for number in (1, 2):
+        (logs.path / f"out.{number}").write_bytes(b"equal\n" * 3)
+    _, at = drain(files, TailPosition())
+    with (logs.path / "out.1").open("r+b") as file:
+        file.truncate(12)
+    pack(logs.path / "out.2", keep=True)
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_file_that_is_being_unpacked_is_not_read_twice(logs: LogDirectory, files: ReadFiles, is_read: bool) -> None:
+    logs.write(40)
+    packed, text = pack(logs.log), b"".join(line + b"\n" for line in logs.lines)
+    lines, at = drain(files, TailPosition()) if is_read else ([], TailPosition())
+    logs.log.write_bytes(text[: len(text) // 2])
+    more, at = drain(files, at)
+    logs.log.write_bytes(text)
+    packed.unlink()
+    last, at = drain(files.restarted(), at)
+    assert lines + more + last == logs.lines
+
+
+def test_a_file_is_not_taken_for_another_one_while_its_own_cannot_be_read(logs: LogDirectory) -> None:
+    class Denied(Disk):
+        """Refuses one name."""
+
+        def open(self, file: Found) -> BinaryIO:
+            if is_denied and file.path.endswith("app.log"):
+                raise OSError(errno.ESTALE, "Stale file handle")
+            return super().open(file)
+
+    is_denied, files = False, ReadFiles(logs.path, store=Denied())
+    logs.write(30)
+    lines, at = drain(files, TailPosition())
+    pack(logs.log, keep=True)
+    logs.write(3)
+    (logs.path / "other.log").write_bytes(b"other\n")
+    is_denied = True
+    more, at = drain(files, at)
+    assert more == [b"other"]
+    assert [Path(file.path).name for file, _ in files.survey(at).unreadable] == ["app.log", "app.log.gz"]
+    is_denied = False
+    assert lines + drain(files, at)[0] == logs.lines
+
+
+def test_a_copy_that_cannot_be_opened_does_not_stop_a_batch(logs: LogDirectory) -> None:
+    class Busy(Disk):
+        """Opens a copy only as often as it is compared."""
+
+        def open(self, file: Found) -> BinaryIO:
+            if is_busy and file.path.endswith(".1"):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open(file)
+
+    is_busy, files = False, ReadFiles(logs.path, store=Busy())
+    logs.write(30)
+    logs.copy()
+    lines, at = drain(files, TailPosition())
+    assert len(at.copies) == 1
+    logs.write(3)
+    files.survey(at)
+    is_busy = True
+    more, at = drain(files, at)
+    assert (lines + more, len(at.copies)) == (logs.lines, 1)
+
+
+def test_a_log_that_is_cut_between_the_listing_and_the_reading_is_listed_again(logs: LogDirectory) -> None:
+    class Racing(Disk):
+        """Cuts the log after it is listed."""
+
+        def listing(self, path: str) -> list[Found]:
+            listed = [*super().listing(path)]
+            if is_copied:
+                logs.cut()
+            return listed
+
+    is_copied, files = False, ReadFiles(logs.path, store=Racing())
+    logs.write(30)
+    ago(logs.log)
+    lines, at = drain(files, TailPosition())
+    logs.copy()
+    is_copied = True
+    assert lines + drain(files, at)[0] == logs.lines
+
+
+def test_a_copy_is_read_on_from_the_beginning_of_a_line(logs: LogDirectory, files: ReadFiles) -> None:
+    logs.write(30, half=True)
+    logs.copy()
+    logs.write(1)
+    lines, at = drain(files, TailPosition())
+    logs.cut()
+    with (logs.path / "app.log.1").open("ab") as file:
+        file.write(b" is another one\n")
+    half = logs.lines[30][: len(logs.lines[30]) // 2]
+    assert lines == logs.lines
+    assert drain(files, at)[0] == [half + b" is another one"]

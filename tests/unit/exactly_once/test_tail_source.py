@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.positions import TailPosition
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.tail_files import LastStart, TailFiles
 from oncelake.exactly_once.tail_source import Planner, TailSource
-from tests.support.tailing import EVERYTHING, LogDirectory, drain, pack
+from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack
 
 
 @pytest.fixture
@@ -87,9 +88,31 @@ def test_bytes_that_a_planned_batch_needs_can_be_skipped_when_they_are_gone(
     assert skipped is not None
     at = TailPosition.parse(skipped[0])
     assert at is not None
-    assert (skipped[1], at.read, sorted(at.files)) == ([words], size, [gone])
+    assert (skipped[1], at.read, at.files, at.following) == ([words], 0, {}, end.following)
     lines, after = drain(source.files, at)
-    assert (lines, after.read) == ([b"other"], end.read)
+    assert (lines, after.read) == ([b"other"], end.read - size)
+
+
+@pytest.mark.parametrize("rest", ["cut", "copy"])
+def test_what_a_cut_file_and_its_copy_hold_of_skipped_bytes_is_read_once(logs: LogDirectory, rest: str) -> None:
+    files = ReadFiles(logs.path)
+    logs.write(20)
+    first, at = drain(files, TailPosition())
+    if rest == "copy":
+        logs.write(2)
+        logs.copy()
+    logs.write(10)
+    end = files.plan(at, EVERYTHING)
+    if rest == "copy":
+        logs.cut()
+    else:
+        with logs.log.open("r+b") as file:
+            file.truncate(sum(len(line) + 1 for line in logs.lines[:25]))
+    source = TailSource(str(logs.path))
+    source.__dict__["files"] = files
+    skipped = source.skip_gone(at.to_json(), end.to_json())
+    assert skipped is not None
+    assert first + drain(files, TailPosition.parse(skipped[0]) or at)[0] == logs.lines[:25]
 
 
 def test_a_directory_that_is_away_is_told_and_nothing_is_known(logs: LogDirectory, source: TailSource) -> None:
@@ -141,3 +164,19 @@ def test_a_query_that_ends_waits_until_the_last_record_is_whole(logs: LogDirecto
     end = TailPosition.parse(asked.apply(f"latest\t{start}"))
     assert end is not None
     assert end.read == len(b"1 a\n b\n")
+
+
+def test_a_new_file_is_claimed_before_a_batch_reads_it(logs: LogDirectory) -> None:
+    claimed: list[str] = []
+    asked = Planner(TailFiles(str(logs.path)), EVERYTHING, claim=claimed.append)
+    end = asked.apply(f"latest\t{asked.apply('initial')}")
+    assert claimed == [str(logs.log)]
+    logs.write(2)
+    assert asked.apply(f"latest\t{end}") != end
+    assert claimed == [str(logs.log)], "it is read on"
+
+    def refused(path: str) -> None:
+        raise SourceError(f"{path} is read by another source")
+
+    other = Planner(TailFiles(str(logs.path)), EVERYTHING, claim=refused)
+    assert other.apply(f"latest\t{other.apply('initial')}") == f"!{logs.log} is read by another source"

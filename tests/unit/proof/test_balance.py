@@ -40,13 +40,13 @@ def span(house: House, table: Table, after: int | None = None) -> Span:
     return found.span
 
 
-def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], tuple[str, ...]]:
-    """Return the batches of bronze, silver and quarantine that are compared, and what was left out."""
+def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], list[bool]]:
+    """Return the batches of bronze, silver and quarantine that are compared, and whether all rows are."""
     silver = span(house, SILVER, after)
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
     same = same_lines(house.chain(), silver, quarantine)
     spans: list[Span] = [*same.bronze.values(), same.silver, *same.beside]
-    return [[each.metadata.batch_id for each in one.commits] for one in spans], same.notes
+    return [[each.metadata.batch_id for each in one.commits] for one in spans], [span.whole for span in spans]
 
 
 def clean_up(house: House, table: str, below: int) -> None:
@@ -55,24 +55,37 @@ def clean_up(house: House, table: str, below: int) -> None:
 
 
 def test_bronze_is_limited_to_what_silver_has_read(house: House) -> None:
-    assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], ())
+    assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], [True, True, True])
     found = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE)).bronze
     bronze = found[None]
     assert (bronze.version, bronze.whole) == (2, True)
 
 
 def test_bronze_begins_where_silver_begins(house: House) -> None:
-    assert weigh(house, after=1) == ([[1], [2], [2]], ())
+    assert weigh(house, after=1) == ([[1], [2], [2]], [False, False, False])
 
 
-def test_batches_without_their_bronze_commits_are_left_out_with_a_note(house: House) -> None:
+@pytest.mark.parametrize("after", [None, 0])
+def test_all_rows_are_compared_if_commits_of_bronze_are_gone(house: House, after: int | None) -> None:
     clean_up(house, "bronze/access_log", 2)
-    found, (said,) = weigh(house)
-    assert found == [[1], [2], [2]]
-    assert said.startswith("lines that bronze.access_log ingested below version 2 are not compared")
+    batches = [[1], [0, 1, 2], [0, 2]] if after is None else [[1], [1, 2], [2]]
+    assert weigh(house, after) == (batches, [True, True, True])
 
 
-def test_a_cleaned_up_silver_is_compared_from_the_start_of_its_log(house: House) -> None:
-    clean_up(house, "silver/access_log", 3)
-    clean_up(house, "bronze/access_log", 1)
-    assert weigh(house) == ([[1], [2], [2]], ())
+@pytest.mark.parametrize("table", ["silver/access_log", "silver/quarantine"])
+def test_all_rows_are_compared_if_commits_of_silver_or_quarantine_are_gone(house: House, table: str) -> None:
+    clean_up(house, table, 2)
+    silver = [0, 1, 2] if table.endswith("quarantine") else [1, 2]
+    assert weigh(house) == ([[0, 1], silver, [2]], [True, True, True])
+
+
+def test_bronze_begins_with_the_first_commit_that_silver_read_if_older_ones_are_gone(house: House) -> None:
+    clean_up(house, "bronze/access_log", 2)
+    assert weigh(house, after=1) == ([[1], [2], [2]], [False, False, False])
+
+
+def test_a_bronze_whose_version_is_gone_is_read_without_the_batches_that_silver_has_not_read(house: House) -> None:
+    clean_up(house, "bronze/access_log", 4)
+    same = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE))
+    bronze = same.bronze[None]
+    assert (bronze.version, len(bronze.commits), bronze.whole, bronze.later) == (4, 0, True, frozenset({1}))

@@ -1,5 +1,6 @@
 """A proof fails and names every file of the source whose lines are missing in bronze; without Spark."""
 
+import bz2
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -173,6 +174,10 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
         "1 file waits for the next run: new.log",
         r"1 fault was accepted: /logs/caf\udce9.log (name not readable)",
     )
+    assert [part.said for part in link.uncompared] == [
+        "1 file that waits for the next run",
+        "1 file that was accepted at fault",
+    ]
 
 
 def test_a_problem_is_reported_with_the_file(house: House) -> None:
@@ -184,8 +189,8 @@ def test_a_problem_is_reported_with_the_file(house: House) -> None:
 
 
 def test_an_incomplete_compressed_file_does_not_wait(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("cut.log.gz", "whole.log.gz"):
-        house.logs.joinpath(name).write_bytes(b"x")
+    for name in ("cut.log.bz2", "whole.log.bz2"):  # what is damaged in its middle shows only when it is read
+        house.logs.joinpath(name).write_bytes(bz2.compress(b"x"))
     asked: list[str] = []
 
     def broken_of(_: SparkSession, paths: Sequence[str]) -> list[str]:
@@ -194,9 +199,9 @@ def test_an_incomplete_compressed_file_does_not_wait(house: House, monkeypatch: 
 
     monkeypatch.setattr(module, "broken_of", broken_of)
     found = counted(house, bronze_of(house))
-    assert sorted(Path(path).name for path in asked) == ["cut.log.gz", "whole.log.gz"]
-    assert sorted(names(found.waiting)) == ["b.log", "whole.log.gz"]
-    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.gz", Fault.BROKEN)]
+    assert sorted(Path(path).name for path in asked) == ["cut.log.bz2", "whole.log.bz2"]
+    assert sorted(names(found.waiting)) == ["b.log", "whole.log.bz2"]
+    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.bz2", Fault.BROKEN)]
 
 
 def test_a_file_with_a_checksum_file_waits_only_if_it_is_readable(

@@ -1,6 +1,56 @@
-"""The faults of a proof are listed as a few ranges, with the number of those that are not named."""
+"""A proof claims no more lines than it compared, and lists its faults as a few ranges."""
 
-from oncelake.proof.link import joined, offsets_listed, ranges
+import json
+
+from oncelake.proof.link import Claim, Link, Uncompared, joined, offsets_listed, ranges
+
+
+def link(table: str, *parts: Uncompared, name: str = "a → b") -> Link:
+    return Link(name, table, holds=True, said="", uncompared=parts)
+
+
+def waiting(lines: int, table: str) -> Link:
+    return link(table, *Uncompared.waiting(lines, "line", f"for {table}", lines=lines))
+
+
+def test_every_line_is_said_only_if_every_link_compared_everything() -> None:
+    assert str(Claim(20_000, [link("silver.access_log")])) == "20,000 lines, every one exactly once"
+    gone = Uncompared.of_lines(11, "whose commits are gone")
+    name = "bronze.access_log → silver.access_log"
+    claim = Claim(131, [link("silver.access_log", *gone, name=name)])
+    assert str(claim) == (
+        "120 of 131 lines, each exactly once; not compared: 11 lines whose commits are gone "
+        "(bronze.access_log → silver.access_log)"
+    )
+
+
+def test_what_is_in_no_table_is_said_and_no_line_of_bronze() -> None:
+    files = link("bronze.access_log", *Uncompared.waiting(1, "file", "for the next run"), name="files of logs")
+    expired = link("bronze.access_log", Uncompared(12, "12 records that expired"))
+    assert str(Claim(131, [files, expired])) == (
+        "131 lines, each exactly once; not compared: 1 file that waits for the next run (files of logs), "
+        "12 records that expired (a → b)"
+    )
+
+
+def test_a_claim_is_never_of_more_lines_than_each_link_compared() -> None:
+    gold, other = waiting(10, "gold.error_log"), waiting(7, "gold.log_volume")
+    assert Claim(100, [gold, other]).compared == 90
+    assert Claim(100, [waiting(5, "silver.access_log"), gold, other]).compared == 85
+    assert Claim(100, [gold, waiting(4, "serving.error_log"), other]).compared == 86
+    several = [link("bronze.app", *Uncompared.of_lines(60, "that expired")), waiting(50, "silver.access_log")]
+    assert Claim(100, several).compared == 0
+
+
+def test_nothing_is_no_part() -> None:
+    assert (Uncompared.of_lines(0, ""), Uncompared.waiting(0, "file", "")) == ((), ())
+    part = Uncompared(1, "1 file")
+    assert link("t", part).without(part).uncompared == (part,)
+
+
+def test_a_link_for_programs_has_its_parts() -> None:
+    found = json.loads(json.dumps(link("t", Uncompared(2, "2 files")).to_dict()))
+    assert found["uncompared"] == [{"count": 2, "said": "2 files", "lines": 0, "waits": False, "lasting": False}]
 
 
 def test_consecutive_numbers_are_one_range() -> None:

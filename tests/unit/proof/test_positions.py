@@ -8,7 +8,7 @@ import pytest
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.pin import Limits, Pinned, from_batch, from_beginning, from_record, from_time, pin
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven
@@ -256,6 +256,39 @@ def test_an_accepted_loss_holds_and_is_listed(files: MemoryFiles) -> None:
     link = proven(files)
     assert link.holds, link.said
     assert link.notes == ("batch 3 (version 4, 1970-01-01 00:00:01 UTC) accepts a loss: alog/0/6 to 9",)
+    assert link.uncompared == ()  # of a table; the rows are compared
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "lost", "said"),
+    [
+        ({"alog": {"0": 6}}, {"alog": {"0": 10}}, "alog/0/6 to 9", "4 offsets of an accepted loss: alog/0/6 to 9"),
+        ({"logOffset": 1}, {"logOffset": 2}, "a.log", "1 file of an accepted loss: a.log"),
+        (
+            {"tail": {"read": 10, "next": 1, "files": {}}},
+            {"tail": {"read": 40, "next": 1, "files": {}}},
+            "bytes 10 to 39 of file 0",
+            "30 bytes of an accepted loss: bytes 10 to 39 of file 0",
+        ),
+    ],
+    ids=["kafka", "files", "tail"],
+)
+def test_what_an_accepted_loss_skipped_of_the_source_is_a_number_of_every_later_proof(
+    files: MemoryFiles, before: object, end: object, lost: str, said: str
+) -> None:
+    for version in (1, 2, 3):
+        files.texts.pop(f"table/_delta_log/{version:020d}.json")
+    table_id(files, 0)
+    commit(files, "table", 1, metadata(0, before=None, after=offsets(before)))
+    moved = {"before": json.dumps(before), "event": CommitKind.LOSS, "lost": (lost,)}
+    commit(files, "table", 2, metadata(1, "silver.access_log", after=offsets(end), **moved))
+    link = proven(files, source=Followed("logs"))
+    assert link.holds, link.said
+    assert link.uncompared == (Uncompared(int(said.split(maxsplit=1)[0]), said, lasting=True),)
+    record = replace(Proven.up_to("table-id", pinned(files).span.commits[-1]), uncompared=link.uncompared)
+    again = proven(files, Limits(from_record(record, "table-id"), record), Followed("logs"))
+    assert again.said == "nothing new since batch 1"
+    assert again.uncompared == link.uncompared
 
 
 def test_a_change_of_the_topics_holds_if_it_moves_no_other_offset(files: MemoryFiles) -> None:
@@ -285,6 +318,7 @@ def test_a_cleaned_up_log_is_proven_from_its_start_with_a_note(files: MemoryFile
         "checked from batch 1 on",
     )
     assert found.span.start == Proven("table-id", 1, 0, QUERY, found.span.before, 10)
+    assert (found.span.whole, found.span.complete, found.span.rows_in_all) == (True, False, 30)
 
 
 def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
@@ -296,6 +330,7 @@ def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
     link = proven(files, Limits(from_record(record, "table-id"), record))
     assert link.holds, link.said
     assert (link.said, link.notes) == ("2 batches (1 to 2) without gap or overlap, 20 rows recorded", ())
+    assert not pinned(files, limits=Limits(from_record(record, "table-id"), record)).span.whole
     assert proven(files, Limits(from_beginning, record)).notes == ()
 
 
@@ -386,6 +421,8 @@ def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> Non
     assert follow(second, BRONZE, first.span).holds
 
 
-def table_id(files: MemoryFiles) -> None:
+def table_id(files: MemoryFiles, version: int = 3) -> None:
     """Write the checksum file that keeps a table's ID after its first commits are cleaned up."""
-    files.texts[f"table/_delta_log/{3:020d}.crc"] = json.dumps({"metadata": {"id": "table-id", "configuration": {}}})
+    files.texts[f"table/_delta_log/{version:020d}.crc"] = json.dumps(
+        {"metadata": {"id": "table-id", "configuration": {}}}
+    )

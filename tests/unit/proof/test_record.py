@@ -7,11 +7,13 @@ import pytest
 
 from oncelake.cli.prove import since_when
 from oncelake.common.errors import ConfigError
+from oncelake.proof.link import Uncompared
 from oncelake.proof.record import KEPT, Proven, read_record, write_record
 from tests.support.memory import MemoryFiles
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-PROVEN = Proven("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",))
+LOST = Uncompared(4, "4 offsets of an accepted loss: alog/0/6 to 9", lasting=True)
+PROVEN = Proven("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",), (LOST,))
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -31,6 +33,14 @@ def test_the_newest_readable_record_counts() -> None:
         files.texts[f"lake/_proofs/20270131T12000{hours}.000000Z.json"] = text
     assert read_record(files, "lake") == {"bronze.access_log": PROVEN}
     assert read_record(files, "elsewhere") == {}
+
+
+def test_a_record_of_an_earlier_version_counts_only_if_no_commits_were_gone() -> None:
+    files = MemoryFiles()
+    whole = {"table_id": "id", "version": 7, "batch_id": 6, "query_id": "query", "end": None, "rows": 60, "gaps": []}
+    tables = {"silver.access_log": whole, "bronze.access_log": {**whole, "gaps": ["versions below 2 are gone"]}}
+    files.texts["lake/_proofs/20260131T120000.000000Z.json"] = json.dumps({"form": 1, "at": "", "tables": tables})
+    assert read_record(files, "lake") == {"silver.access_log": Proven("id", 7, 6, "query", None, 60)}
 
 
 def test_only_the_newest_records_are_kept() -> None:

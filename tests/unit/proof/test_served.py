@@ -68,6 +68,17 @@ def test_an_impossible_position_is_named(url: str, before: str | None, end: str,
     assert said in link.said
 
 
+@pytest.mark.parametrize(("end", "waiting"), [(BATCHES + 1, 0), (BATCHES, ROWS), (BATCHES - 1, 2 * ROWS)])
+def test_lines_that_are_not_served_yet_are_a_number(url: str, end: int, waiting: int) -> None:
+    table = served(url, "transactional")
+    apply(table, {MINUTES[0]: 3}, metadata(0, None, end))
+    rows = BATCHES * ROWS - waiting
+    run_all(database(table), [f"UPDATE oncelake_position SET batch_rows = {rows}, total_rows = {rows}"])
+    link = position(table)
+    assert link.holds, link.said
+    assert [(part.lines, part.waits) for part in link.uncompared] == ([(waiting, True)] if waiting else [])
+
+
 @pytest.mark.parametrize("rows", [29, 31])
 def test_missing_and_repeated_rows_are_counted(url: str, rows: int) -> None:
     link = position(filled(url, rows))

@@ -1,38 +1,51 @@
 """Read a directory of log files into bronze, with Spark's file source or with Auto Loader on Databricks."""
 
 import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import check_reader
+from oncelake.bronze.records import check_reader, why_not_on_class_path
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
-from oncelake.bronze.sources.files_plan import check_plan, check_read, counted, counts, files_of
+from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read, counted, counts, files_of
 from oncelake.bronze.sources.kind import DirectoryKind
+from oncelake.bronze.sources.renamed import ListedTimes, renamed
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
-from oncelake.common.lake import is_local, place
-from oncelake.common.spark.jvm import hadoop
+from oncelake.common.lake import bronze_stage, is_local, place
+from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.census import shown, write_renamed
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.content import COMPLETE, COMPLETE_AND_ZSTD, Reader
 from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
+from oncelake.exactly_once.files_source import AutoLoaderSource, FileFilter, FilesSource, place_of
 from oncelake.exactly_once.listing import Problem, has_pattern, loops
 from oncelake.exactly_once.positions import listing_number
 
 # Spark ignores files that are older than the newest file by more than this. No file is that old.
 ANY_AGE = f"{2**63 - 1}ms"
+# Hadoop's setting for what leaves files out of a listing. It is one of the session: options lose their capital letters.
+_PATH_FILTER, _FILTER = "mapreduce.input.pathFilter.class", "oncelake.ReadableFiles"
 
 
+@dataclass(frozen=True)
 class FilesKind(DirectoryKind):
     """A directory of log files."""
 
     lists_batches = True
+    listed: ListedTimes = field(default_factory=ListedTimes, repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -60,15 +73,33 @@ class FilesKind(DirectoryKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
+        self.claims.begin()
         if has_auto_loader(spark):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
         reader = (
-            line_reader(spark.readStream, self.records)
+            line_reader(spark, spark.readStream, self.records, self.settings.max_line)
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
-        return from_files(reader.load(self.name))  # the census spells the path the same way
+        # without the class, a batch with a file that is set aside is refused, see `check_plan`
+        if why_not_on_class_path(spark, _FILTER, "") is None:
+            spark.conf.set(_PATH_FILTER, _FILTER)
+            reader = reader.option("oncelake.files", self._filter(spark))
+        return from_files(reader.load(self.name), self.records)  # the census spells the path the same way
+
+    def _filter(self, spark: SparkSession) -> str:
+        """Register what sets files aside when Spark lists them; return its name."""
+        name = uuid.uuid4().hex
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        assert self.lake is not None, "only a source of a lake is read"
+        checkpoint = self.lake.checkpoint(bronze_stage(self.table.name))
+        source = FilesSource(self.name, files_at(checkpoint, spark), checkpoint, reader_of(spark))
+        known = "\0".join(f"file:{path}" if is_local(path) else path for path in source.planned())
+        jvm(spark).oncelake.ReadableFiles.register(
+            name, FileFilter(source.content, partial(self.claims.claim, self.key)), known
+        )
+        return name
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch, and check that they are all the lines of the planned files.
@@ -83,8 +114,18 @@ class FilesKind(DirectoryKind):
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
         seen = FileSourceLog(files_at(checkpoint, lines.sparkSession), checkpoint)
-        planned = (place_of(uri) for uri in seen.between(first, listing_number(metadata.end or "")))
-        reading = check_plan(lines, planned, sizes)
+        entries = seen.entries_between(first, listing_number(metadata.end or ""))
+        planned = [place_of(uri) for uri, *_ in entries]
+        for path in filter(is_local, planned):
+            self.claims.claim(self.key, path)
+        content = self.source(lines.sparkSession, seen.files, checkpoint).content
+        reading = check_plan(lines, planned, sizes, content)
+        if self.settings.renamed == "same" and self.lake is not None and metadata.before:
+            listed_before = self.listed.before(seen, first, metadata.query_id)
+            new = [(uri, modified) for uri, modified, _ in entries]
+            known = renamed(lines, new, sizes, listed_before, lambda: batch.before(self.table))
+            if known:
+                lines, reading = self._without(lines, known, reading)
         found = batch.collect(lines) if batch.seems_small(lines) else None
         if found is not None:
             check_read(reading, counted(reading, found), None)
@@ -93,10 +134,17 @@ class FilesKind(DirectoryKind):
         written, totals = self.append(lines, batch, *counts(reading, lines))
         check_read(reading, totals, written.commit.rows_added)
 
+    def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
+        """Leave the files that were read under another name out of a batch, and record that they were."""
+        assert self.lake is not None
+        paths = [place_of(uri) for uri in known]
+        write_renamed(files_at(self.lake.root, lines.sparkSession), self.lake.root, paths, datetime.now(UTC))
+        return lines.where(~F.col("file").isin([*known])), reading.without(paths)
+
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
         kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
-        return kind(self.name, files, checkpoint)
+        return kind(self.name, files, checkpoint, reader_of(spark))
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why the files cannot be counted, or None if they can: only Auto Loader knows which files it read."""
@@ -107,6 +155,12 @@ class FilesKind(DirectoryKind):
         """Return the first file that cannot give all of its lines again, and how many more there are."""
         lost = files_lost(bronze, self.name, versions)
         return listed(lost, separator="; ", most=1) or None
+
+
+def reader_of(spark: SparkSession | None) -> Reader:
+    """Return what a session's Hadoop unpacks: .zst only with its native library, which PySpark does not have."""
+    native = spark is not None and bool(jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded())
+    return COMPLETE_AND_ZSTD if native else COMPLETE
 
 
 def _by_auto_loader(spark: SparkSession | None) -> bool:

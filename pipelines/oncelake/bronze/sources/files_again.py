@@ -1,24 +1,29 @@
 """Read source files again, and compare them with the lines that bronze holds."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
-from oncelake.bronze.records import as_lines
+from oncelake.bronze.stand_in import HEAD, as_lines, identified
 from oncelake.bronze.transform import line_reader
 from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.files_source import local_path, place_of
+
+# Sums that differ if the lines of two files differ, independent of their order.
+SUMS = ("rows", "sum", "xor")
+# Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
+_HALF = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,9 @@ def _of_version(rows: DataFrame, version: str | None) -> DataFrame:
 def _as_read(rows: DataFrame, version: MaskVersion | None, spark: SparkSession, uris: Sequence[str] = ()) -> ReadSame:
     if version is None:
         return ReadSame(spark, as_lines(rows), partial(read_paths, spark), uris)
-    return ReadSame(spark, rows.select("file", "value"), partial(_read_masked, spark, version), uris)
+    return ReadSame(
+        spark, rows.select("file", identified().alias("value")), partial(_read_masked, spark, version), uris
+    )
 
 
 def _of_files(spark: SparkSession, rows: DataFrame, uris: Iterable[str]) -> DataFrame:
@@ -119,8 +126,8 @@ def _of_files(spark: SparkSession, rows: DataFrame, uris: Iterable[str]) -> Data
 
 def _read_masked(spark: SparkSession, version: MaskVersion, paths: Sequence[str]) -> DataFrame:
     """Read files at paths as they were read under a version of the rules; no raw value leaves the task."""
-    lines = line_reader(spark.read, version.records).option("__globPaths__", "false").load(_places(paths))
-    return version.mask.values(lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary")))
+    lines = _lines(line_reader(spark, spark.read, version.records, version.max_line), paths)
+    return version.mask.values(lines).select("file", identified().alias("value"))
 
 
 def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> list[str]:
@@ -135,9 +142,13 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
         versions: the versions of the rules that mask data.
     """
     spark = versions.spark
-    files = bronze.select("file").distinct().join(_listed(spark, source_path), "file", "left").orderBy("file")
+    there = _listed(spark, source_path)
+    files = bronze.select("file").distinct().join(there, "file", "left").orderBy("file")
+    moved = _renamed(bronze, there, versions)
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
+        if row["file"] in moved:
+            continue
         reason = _unreadable(spark, row, source_path)
         if reason is not None:
             lost.append(reason)
@@ -146,14 +157,35 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
+def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set[str]:
+    """Return the files that are gone, and whose lines a file of the same size and time holds that bronze lacks."""
+    read = (
+        bronze.where("file IS NOT NULL")
+        .groupBy("file")
+        .agg(F.max("file_size").alias("size"), F.max("file_modified").alias("modified"))
+    )
+    gone, new = (one.join(other, "file", "left_anti") for one, other in ((read, there), (there, read)))
+    pairs: dict[str, list[str]] = {}
+    found = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
+    for row in found.select("file", "now").collect():
+        pairs.setdefault(row["file"], []).append(place_of(row["now"]))
+    same = same_lines_as(bronze, pairs, versions) if pairs else []
+    names: dict[str, str] = {}
+    for one, path in same:
+        if one not in names and path not in names.values():  # one file stands for one other
+            names[one] = path
+    return set(names)
+
+
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
     """List the files that Spark would read; Spark itself handles hidden names, links and patterns."""
     listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         found = listing.load(source_path)
     except AnalysisException:  # the path does not exist
-        return spark.createDataFrame([], "file string, listed boolean")
-    return found.select(F.col("_metadata.file_path").alias("file"), F.lit(True).alias("listed"))
+        return spark.createDataFrame([], "file string, size bigint, modified timestamp, listed boolean")
+    facts = F.col("_metadata.file_size").alias("size"), F.col("_metadata.file_modification_time").alias("modified")
+    return found.select(F.col("_metadata.file_path").alias("file"), *facts, F.lit(True).alias("listed"))
 
 
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
@@ -216,16 +248,47 @@ def lacking(then: DataFrame, now: DataFrame, *by: str) -> DataFrame:
 
 
 def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these paths; columns: `file` string, the file's URI, and `value` binary, a line.
+    """Read exactly the files at these paths, as `as_lines` gives them; `file` is the file's URI.
 
     Args:
         spark: the session.
         paths: absolute paths on this machine, or URLs without % escapes.
     """
-    reader = line_reader(spark.read).option("__globPaths__", "false")  # Spark's internal option; its streams use it too
-    lines = reader.load(_places(paths))
-    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"))
+    return as_lines(_lines(line_reader(spark, spark.read, max_line=HEAD), paths))
 
 
-def _places(paths: Iterable[str]) -> list[str]:
-    return [f"file:{path}" if is_local(path) else path for path in paths]
+def _lines(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
+    """Read lines of files; columns: `file`, `value` binary and, if there can be stand-ins, `headers`."""
+    places = [f"file:{path}" if is_local(path) else path for path in paths]
+    lines = reader.option("__globPaths__", "false").load(places)  # Spark's internal option; its streams use it too
+    more = [name for name in lines.columns if name == "headers"]
+    return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"), *more)
+
+
+def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:
+    """Return the pairs of files where the second file holds exactly the lines that the rows have of the first.
+
+    Args:
+        rows: bronze's rows.
+        pairs: the paths of the files to read, by the URI of the file to compare them with.
+        versions: the versions of the rules that mask data.
+    """
+    same, _ = by_reading(rows, list(pairs), versions)
+    return [pair for each in same for pair in _same_lines(each, {uri: pairs[uri] for uri in each.uris})]
+
+
+def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    held = {row["file"]: tuple(row[name] for name in SUMS) for row in summed(files.then).collect()}
+    paths = sorted({path for others in pairs.values() for path in others})
+    found = summed(files.read(paths)).collect()
+    now = {place_of(row["file"]): tuple(row[name] for name in SUMS) for row in found}
+    return [
+        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
+    ]
+
+
+def summed(lines: DataFrame) -> DataFrame:
+    """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
+    hashed = lines.select("file", F.xxhash64("value").alias("hash"))
+    total = F.sum(F.col("hash").bitwiseAND(F.lit(_HALF)))  # detects differences that cancel out in the XOR
+    return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))

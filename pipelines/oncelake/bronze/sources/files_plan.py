@@ -7,7 +7,7 @@ compared with the files' sizes: of a small batch before it is written, otherwise
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -16,12 +16,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import BYTES, raw_length
+from oncelake.bronze.stand_in import collected_lengths
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.census import shown
+from oncelake.exactly_once.content import Content
 from oncelake.exactly_once.files_source import place_of
 from oncelake.exactly_once.listing import COMPRESSED, Problem, is_hidden_file, is_packed
 
@@ -51,6 +53,11 @@ class Reading:
     least: int
     most: int
 
+    def without(self, paths: Collection[str]) -> "Reading":
+        """Return the same without some files."""
+        sizes = {path: size for path, size in self.sizes.items() if path not in paths}
+        return Reading(sizes, *_bytes_of_lines({path: size for path, size in sizes.items() if not is_packed(path)}))
+
 
 def files_of(lines: DataFrame) -> dict[str, int] | None:
     """Return the files that Spark reads for a batch, as path to size; None if Spark's plan does not say.
@@ -77,17 +84,23 @@ def files_of(lines: DataFrame) -> dict[str, int] | None:
     return sizes
 
 
-def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int]) -> Reading:
+def check_plan(
+    lines: DataFrame,
+    planned: Iterable[str],
+    sizes: Mapping[str, int],
+    content: Callable[[str], Content | None] = lambda _: None,
+) -> Reading:
     """Compare the files that Spark will read with those that the batch was planned for.
 
     Args:
         lines: the batch.
         planned: the paths of the files that the batch was planned for.
         sizes: the files that Spark reads, see `files_of`.
+        content: returns what a file holds; None if that is not known.
 
     Raises:
-        SourceError: a file is missing, was not planned, cannot be read, or would be read under several names. Nothing
-            was written.
+        SourceError: a file is missing, was not planned, cannot be read, holds no text, or would be read under several
+            names. Nothing was written.
     """
     wanted = set(planned)
     unreadable = sorted(path for path in wanted if is_local(path) and ":" in Path(path).name)
@@ -103,6 +116,13 @@ def check_plan(lines: DataFrame, planned: Iterable[str], sizes: Mapping[str, int
             f"{_named(others)}: not planned for this batch, but found in the place of a planned file when Spark listed "
             "the files again; nothing of the batch was written. Restore the planned file, or continue without it: "
             "oncelake recover bronze --accept-loss"
+        )
+    aside = [f"{shown(path)}: {found.why}" for path in sizes if (found := content(path)) is not None and found.aside]
+    if aside:
+        raise SourceError(
+            f"{listed(sorted(aside), separator='; ')}; planned for this batch, of which nothing was written. Put a "
+            "readable file in its place and start again, or move it out of the source and run: oncelake recover bronze "
+            "--accept-loss (this gives up only this file)"
         )
     missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
     if missing:
@@ -132,7 +152,7 @@ def counted(reading: Reading, lines: Collected) -> dict[str, int]:
     if any(map(is_packed, reading.sizes)):
         names = pc.utf8_lower(rows["file"])
         rows = rows.filter(pc.invert(reduce(pc.or_, (pc.ends_with(names, end) for end in COMPRESSED))))
-    lengths = rows[BYTES] if BYTES in rows.column_names else pc.binary_length(rows["value"])
+    lengths = rows[BYTES] if BYTES in rows.column_names else collected_lengths(rows)
     return {"rows": lines.rows.num_rows, "bytes": (pc.sum(lengths).as_py() or 0) + rows.num_rows}
 
 

@@ -1,8 +1,11 @@
 """Read Kafka topics into bronze."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
@@ -10,15 +13,30 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.kafka_admin import describe, topic_names
+from oncelake.bronze.sources.kafka_admin import cleanup_policies, describe, topic_names
+from oncelake.bronze.sources.kafka_records import Offsets, compare, format_of, last_rows, read_records, unread
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import check_connector
+from oncelake.common.tables import read
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic, TopicIds
+from oncelake.exactly_once.kafka_source import (
+    EXPIRED,
+    CompareLast,
+    KafkaSource,
+    LastRecords,
+    Topic,
+    TopicIds,
+    readable,
+    refilled,
+)
+from oncelake.exactly_once.source import Source
+
+# The `cleanup.policy` of a topic in which a record is there until it and all before it expire.
+NEVER_COMPACTED = "delete"
 
 
 class KafkaKind(SourceKind):
@@ -64,7 +82,7 @@ class KafkaKind(SourceKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the topics as a stream with bronze's columns."""
-        reader = spark.readStream.format("kafka")
+        reader = spark.readStream.format(format_of(spark))
         for key, value in kafka_client(self.settings).items():
             reader = reader.option(f"kafka.{key}", value)
         pattern = self.settings.topic_pattern
@@ -93,6 +111,28 @@ class KafkaKind(SourceKind):
             other_reader=lambda topic: self._other_reader(spark, topic),
         )
 
+    def comparing(self, source: Source, at: str, versions: MaskVersions, known: dict[str, Any]) -> Source:
+        """Return the source with access to bronze's rows.
+
+        A partition can lose records only when it gets another leader epoch. So while the epochs are the same, one
+        comparison is enough for all who hold `known`.
+        """
+        assert isinstance(source, KafkaSource)
+        client = kafka_client(self.settings)
+
+        def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
+            epochs = {name: (topic.topic_id, topic.epochs) for name, topic in now.items()}
+            told = all(topic.epochs.keys() == topic.latest.keys() for topic in now.values())
+            if told and known.get(at, (None,))[0] == epochs:
+                kept: LastRecords = known[at][1]
+                return kept
+            found = compare_last(lambda: read(versions.spark, at), client, versions)(ends, now, metadata)
+            if told and not found.others:
+                known[at] = (epochs, found)
+            return found
+
+        return replace(source, compare_last=compared)
+
     def find(self, spark: SparkSession | None, topics: Collection[str]) -> Mapping[str, Topic]:
         """Describe topics by name; those that Kafka does not have are left out."""
         assert spark is not None, "Kafka is queried through Spark's own client"
@@ -110,7 +150,12 @@ class KafkaKind(SourceKind):
         A compacted topic may lack single records between the oldest and the newest; this is not detected.
         """
         now = self._describe(versions.spark)
-        return _expired(bronze, self.words, now) or _made_anew(metadata, now)
+        lost = _expired(bronze, self.words, now) or _made_anew(metadata, now)
+        ends = readable(metadata.end, None, now) if metadata and not lost else {}
+        if lost or metadata is None or not any(ends.values()):
+            return lost
+        found = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
+        return refilled(found.others) if found.others else None
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
         assert spark is not None, "Kafka is queried through Spark's own client"
@@ -132,6 +177,51 @@ class KafkaKind(SourceKind):
             if same and _chooses(spark, other, topic):
                 return f"sources.{name}"
         return None
+
+
+def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], versions: MaskVersions) -> CompareLast:
+    """Return what compares the last rows of bronze with the topics.
+
+    Args:
+        bronze: reads the bronze table.
+        client: the Kafka client's settings.
+        versions: the versions of the rules that mask data.
+    """
+    spark = versions.spark
+
+    def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
+        rows, places = last_rows(bronze(), ends, metadata.planned_ms)
+        there = {
+            topic: {part: at for part, at in parts.items() if at >= now[topic].earliest[part]}
+            for topic, parts in places.items()
+        }
+        first = {topic: parts for topic, parts in there.items() if parts}
+        asked, held = (sum(map(len, each.values())) for each in (ends, places))
+        expired = held - sum(map(len, first.values()))
+        uncompared, others = Counter[str]({EXPIRED: expired, "is not among bronze's last rows": asked - held}), []
+        absent: list[tuple[str, str]] = []
+        if first:
+            end = {topic: {part: ends[topic][part] for part in parts} for topic, parts in first.items()}
+            records = read_records(spark, client, first, end)
+            if any(end[topic][part] > at + 1 for topic, parts in first.items() for part, at in parts.items()):
+                others += [f"{place} is a record, and bronze has read none there" for place in unread(rows, records)]
+            for each in compare(rows, records, versions, few=True):
+                at = first.get(each.topic, {}).get(each.partition)
+                if at is not None and each.absent:
+                    absent.append((each.topic, f"{each.topic}/{each.partition}/{at}"))
+                elif each.differ:
+                    others.append(f"{each.topic}/{each.partition}/{at} is another record than bronze has read there")
+                elif each.partly:
+                    uncompared[f"was compared only by its length and timestamp: {each.partly}"] += 1
+        policies = cleanup_policies(spark, client, {topic for topic, _ in absent}) if absent else {}
+        for topic, place in absent:
+            if policies.get(topic) == NEVER_COMPACTED:
+                others.append(f"{place} is no record, and bronze has read one there")
+            else:
+                uncompared["was removed by compaction, or its topic's cleanup.policy cannot be read"] += 1
+        return LastRecords(tuple(others), {said: count for said, count in uncompared.items() if count})
+
+    return compared
 
 
 def _chooses(spark: SparkSession | None, settings: SourceSettings, topic: str) -> bool:

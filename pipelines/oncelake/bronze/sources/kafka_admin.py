@@ -1,7 +1,7 @@
 """Describe and change Kafka topics and consumer groups, with the Kafka client that Spark reads with."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -23,7 +23,7 @@ _SECRET = ("password", "jaas", "secret", "token", "key", "credential")
 
 
 def describe(spark: SparkSession, client: Mapping[str, str], topics: Collection[str]) -> dict[str, Topic]:
-    """Describe topics: the ID of each, and per partition the oldest offset and the next committed offset.
+    """Describe topics: the ID of each, and per partition the oldest offset, both ends and the leader epoch.
 
     Raises:
         SourceError: the broker cannot be reached or lacks one of the topics.
@@ -40,24 +40,46 @@ def describe(spark: SparkSession, client: Mapping[str, str], topics: Collection[
             for topic, found in described.items()
             for each in found.partitions()
         ]
-        committed = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
+        spec, level = kafka.clients.admin.OffsetSpec, kafka.common.IsolationLevel
+        epochs: dict[str, dict[str, int]] = {topic: {} for topic in topics}
 
-        def offsets(spec: Any) -> dict[str, dict[str, int]]:
+        def offsets(spec: Any, level: Any) -> dict[str, dict[str, int]]:
             wanted = jvm(spark).java.util.HashMap()
             for partition in partitions:
                 wanted.put(partition, spec)
-            found = _done(spark, admin.listOffsets(wanted, committed).all())
+            found = _done(spark, admin.listOffsets(wanted, kafka.clients.admin.ListOffsetsOptions(level)).all())
             by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics}
             for each in found:
-                by_topic[str(each.topic())][str(each.partition())] = int(found[each].offset())
+                name, partition = str(each.topic()), str(each.partition())
+                by_topic[name][partition] = int(found[each].offset())
+                if found[each].leaderEpoch().isPresent():
+                    epochs[name][partition] = int(found[each].leaderEpoch().get())
             return by_topic
 
-        spec = kafka.clients.admin.OffsetSpec
-        earliest, latest = offsets(spec.earliest()), offsets(spec.latest())
+        earliest = offsets(spec.earliest(), level.READ_COMMITTED)
+        # the readable end first: what is committed between the requests then counts as waiting, and not as read
+        latest, written = (offsets(spec.latest(), each) for each in (level.READ_COMMITTED, level.READ_UNCOMMITTED))
         return {
-            topic: Topic(str(found.topicId().toString()), earliest[topic], latest[topic])
+            topic: Topic(str(found.topicId().toString()), earliest[topic], latest[topic], written[topic], epochs[topic])
             for topic, found in described.items()
         }
+
+
+def cleanup_policies(spark: SparkSession, client: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
+    """Return the setting `cleanup.policy` of topics; a topic that this user may not ask about is left out.
+
+    Raises:
+        SourceError: the broker cannot be reached.
+        ConfigError: the client refuses its settings.
+    """
+    with _admin(spark, client) as (kafka, admin):
+        resource, found = kafka.common.config.ConfigResource, dict[str, str]()
+        asked = {topic: resource(resource.Type.TOPIC, topic) for topic in topics}
+        answers = admin.describeConfigs(_list(spark, *asked.values())).values()
+        for topic, each in asked.items():
+            with suppress(Py4JJavaError):
+                found[topic] = str(_done(spark, answers.get(each)).get("cleanup.policy").value())
+        return found
 
 
 def topic_names(spark: SparkSession, client: Mapping[str, str]) -> list[str]:

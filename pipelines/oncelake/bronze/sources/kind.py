@@ -13,11 +13,12 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, Table, is_local, place
+from oncelake.common.lake import BRONZE, Lake, Table, is_local, place
 from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.overlap import Claims
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.write import Rows, Written
 
@@ -32,7 +33,8 @@ class SourceKind(ABC):
         table: the bronze table that its lines go to.
         key: its section in the settings.
         beside: the other sources of the lake, by name.
-        place: the path or name of that table; empty before the chain knows it.
+        lake: the lake's places; None if the source is only checked.
+        claims: which source of the lake reads which file.
         needs_spark: True if the source can only be queried through Spark.
         lists_batches: True if Spark lists in `sources/0` of the checkpoint what each batch reads, as for files.
     """
@@ -42,7 +44,8 @@ class SourceKind(ABC):
     table: Table = BRONZE
     key: str = "source"
     beside: Mapping[str, SourceSettings] = field(default_factory=dict)
-    place: str = ""
+    lake: Lake | None = None
+    claims: Claims = field(default_factory=Claims, repr=False, compare=False)
     needs_spark: ClassVar[bool] = True
     lists_batches: ClassVar[bool] = False
 
@@ -99,7 +102,7 @@ class SourceKind(ABC):
             version: the fingerprint of the rules.
         """
         mask, rows = self.settings.mask, self.read(spark)
-        return rows if mask is None else Mask(spark, mask.resolved()).rows(rows, version)
+        return rows if mask is None else Mask(spark, mask.resolved(self.settings.max_line)).rows(rows, version)
 
     @property
     def rules(self) -> Sequence[str]:
@@ -138,6 +141,18 @@ class SourceKind(ABC):
     @abstractmethod
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> Source:
         """Return the source in the form that `exactly_once` uses; `spark` is required if `needs_spark` is True."""
+
+    def comparing(self, source: Source, at: str, versions: MaskVersions, known: dict[str, Any]) -> Source:
+        """Return the source with access to bronze's rows, if it compares them with what it holds.
+
+        Args:
+            source: the source.
+            at: the place of the bronze table.
+            versions: the versions of the rules that mask data.
+            known: keeps results as long as the caller's other sources are asked.
+        """
+        del at, versions, known
+        return source
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why a census cannot count the source file by file; None if it can, or if only a session can tell."""

@@ -1,6 +1,7 @@
 """Follow the growing files of a directory into bronze."""
 
 import uuid
+from functools import partial
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,7 @@ class TailKind(DirectoryKind):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the files as a stream with bronze's columns."""
+        self.claims.begin()
         records, planner = self.records, uuid.uuid4().hex
         java = jvm(spark).oncelake
         last = None
@@ -77,25 +79,25 @@ class TailKind(DirectoryKind):
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))
-        java.TailSource.register(
-            planner, Planner(files, int(self.settings.max_bytes_per_batch), context.defaultParallelism)
-        )
-        reader = spark.readStream.format(_READER).option("planner", planner)
-        return from_tail((records.bounds(reader) if records is not None else reader).load())
+        most, claim = int(self.settings.max_bytes_per_batch), partial(self.claims.claim, self.key)
+        java.TailSource.register(planner, Planner(files, most, context.defaultParallelism, claim))
+        options = {**(records.options if records is not None else {}), "maxline": str(int(self.settings.max_line))}
+        return from_tail(spark.readStream.format(_READER).options(planner=planner, **options).load())
 
     def _files(self, last_start: LastStart | None = None, ingested: Ingested | None = None) -> TailFiles:
         return TailFiles(self.name, last_start, rotation=self.settings.rotation, ingested=ingested)
 
     def _ingested(self, spark: SparkSession, number: int, low: int) -> tuple[int, bytes] | None:
         """Return what bronze holds of a file from the line around a byte on; None if its lines are masked."""
-        rows = tables.read(spark, self.place).where(F.col("file_id") == number)
+        assert self.lake is not None, "a stage has a lake"
+        rows = tables.read(spark, self.lake.at(self.table)).where(F.col("file_id") == number)
         if VERSION in rows.columns:
             return None
         last = F.col("file_offset") + F.octet_length("value")
-        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value").collect()
+        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value", "headers").collect()
         first, text = held[0]["file_offset"] if held else 0, bytearray()
         for row in held:
-            if row["file_offset"] != first + len(text):
+            if row["headers"] is not None or row["file_offset"] != first + len(text):  # a stand-in has no whole line
                 break
             text += row["value"] + b"\n"
         return first, bytes(text)
@@ -124,8 +126,8 @@ class TailKind(DirectoryKind):
         return TailSource(self.name, self.settings.rotation)
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
-        """Return where the files are counted: a growing file has no state that can be accepted."""
-        return f"{self.key}.kind is tail, whose files are counted by the byte; run: oncelake prove"
+        """Return None: the files can be counted."""
+        return None
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return how many lines of bronze would not be read again; None if every line would."""

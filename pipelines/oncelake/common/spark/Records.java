@@ -4,39 +4,40 @@ import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.Serializable;
-import java.io.UncheckedIOException;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.hadoop.io.Text;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Puts the lines of a file together to records: rows of `value` binary, a record without its last line end, and `start`
- * bigint, the byte of the uncompressed file at which it starts.
+ * Puts the lines of a file together to records: rows of `value` binary, a record without its last line end, `start`
+ * bigint, the byte of the uncompressed file at which it starts, and `headers`, which only a stand-in has.
  *
  * A record starts at a line in which the pattern is found, and ends before the next such line. Lines before the first
  * start are a record too. A record that is longer than a bound ends there, and its rest is one more record or several:
- * so no byte is lost, and memory is bounded. Without a pattern, each line is a record. A part of a file has the records
- * that start in it, and reads the last one to its end.
+ * so no byte is lost, and memory is bounded. Without a pattern, each line is a record. A stand-in (see `BoundedLines`) is
+ * a row of its own, and the record before it ends there. A part of a file has the records that start in it, and reads
+ * the last one to its end; NUL bytes and the line behind them are in the same part.
  *
  * Another pattern is for lines that a runtime has cut. A line in which its group `more` is found goes on in the next
  * line, if the group `of` has the same text in both. Only the line before shows whether a line starts a record, so such
  * a file is read from its beginning.
  */
 public final class Records implements Iterator, Closeable {
-  /** The lines of a file, one after the other. */
+  /** The lines of a part of a file, one after the other. */
   public interface Lines extends Closeable {
-    /** Reads the next line; returns false if there is none. */
+    /** Reads the next line or stand-in; returns false if there is none. */
     boolean next() throws IOException;
 
-    /** Returns the line that was read last, without its line end. */
-    Text line();
+    /** Returns what was read last. */
+    BoundedLines line();
 
-    /** Returns the byte of the uncompressed file at which that line starts. */
+    /** Returns the byte of the uncompressed file at which it starts. */
     long position();
   }
 
@@ -46,16 +47,18 @@ public final class Records implements Iterator, Closeable {
     final String part;
     final long maxLines;
     final long maxBytes;
+    final long maxLine;
 
     /**
-     * @param starts the pattern that is found in a record's first line; null if there is none
-     * @param part the pattern with the groups `of` and `more`; null if there is none
+     * @param options `starts`, the pattern that is found in a record's first line, or `part`, the pattern with the groups
+     *     `of` and `more`; `maxlines` and `maxbytes` of a record; `maxline`, the bytes of a line
      */
-    public Bounds(String starts, String part, long maxLines, long maxBytes) {
-      this.starts = starts;
-      this.part = part;
-      this.maxLines = maxLines;
-      this.maxBytes = maxBytes;
+    public Bounds(CaseInsensitiveStringMap options) {
+      this.starts = options.get("starts");
+      this.part = options.get("part");
+      this.maxLines = options.getLong("maxlines", 0L);
+      this.maxBytes = options.getLong("maxbytes", 0L);
+      this.maxLine = options.getLong("maxline", 0L);
     }
   }
 
@@ -64,7 +67,12 @@ public final class Records implements Iterator, Closeable {
   private static final byte LINE_END = (byte) '\n';
 
   private final Lines lines;
-  private final String[] columns;
+  private final Object[] values;
+  private final GenericInternalRow reused;
+  private final boolean isText;
+  private final int valueAt;
+  private final int startAt;
+  private final int headersAt;
   private final Pattern starts;
   private final Pattern part;
   private final long maxLines;
@@ -72,6 +80,7 @@ public final class Records implements Iterator, Closeable {
   private final long end;
   private final ByteArrayOutputStream record = new ByteArrayOutputStream();
   private boolean isOpen = true;
+  private boolean isTaken = true;
   private boolean hasLine;
   private boolean isStart;
   private boolean isWithin;
@@ -79,24 +88,27 @@ public final class Records implements Iterator, Closeable {
   private GenericInternalRow row;
 
   /**
-   * Reads the first line.
-   *
-   * @param columns `value` and `start`, in the order of the rows
+   * @param columns those of `value`, `start` and `headers` that the rows have, in their order
+   * @param isText whether a value is a string, which is valid until the next row is asked for, or a copy of its bytes
    * @param bounds what a record is; without a pattern, each line is one
    * @param isFirst whether the part begins with a record, even if no start is found in its first line
    * @param end the byte after the last one at which a record of this part can start
    */
   public Records(
-      Lines lines, String[] columns, Bounds bounds, boolean isFirst, long end) throws IOException {
+      Lines lines, String[] columns, boolean isText, Bounds bounds, boolean isFirst, long end) throws IOException {
     this.lines = lines;
-    this.columns = columns;
+    this.values = new Object[columns.length];
+    this.reused = new GenericInternalRow(values);
+    this.isText = isText;
+    this.valueAt = Arrays.asList(columns).indexOf("value");
+    this.startAt = Arrays.asList(columns).indexOf("start");
+    this.headersAt = Arrays.asList(columns).indexOf("headers");
     this.starts = bounds.starts == null ? null : Pattern.compile(bounds.starts);
     this.part = bounds.part == null ? null : Pattern.compile(bounds.part);
     this.maxLines = bounds.maxLines;
     this.maxBytes = bounds.maxBytes;
     this.isWithin = isFirst;
     this.end = end;
-    advance();
   }
 
   @Override
@@ -106,7 +118,7 @@ public final class Records implements Iterator, Closeable {
         close();
       }
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      Platform.throwException(error);
     }
     return row != null;
   }
@@ -121,23 +133,31 @@ public final class Records implements Iterator, Closeable {
     return next;
   }
 
-  /** Collects the next record of this part into `row`; returns false if there is none. */
+  /** Collects the next record of this part into `row`, the same object each time; returns false if there is none. */
   private boolean collect() throws IOException {
+    if (isTaken) {
+      advance();
+    }
     while (hasLine && !isWithin && !isStart) {
-      if (position() >= end) {
+      if (lines.line().lineStart() >= end) {
         return false;
       }
       advance();
     }
-    if (!hasLine || (position() >= end && isStart)) {
+    if (!hasLine || (isStart && lines.line().lineStart() >= end)) {
       return false;
     }
     isWithin = true;
-    long start = position();
-    byte[] value;
-    if (starts == null && part == null) {
-      value = lines.line().copyBytes();
-      advance();
+    if (startAt >= 0) {
+      values[startAt] = Long.valueOf(lines.position());
+    }
+    BoundedLines line = lines.line();
+    if (headersAt >= 0) {
+      values[headersAt] = line.headers();
+    }
+    if (line.headers() != null || (starts == null && part == null)) {
+      setValue(line.bytes(), line.first(), line.size());
+      isTaken = true;
     } else {
       record.reset();
       long count = 0L;
@@ -145,35 +165,41 @@ public final class Records implements Iterator, Closeable {
         if (count > 0L) {
           record.write(LINE_END);
         }
-        Text line = lines.line();
-        record.write(line.getBytes(), 0, line.getLength());
+        record.write(line.bytes(), line.first(), line.size());
         count++;
         advance();
       }
-      value = record.toByteArray();
+      byte[] whole = record.toByteArray();
+      setValue(whole, 0, whole.length);
     }
-    Object[] values = new Object[columns.length];
-    for (int at = 0; at < values.length; at++) {
-      values[at] = columns[at].equals("value") ? (Object) value : (Object) Long.valueOf(start);
-    }
-    row = new GenericInternalRow(values);
+    row = reused;
     return true;
   }
 
-  private long position() {
-    return lines.position();
+  private void setValue(byte[] bytes, int first, int size) {
+    if (valueAt >= 0) {
+      values[valueAt] = isText
+          ? (Object) UTF8String.fromBytes(bytes, first, size) : (Object) Arrays.copyOfRange(bytes, first, first + size);
+    }
   }
 
   private void advance() throws IOException {
+    isTaken = false;
     hasLine = lines.next();
     if (!hasLine) {
       isStart = false;
+      return;
+    }
+    BoundedLines line = lines.line();
+    if (line.headers() != null) {
+      isStart = true;
+      open = null;
     } else if (part != null) {
-      Matcher found = partOf(lines.line().getBytes(), 0, lines.line().getLength(), part);
+      Matcher found = partOf(line.bytes(), line.first(), line.size(), part);
       isStart = open == null || !open.equals(of(found));
       open = goesOn(found) ? of(found) : null;
     } else {
-      isStart = starts == null || hasStart(lines.line().getBytes(), 0, lines.line().getLength(), starts);
+      isStart = starts == null || hasStart(line.bytes(), line.first(), line.size(), starts);
     }
   }
 
@@ -263,7 +289,7 @@ public final class Records implements Iterator, Closeable {
     try {
       lines.close();
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      Platform.throwException(error);
     }
   }
 }

@@ -19,9 +19,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.io.Text;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
-import org.apache.hadoop.util.LineReader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -43,8 +41,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads ranges of bytes of growing files as a stream: the columns of `Records`, `file_id` bigint, `file` string, and
- * `modified` bigint, the file's modification time in milliseconds when the batch was planned.
+ * Reads ranges of bytes of growing files as a stream: `value`, `start` and `headers` of `Records`, `file_id` bigint,
+ * `file` string, and `modified` bigint, the file's modification time in milliseconds when the batch was planned.
  *
  * A planner in the process that started this JVM decides what each batch reads (tail_source.py). It answers requests:
  *
@@ -64,7 +62,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class TailSource implements TableProvider {
   private static final Map PLANNERS = new ConcurrentHashMap();
-  private static final String[] COLUMNS = {"value", "start"};
+  private static final String[] COLUMNS = {"value", "start", "headers"};
 
   /** Registers what plans the batches of a stream. */
   public static void register(String name, Function planner) {
@@ -81,7 +79,9 @@ public final class TailSource implements TableProvider {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return StructType.fromDDL("value binary, start bigint, file_id bigint, file string, modified bigint");
+    return StructType.fromDDL(
+        "value binary, start bigint, file_id bigint, file string, headers array<struct<key: string, value: binary>>, "
+        + "modified bigint");
   }
 
   @Override
@@ -132,11 +132,7 @@ public final class TailSource implements TableProvider {
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
       return new Stream(
           options.get("planner"),
-          new ReaderFactory(
-              options.get("planner"),
-              new Records.Bounds(
-                  options.get("starts"), options.get("part"), options.getLong("maxlines", 0L),
-                  options.getLong("maxbytes", 0L))));
+          new ReaderFactory(options.get("planner"), new Records.Bounds(options)));
     }
   }
 
@@ -262,14 +258,13 @@ public final class TailSource implements TableProvider {
         if (next == slices.length) {
           return false;
         }
-        slice = Slice.open(slices[next], factory.planner);
+        slice = Slice.open(slices[next], factory);
         next++;
-        records = new Records(slice, COLUMNS, factory.bounds, slice.isFirst(), slice.end);
+        records = new Records(slice, COLUMNS, false, factory.bounds, slice.isFirst(), slice.end);
       }
-      InternalRow record = (InternalRow) records.next();
+      Object[] record = ((GenericInternalRow) records.next()).values();
       row = new Object[] {
-        record.getBinary(0), Long.valueOf(record.getLong(1)), Long.valueOf(slice.fileId), slice.file,
-        Long.valueOf(slice.modified)
+        record[0], record[1], Long.valueOf(slice.fileId), slice.file, record[2], Long.valueOf(slice.modified)
       };
       return true;
     }
@@ -290,7 +285,6 @@ public final class TailSource implements TableProvider {
   /** The lines of one slice. */
   private static final class Slice implements Records.Lines {
     private static final int BUFFER = 65536;
-    private static final byte[] LINE_END = {(byte) '\n'};
 
     final long fileId;
     final long end;
@@ -303,17 +297,16 @@ public final class TailSource implements TableProvider {
     private final long begin;
     private final long length;
     private final String hash;
-    private final LineReader reader;
-    private final Text line = new Text();
-    private long position;
-    private long following;
+    private final BoundedLines lines;
+    private final boolean isEmpty;
 
     /** Opens the file of a slice; asks where it is now if another one is at its path. */
-    static Slice open(String told, String planner) throws IOException {
-      Slice slice = at(told);
+    static Slice open(String told, ReaderFactory factory) throws IOException {
+      long maxLine = factory.bounds.maxLine;
+      Slice slice = at(told, maxLine);
       if (slice == null) {
-        String now = ask(planner, "find\t" + told);
-        slice = now.isEmpty() ? null : at(now);
+        String now = ask(factory.planner, "find\t" + told);
+        slice = now.isEmpty() ? null : at(now, maxLine);
       }
       if (slice == null) {
         throw new IOException(
@@ -323,7 +316,7 @@ public final class TailSource implements TableProvider {
     }
 
     /** Opens the file of a slice; returns null if another file, or none, is at its path. */
-    private static Slice at(String told) throws IOException {
+    private static Slice at(String told, long maxLine) throws IOException {
       String[] fields = told.split("\t");
       FileChannel channel;
       try {
@@ -335,10 +328,10 @@ public final class TailSource implements TableProvider {
         channel.close();
         return null;
       }
-      return new Slice(fields, channel);
+      return new Slice(fields, channel, maxLine);
     }
 
-    private Slice(String[] fields, FileChannel channel) throws IOException {
+    private Slice(String[] fields, FileChannel channel, long maxLine) throws IOException {
       this.channel = channel;
       this.fileId = Long.parseLong(fields[1]);
       this.path = decoded(fields[2]);
@@ -351,17 +344,29 @@ public final class TailSource implements TableProvider {
       this.hash = fields[9];
       this.modified = Long.parseLong(fields[10]);
       boolean isPacked = fields[3].equals("1");
-      long first = isPacked ? 0L : (begin > from ? begin - 1L : begin);
-      channel.position(first);
+      boolean isWithin = begin > from;  // perhaps within a line, which another slice reads
+      if (!isPacked) {
+        channel.position(isWithin ? begin - 1L : begin);
+      }
       InputStream bytes = Channels.newInputStream(channel);
       if (isPacked) {
         bytes = new CompressionCodecFactory(new Configuration()).getCodec(new Path("file." + suffix(path)))
             .createInputStream(bytes);
+        skip(bytes, isWithin ? begin - 1L : begin);
       }
-      this.reader = new LineReader(bytes, BUFFER, LINE_END);
-      this.following = first;
-      while (following < begin && read()) {
-        continue;
+      this.lines = new BoundedLines(bytes, isWithin ? begin - 1L : begin, maxLine);
+      this.isEmpty = isWithin && !lines.skipLine(end);
+    }
+
+    private void skip(InputStream bytes, long count) throws IOException {
+      byte[] buffer = new byte[BUFFER];
+      long left = count;
+      while (left > 0L) {
+        int read = bytes.read(buffer, 0, (int) Math.min(left, BUFFER));
+        if (read < 0) {
+          throw changed();
+        }
+        left -= read;
       }
     }
 
@@ -379,35 +384,23 @@ public final class TailSource implements TableProvider {
 
     @Override
     public boolean next() throws IOException {
-      return following < to && read();
-    }
-
-    private boolean read() throws IOException {
-      position = following;
-      int count = reader.readLine(line);
-      if (count == 0) {
-        throw changed();
+      if (isEmpty || lines.following() >= to) {
+        return false;
       }
-      following += Math.max(count, line.getLength() + 1);  // the last line of a compressed file may lack its end
-      if (position == 0L && line.getLength() >= 3 && isMark(line.getBytes())) {
-        position = 3L;
-        line.set(line.getBytes(), 3, line.getLength() - 3);
+      if (!lines.next()) {
+        throw changed();
       }
       return true;
     }
 
-    private static boolean isMark(byte[] text) {
-      return text[0] == (byte) 0xEF && text[1] == (byte) 0xBB && text[2] == (byte) 0xBF;
-    }
-
     @Override
-    public Text line() {
-      return line;
+    public BoundedLines line() {
+      return lines;
     }
 
     @Override
     public long position() {
-      return position;
+      return lines.position();
     }
 
     /** The records are read: nothing is to be done before `finish`. */

@@ -3,8 +3,11 @@
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
 `FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
 the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
-`RecordFormat.java` reads records of several lines and `TailSource.java` files that grow, both with `Records.java`, and
-`Mask.java` masks personal data: nothing else does that.
+Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
+`RecordFormat.java` reads complete files and `TailSource.java` files that grow, both with `Records.java` and
+`BoundedLines.java`, `Mask.java` masks personal data, and `Topics.java` reads Kafka records whose timestamp is too large
+for Spark: nothing else reads records of several lines, growing files or such records, bounds what a line takes of the
+memory, or masks.
 """
 
 import hashlib
@@ -24,9 +27,12 @@ _NAMES = (
     "BoundedRows",
     "FewRows",
     "PreparedPlan",
+    "BoundedLines",
     "Records",
     "RecordFormat",
     "TailSource",
+    "Topics",
+    "ReadableFiles",
     "WakeableClock",
     "Mask",
 )

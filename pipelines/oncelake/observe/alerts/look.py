@@ -202,7 +202,7 @@ class LakeLook(Look):
             waits = backlog(state)
             if waits.count is None:
                 return None
-            said = f"the backlog of {stage.name} is {backlog_words(waits.count, waits.unit)}"
+            said = f"the backlog of {stage.name} is {backlog_words(waits.count, waits.unit, waits.behind)}"
             return Holding(waits.count > condition.limit, said)
         last = state.first.last
         if last is None:

@@ -9,6 +9,7 @@ from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of, duration, number, share, size
 from oncelake.observe.report.facts import GROUPS, BatchFacts, ChangeFacts, Facts, PeriodFacts
 from oncelake.observe.report.figures import stage_colours
+from oncelake.proof.link import Claim
 
 Tone = Literal["good", "bad", "open"]
 # At most this many entries of a long list are shown.
@@ -71,8 +72,13 @@ def verdict(facts: Facts) -> ReportVerdict:
         return ReportVerdict(
             "open", "Not proven here: the proof was skipped", "Run: oncelake prove, or the report without --no-proof"
         )
+    claim = Claim(proof.lines, proof.links)
     lines, links = count_of(proof.lines, "line, counted", "lines, each"), count_of(len(proof.links), "link")
+    if claim.compared < proof.lines:
+        lines = f"{claim.compared:,} of {count_of(proof.lines, 'line')}, each"
     detail = f"{links} from the source to the last table, checked in {duration(proof.seconds)}"
+    if claim.uncompared:
+        detail += f"; not compared: {', '.join(claim.uncompared)}"
     if proof.behind:
         detail += "; it does not cover later commits yet"
     return ReportVerdict("good", f"Every link holds: {lines} exactly once", detail)

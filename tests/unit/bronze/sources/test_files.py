@@ -97,7 +97,8 @@ class Small(Taken):
         return True
 
     def collect(self, _: object) -> Collected:
-        rows = {"value": list(self.lines), "file": ["file:///a.log"] * len(self.lines)}
+        count = len(self.lines)
+        rows = {"value": list(self.lines), "file": ["file:///a.log"] * count, "headers": [None] * count}
         return Collected(pyarrow.table(rows), cast(SparkSession, None))
 
 
@@ -125,7 +126,7 @@ def write(source: SourceSettings, root: Path, batch: Taken, *names: str, monkeyp
 
 
 def test_no_date_of_a_file_makes_another_file_too_old(source: SourceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "from_files", lambda lines: lines)
+    monkeypatch.setattr(files, "from_files", lambda lines, _: lines)
     monkeypatch.setattr(files, "has_auto_loader", lambda _: False)
     reader = Reader()
     FilesKind(source).read(cast(SparkSession, reader))

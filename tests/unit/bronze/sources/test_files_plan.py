@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read
 from oncelake.common.errors import ReceiptError, SourceError
+from oncelake.exactly_once.content import content_of
 from oncelake.exactly_once.listing import COMPRESSED, is_packed
 
 BOM = b"\xef\xbb\xbf"
@@ -48,6 +49,14 @@ def test_a_planned_file_that_spark_does_not_list_again_is_refused_by_name(tmp_pa
     many = [str(tmp_path / f"gone-{number}.log") for number in range(7)]
     with pytest.raises(SourceError, match=r"gone-4\.log and 2 more: planned"):
         check_plan(NO_SPARK, many, {})
+
+
+def test_a_planned_file_that_holds_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    there = write(tmp_path / "a.log")
+    check_plan(NO_SPARK, [there], sizes(there), content_of)
+    (tmp_path / "a.log").write_bytes(b"PK\x03\x04")
+    with pytest.raises(SourceError, match=r"a\.log: it holds zip, .*; planned for this batch, of which nothing was"):
+        check_plan(NO_SPARK, [there], sizes(there), content_of)
 
 
 @pytest.mark.parametrize("name", ["empty.log", "_metadata.log", ".a.log", "a.log._COPYING_", "_x", "pipe"])

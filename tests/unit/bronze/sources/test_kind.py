@@ -113,3 +113,4 @@ def test_any_source_is_proven_by_its_own_answers(source: Queue, may_start: bool,
     for bronze in (None, at):
         link = what_waits("orders", source, bronze, may_start=may_start)
         assert (link.name, link.holds, link.said) == ("orders → bronze.access_log", holds, said)
+        assert [part.waits for part in link.uncompared] == ([True] if source.waits != 0 else [])

@@ -18,7 +18,7 @@ from oncelake.observe.report.contents import attention, balance, changes, verdic
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
 from oncelake.observe.report.figures import bins, figures, label, measure_figure, opening
 from oncelake.observe.report.page import page, parts
-from oncelake.proof.link import Link
+from oncelake.proof.link import Link, Uncompared
 from tests.support.made_facts import AT, FACTS, MEASURE, MINUTE, PERIOD, hostile
 
 HOSTILE = (
@@ -118,6 +118,7 @@ def test_a_label_is_text_to_plotly() -> None:
 
 
 BROKEN = Link("silver → gold", "gold", False, "2017-07-30 14:09: counts 3, is 2")
+CUT = Link("bronze → silver", "silver", True, "", uncompared=Uncompared.of_lines(10, "whose commits are gone"))
 UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did not answer"))
 
 
@@ -135,8 +136,14 @@ UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did n
             "Every link holds: 20,260 lines",
             "later commits",
         ),
+        (
+            replace(FACTS, proof=replace(FACTS.proof, links=(CUT,))),
+            "good",
+            "Every link holds: 20,250 of 20,260 lines, each exactly once",
+            "not compared: 10 lines whose commits are gone (bronze → silver)",
+        ),
     ],
-    ids=["holds", "broken", "impossible", "left out", "empty", "behind"],
+    ids=["holds", "broken", "impossible", "left out", "empty", "behind", "cut"],
 )
 def test_the_page_begins_with_the_result_of_the_proof(facts: Facts, tone: str, headline: str, more: str) -> None:
     assert verdict(facts).tone == tone

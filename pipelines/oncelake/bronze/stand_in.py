@@ -1,0 +1,117 @@
+"""Rows of bronze that stand for bytes of a file: a line above the bound, or the NUL bytes before a line.
+
+`BoundedLines.java` makes them. Their `value` has the first bytes, and their `headers`, which other rows of files do not
+have, say how many bytes of the file they stand for, and the SHA-256 of a line.
+"""
+
+from typing import TYPE_CHECKING
+
+from pydantic import ByteSize
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.bronze.schema import BRONZE
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# A longer line can be a stand-in, which has this many bytes of it; BoundedLines.java has the same number.
+HEAD = 1024
+MAX_LINE = ByteSize(64 * 1024**2)
+# The columns of our readers that a stand-in needs.
+COLUMNS = f"headers {BRONZE['headers'].dataType.simpleString()}"
+
+
+def is_stand_in() -> Column:
+    """Return a condition on bronze's rows, true or false: the row is a stand-in. A Kafka record is none."""
+    return F.col("file").isNotNull() & F.col("headers").isNotNull()
+
+
+def bytes_in_file() -> Column:
+    """Return how many bytes of its file a stand-in stands for, with a line end unless its line goes on behind it."""
+    return _entry(0).try_cast("bigint")
+
+
+def digest() -> Column:
+    """Return the SHA-256 of a stand-in's line, in hexadecimal digits; null for NUL bytes."""
+    return _entry(1)
+
+
+def _entry(number: int) -> Column:
+    # by its place, as a function that searches would keep Spark from compiling the expressions around it
+    return F.get(F.col("headers"), F.lit(number))["value"].cast("string")
+
+
+def collected_lengths(rows: "pyarrow.Table") -> "pyarrow.ChunkedArray":
+    """Return the bytes of collected rows of files that are not masked, one line end not counted."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - a run that collects nothing need not have it
+
+    lengths = pc.cast(pc.binary_length(rows["value"]), "int64")
+    is_stand_in = pc.is_valid(rows["headers"])
+    if not pc.any(is_stand_in).as_py():
+        return lengths
+    entries = pc.list_element(rows["headers"].filter(is_stand_in), 0)
+    counts = pc.cast(pc.cast(pc.struct_field(entries, "value"), "string"), "int64")
+    return pc.replace_with_mask(
+        lengths.combine_chunks(), is_stand_in.combine_chunks(), pc.subtract(counts, 1).combine_chunks()
+    )
+
+
+def as_lines(rows: DataFrame) -> DataFrame:
+    """Return the lines of rows in a form that does not depend on the bound; columns: `file`, and `value` binary.
+
+    Args:
+        rows: rows of bronze, or what a reader of files gives; see `lines_of`.
+    """
+    return rows.select("file", F.explode(lines_of(rows)).alias("line")).select("file", "line.value")
+
+
+def identified() -> Column:
+    """Return the value of a row; of a stand-in, with what it stands for."""
+    known = F.coalesce(digest(), bytes_in_file().cast("string")).cast("binary")
+    return F.when(is_stand_in(), F.concat(F.col("value"), known)).otherwise(F.col("value"))
+
+
+def lines_of(rows: DataFrame) -> Column:
+    r"""Return the lines of each row: a list of structs of `value` binary and `bytes` bigint, its bytes in the file.
+
+    Records of several lines are taken apart. A line that can be a stand-in has its SHA-256 as its value, and NUL bytes
+    before a line are a line of their own, with their number as its value; each of these begins with \0, as no other
+    line does.
+
+    Args:
+        rows: rows with `file`, `value`, and perhaps `headers` and, for records, `file_offset`.
+    """
+    value, has_headers = F.col("value"), "headers" in rows.columns
+    is_record = F.col("file_offset").isNotNull() if "file_offset" in rows.columns else F.lit(False)
+    is_short = (F.octet_length(value) <= HEAD) & ~F.startswith(value, F.lit(b"\0"))
+    is_plain = F.col("file").isNull() | (is_short & ~(is_record & F.contains(value, F.lit(b"\n"))))
+    # in ISO 8859-1 every byte is a character, and Spark can only split text
+    text = F.decode(value, "ISO-8859-1")
+    lines = F.when(is_record, F.split(text, "\n")).otherwise(F.array(text))
+    apart = F.flatten(F.transform(lines, _parts))
+    found = F.when(is_plain, F.array(_struct(value, F.octet_length(value) + 1))).otherwise(apart)
+    if not has_headers:
+        return found
+    known = F.concat(F.lit("\0"), F.coalesce(digest(), bytes_in_file().cast("string")))
+    return F.when(is_stand_in(), F.array(_line(known, bytes_in_file()))).otherwise(found)
+
+
+def _parts(line: Column) -> Column:
+    """Return the NUL bytes before a line, and the line, as `lines_of` has them."""
+    nuls = F.length(F.regexp_extract(line, r"\A\x00+", 0))
+    rest = F.substr(line, nuls + 1)
+    hashed = F.concat(F.lit("\0"), F.sha2(F.encode(rest, "ISO-8859-1"), 256))
+    own = _line(F.when(F.length(rest) > HEAD, hashed).otherwise(rest), F.length(rest) + 1)
+    count = F.when(rest == "", nuls + 1).otherwise(nuls)
+    before = _line(F.concat(F.lit("\0"), count.cast("string")), count)
+    return F.when(nuls == 0, F.array(own)).when(rest == "", F.array(before)).otherwise(F.array(before, own))
+
+
+def _line(value: Column, count: Column) -> Column:
+    """Return a line; a text has a character for each byte."""
+    return _struct(F.encode(value, "ISO-8859-1"), count)
+
+
+def _struct(value: Column, count: Column) -> Column:
+    return F.struct(value.alias("value"), count.cast("bigint").alias("bytes"))
