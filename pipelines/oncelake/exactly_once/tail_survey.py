@@ -789,9 +789,13 @@ class _Index:
             if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
                 keys.append(("name", origin))
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
-        shift = shifts(base) if is_packed(base) else None
-        if shift is not None and join(directory, unpacked(base)) not in self._places:
-            keys += [("shift", directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+        if is_packed(base) and join(directory, unpacked(base)) not in self._places:
+            keys.append(("name", unpacked(base)))
+            shift = shifts(base)
+        else:
+            shift = None
+        if shift is not None:
+            keys += [("shift", shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -809,4 +813,4 @@ def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
     yield "second", entry.modified // 1000
     shift = None if entry.packed else shifts(base)
     if shift is not None:
-        yield "shift", directory, *shift
+        yield "shift", *shift
