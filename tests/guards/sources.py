@@ -875,13 +875,6 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_file_that_was_unpacked_unseen_goes_on_when_its_archive_is_gone",),
     ),
     Guard(
-        "a log that was compressed into another directory is known",
-        "its lines count twice",
-        f"{_SURVEY}_Index.candidates",
-        without("keys.append(('name', unpacked(base)))"),
-        tests=(f"{_WHICH}test_an_archive_in_another_directory_continues_the_log_that_is_gone",),
-    ),
-    Guard(
         "a log that was cut is looked for at its path, if its inode is another file's",
         "the lines before the cut count twice",
         f"{_SURVEY}_Comparison._continue_cut_files",
