@@ -23,8 +23,10 @@ test: SHARE ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) 
 test: .venv/dev ## run the tests, of the slow ones that no guard names another sixth for each commit; SHARE= runs all
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(SHARE),-p tests.guards.shares --share $(SHARE))
 
-test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks) and write docs/long-tests.md
-	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; exit $$ended
+test-long: MINUTES ?= 60
+test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks), write docs/long-tests.md, and go on with make chaos for an hour
+	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; \
+	$(BIN)/python -m tests.chaos -n 2000 --minutes $(MINUTES) --keep && exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
@@ -40,9 +42,8 @@ guards: .venv/dev ## remove each guard in a copy of the code and expect its test
 	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")
 
 chaos: N ?= 2000
-chaos: SEED ?= 0
-chaos: .venv/dev ## run N random sequences of source operations, check each result, and write docs/chaos.md
-	$(BIN)/python -m tests.chaos --seed $(SEED) -n $(N) $(if $(ONLY),--only $(ONLY)) --keep
+chaos: .venv/dev ## play up to N random sequences of source operations, and write docs/chaos.md; goes on after the last run; FRESH=1 starts again
+	$(BIN)/python -m tests.chaos -n $(N) $(if $(ONLY),--only $(ONLY)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED),--keep) $(if $(FRESH),--fresh)
 
 simulate: N ?= 1000000
 simulate: SEED ?= 0

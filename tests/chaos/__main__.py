@@ -98,7 +98,7 @@ def _asked() -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=KINDS, help="play this kind of source only, and all sequences on it")
     parser.add_argument("--steps", type=Path, help="play the steps in this file instead, one a line")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no sequence after so many minutes")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no sequence after this many minutes")
     parser.add_argument("--fresh", action="store_true", help="forget the sequences of earlier runs")
     parser.add_argument("--keep", action="store_true", help="write the results of all runs into docs/chaos.md")
     return parser.parse_args()

@@ -32,7 +32,7 @@ pattern: '^(?<time>\S+) (?<level>\S+) (?<message>.*)$'
 time: iso8601
 record: {starts: '^L'}
 """
-# A compressed file that has changed within so many seconds may get the end of its last line.
+# A compressed file that has changed within this many seconds may get the end of its last line.
 _PACKED_QUIET = 60.0
 
 

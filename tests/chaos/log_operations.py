@@ -194,7 +194,9 @@ def _add(logs: LogPlace, step: Step, text: bytes, *, name: bytes | None = None) 
     os.makedirs(os.path.dirname(path), exist_ok=True)
     held = _content(path) if os.path.exists(path) else b""
     last = held.rpartition(b"\n")[2]
-    logs.begun |= {last.removeprefix(BOM)} if last else set()
+    if last:
+        logs.begun.add(last.removeprefix(BOM))
+        logs.lines.add(last.removeprefix(BOM) + b" end")
     added = (b" end\n" if last else b"") + (b"" if held else _start(logs, step.numbers[0])) + text
     if step.verb == "rewrite":
         logs.put(path, held + added)
@@ -264,6 +266,11 @@ def _unless_whole(logs: LogPlace, step: Step) -> None:
     _unless(step.names[0] in logs.copied or step.names[0] in logs.crashed)
 
 
+def _unless_dated(logs: LogPlace, path: bytes) -> None:
+    """Raise FileNotFoundError if only a file's path tells what it is, when it gets another inode: it may be rotated."""
+    _unless(bool(path) and os.stat(path).st_ino in logs.dated)
+
+
 def _shift(path: bytes) -> None:
     """Rename each rotated file of a log to the next number."""
     name = re.compile(re.escape(os.path.basename(path)) + rb"\.(\d+)(\.gz|\.bz2|)")
@@ -300,12 +307,10 @@ def _cut(logs: LogPlace, step: Step) -> None:
 
 
 def _pack(logs: LogPlace, step: Step) -> None:
-    """Compress a rotated file, as logging libraries do: it is deleted when its compressed file is complete."""
+    """Compress a rotated file, with its time as gzip does or without: it is deleted when the other one is complete."""
     path = _plain(logs, step)
     target, packed = _packed(step, path)
-    with open(target, "wb") as opened:
-        opened.write(packed)
-    logs.created(target, is_dated=True)
+    logs.put(target, packed, path if step.numbers[1] > 1 else None)
     os.remove(path)
 
 
@@ -337,6 +342,7 @@ def _unpack(logs: LogPlace, step: Step) -> None:
     """Unpack a compressed file, as `gunzip` does: it is deleted, and the other one has its time."""
     path, content = _compressed(logs, step)
     plain = os.path.splitext(path)[0]
+    _unless_dated(logs, path)
     _unless(os.path.exists(plain) and _content(plain) != content[: os.path.getsize(plain)])
     logs.put(plain, content, path)
     os.remove(path)
@@ -400,6 +406,7 @@ def _restore(logs: LogPlace, step: Step) -> None:
     """Put a copy with the same time in the place of a file, as a restored backup is."""
     path = logs.log(step, step.numbers[0])
     _unless_whole(logs, step)
+    _unless_dated(logs, path if step.numbers[0] else b"")
     logs.put(path, _content(path), path)
 
 

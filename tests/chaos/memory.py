@@ -66,7 +66,9 @@ class Memory:
                 held = json.loads(path.read_text(encoding="utf-8"))
                 self.records = {kind: Record.of(value) for kind, value in held.items()}
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path} holds no record of sequences; begin anew with --fresh: {error}") from None
+                raise ValueError(
+                    f"{path} holds no record of sequences; remove it, or start again with --fresh: {error}"
+                ) from None
 
     def of(self, kind: str) -> Record:
         """Return the record of a kind."""
@@ -83,7 +85,7 @@ class Memory:
     def play_on(
         self, numbers: Mapping[str, int], play: Callable[[str, int], Played], seconds: float = float("inf")
     ) -> Collection[str]:
-        """Play until there are so many sequences of each kind, or the time is over; return the kinds that lack some.
+        """Play until each kind has its number of sequences, or the time is over; return the kinds that lack some.
 
         The kind of which the smallest part is played is next, so that a short run plays some of each.
 

@@ -103,7 +103,8 @@ def test_operations_on_logs_leave_the_lines_that_they_do_not_add(logs: Logs) -> 
     assert logs.look().strange == (b"app.log.1.bz2",)
     assert all(play(logs, "end-member app.log #1"))
     assert len(logs.look().files) == 6
-    assert all(play(logs, "unpack app.log #1\nappend app.log #12 #2\nrewrite app.log #13 #1"))
+    assert not any(play(logs, "unpack app.log #1\nrestore app.log #1")), "its time is no longer that of its lines"
+    assert all(play(logs, "append app.log #12 #2\nrewrite app.log #13 #1"))
     assert len(logs.look().files) == 9
 
 

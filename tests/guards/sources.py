@@ -854,7 +854,7 @@ GUARDS = (
         "a compressed file that is not read to its end keeps its entry",
         "the rest of a log that was compressed, or of an archive that grew, is never read, and nobody is told",
         f"{_TAIL}TailFiles._moved",
-        reads("is_packed(file.path) and contents.size(file) != entry.offset", "False"),
+        reads("is_packed(file.path) and entry.packed != file.size and contents.written(file) > entry.offset", "False"),
         tests=(
             f"{_WHICH}test_a_log_that_is_compressed_before_it_is_read_to_its_end_is_read_on",
             f"{_WHICH}test_an_archive_that_grows_while_others_are_read_is_read_on",
@@ -863,7 +863,7 @@ GUARDS = (
     Guard(
         "a file that is just being unpacked is a copy",
         "the lines that gunzip has written so far count twice",
-        f"{_SURVEY}_Comparison._is_part",
+        f"{_SURVEY}_Comparison._is_unpacked_from",
         answers("False"),
         tests=(f"{_WHICH}test_a_file_that_is_just_being_unpacked_is_a_copy",),
     ),
@@ -875,18 +875,18 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_file_that_was_unpacked_unseen_goes_on_when_its_archive_is_gone",),
     ),
     Guard(
-        "a log that was compressed into another directory is known",
-        "its lines count twice",
-        f"{_SURVEY}_Index.candidates",
-        reads("[unpacked(base)] if is_packed(base) else []", "[]"),
-        tests=(f"{_WHICH}test_an_archive_in_another_directory_continues_the_log_that_is_gone",),
-    ),
-    Guard(
         "a log that was cut is looked for at its path, if its inode is another file's",
         "the lines before the cut count twice",
-        f"{_SURVEY}_Comparison.survey",
-        reads("places.get(entry.path)", "None"),
+        f"{_SURVEY}_Comparison._continue_cut_files",
+        reads("self._places.get(entry.path)", "None"),
         tests=(f"{_WHICH}test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files",),
+    ),
+    Guard(
+        "planned bytes are not gone if a file that may hold them cannot be read",
+        "recover --accept-loss gives up lines that are there",
+        f"{_TAIL}TailFiles._candidates",
+        without("unread.append"),
+        tests=(f"{_WHICH}test_planned_bytes_of_a_file_that_cannot_be_opened_are_not_gone",),
     ),
     Guard(
         "nobody guesses whether a file is a copy or a twin",

@@ -387,7 +387,11 @@ def test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_fil
     _, at = drain(files, START)
     replaced(log, lines(1, 99) + lines(101, 101))
     other.write_bytes(b"x\n")
-    at = replace(at, files={0: at.files[0]._replace(inode=other.stat().st_ino)})
+    entry, inode = at.files[0], other.stat().st_ino
+    moved = TailedFile(
+        entry.device, inode, entry.offset, entry.path, digest=entry.digest, base=entry.base, born=entry.born
+    )
+    at = replace(at, files={0: moved})
     assert sorted(drain(files, at)[0]) == sorted([*texts(101, 101), b"x"])
 
 
