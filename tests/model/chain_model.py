@@ -133,7 +133,12 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), ServingSettings()
     kinds = {"access_log": kind_of(cast(SourceSettings, source))}
     settings = SimpleNamespace(
-        by_name={"access_log": source}, kinds=lambda _: kinds, run=run, serving=serving, metrics=MetricsSettings()
+        by_name={"access_log": source},
+        kinds=lambda _: kinds,
+        local_paths={},
+        run=run,
+        serving=serving,
+        metrics=MetricsSettings(),
     )
     lake = Lake("lake", process.root)
     return Chain(

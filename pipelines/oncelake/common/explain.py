@@ -10,9 +10,10 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 _KNOWN: tuple[tuple[str, str], ...] = (
     ("No space left on device", "the disk is full; free some space and start again, nothing is lost or repeated"),
     (
-        r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid block",
-        "a compressed file is broken or incomplete; replace it with a complete one under the same name, "
-        "or rename it without its extension to read its bytes as they are, then start again",
+        r"not a gzip|ZipException|EOFException|Unexpected end of input|incorrect (header|data) check|invalid block|"
+        r"crc error|bad block header",
+        "a compressed file is broken or incomplete; replace it with a complete one under the same name, then start "
+        "again",
     ),
     (
         r"Relative path in absolute URI",

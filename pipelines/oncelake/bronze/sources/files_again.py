@@ -18,7 +18,7 @@ from oncelake.common.explain import explain
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
-from oncelake.exactly_once.files_source import local_path, place_of
+from oncelake.exactly_once.files_source import is_gone, local_path, place_of
 
 # Sums that differ if the lines of two files differ, independent of their order.
 SUMS = ("rows", "sum", "xor")
@@ -168,7 +168,8 @@ def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set
     pairs: dict[str, list[str]] = {}
     found = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
     for row in found.select("file", "now").collect():
-        pairs.setdefault(row["file"], []).append(place_of(row["now"]))
+        if is_gone(row["file"]):  # not one that is there, and outside of the source
+            pairs.setdefault(row["file"], []).append(place_of(row["now"]))
     same = same_lines_as(bronze, pairs, versions) if pairs else []
     names: dict[str, str] = {}
     for one, path in same:
