@@ -23,6 +23,7 @@ from tests.chaos.memory import Memory
 from tests.chaos.play import Played, Table
 from tests.chaos.steps import parsed
 from tests.support.broker import Broker
+from tests.support.page_section import keep
 from tests.support.places import ROOT
 
 MEMORY = ROOT / "build" / "chaos.json"
@@ -83,7 +84,7 @@ def _play_on(asked: argparse.Namespace, numbers: dict[str, int], table: Callable
     finally:
         for kind in numbers:
             if memory.of(kind).sequences and asked.keep:
-                page.keep(kind, page.summary(KINDS[kind].words, memory.of(kind)))
+                keep(kind, page.summary(KINDS[kind].words, memory.of(kind)))
     broken = {kind: memory.of(kind).broken for kind in numbers if memory.of(kind).broken}
     for kind, seeds in broken.items():
         sys.stdout.writelines(f"{kind}, seed {seed}: {text}\n" for seed, text in seeds.items())

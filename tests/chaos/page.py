@@ -1,13 +1,9 @@
 """Write the summary of the last thousands of sequences into docs/chaos.md."""
 
-import re
 from collections import Counter
 
 from oncelake.common.wording import count_of
 from tests.chaos.memory import Record
-from tests.support.places import ROOT
-
-PAGE = ROOT / "docs" / "chaos.md"
 
 
 def summary(words: str, record: Record) -> str:
@@ -18,14 +14,6 @@ def summary(words: str, record: Record) -> str:
         f"{count_of(record.sequences, 'sequence')} on {words}, violations: {len(record.broken)}"
         f"{''.join(f', seed {seed}' for seed in record.broken)}.\n\n{_table(record.counts)}"
     )
-
-
-def keep(kind: str, said: str) -> None:
-    """Write a summary into the page, in place of the last one of its kind."""
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = f"<!-- {kind} -->", f"<!-- end of {kind} -->"
-    changed = re.sub(f"(?<={begin}\n).*(?={end})", lambda _: said, text, flags=re.DOTALL)
-    PAGE.write_text(changed, encoding="utf-8")
 
 
 def _table(counts: Counter[str]) -> str:

@@ -85,7 +85,7 @@ class MemoryDisk(FileStore):
     missed: str | None = None
     race: Callable[[], object] | None = None
     _following: dict[int, int] = field(default_factory=dict)
-    _free: dict[int, list[int]] = field(default_factory=dict)
+    free_numbers: dict[int, list[int]] = field(default_factory=dict)
 
     def device(self, path: str) -> int:
         """Return the number of the device that holds a path: the directory `b` is another one."""
@@ -96,7 +96,7 @@ class MemoryDisk(FileStore):
         if path in self.names:
             self.unlink(path)
         device = self.device(path)
-        free = self._free.get(device % 10, [])
+        free = self.free_numbers.get(device % 10, [])
         if reuse and free:
             number = free.pop()
         else:
@@ -111,7 +111,7 @@ class MemoryDisk(FileStore):
         node = self.names.pop(path)
         node.changed = self.clock
         if node not in self.names.values():
-            self._free.setdefault(node.device % 10, []).append(node.number)
+            self.free_numbers.setdefault(node.device % 10, []).append(node.number)
         return node
 
     def rename(self, path: str, to: str) -> None:
@@ -128,7 +128,7 @@ class MemoryDisk(FileStore):
         node.modified = node.changed = self.clock
 
     def reboot(self) -> None:
-        """Give every device another number."""
+        """Change the number of every device."""
         self.reboots += 1
         for node in {id(node): node for node in self.names.values()}.values():
             node.device = node.device % 10 + self.reboots * 10

@@ -596,7 +596,7 @@ class World:
         if node not in self.disk.names.values():
             self.away.append(Away(path, node, self.disk.clock, is_deleted=b % 2 == 0))
             if b % 2:  # it keeps its inode
-                self.disk._free[node.device % 10].remove(node.number)
+                self.disk.free_numbers[node.device % 10].remove(node.number)
         return True
 
     def do_put_back(self, a: int, b: int, c: int) -> bool:
@@ -628,7 +628,7 @@ class World:
         return True
 
     def do_link(self, a: int, b: int, c: int) -> bool:
-        """Give a file a second name, or let a link lead to it."""
+        """Add a second name of a file, or a link to it."""
         path = self._chosen([path for path in self.plain() if self._is_steady(path) and self._is_recorded(path)], a)
         if path is None:
             return False
@@ -656,7 +656,7 @@ class World:
         return True
 
     def do_date(self, a: int, b: int, c: int) -> bool:
-        """Give a file a time in the future or in the past."""
+        """Set the time of a file to one in the future or in the past."""
         path = self._chosen(sorted(self.disk.names), a)
         if path is None:
             return False

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from oncelake.exactly_once import tail_survey
-from tests.chaos import page
 from tests.model.log_play import draw, play, shortened, small_reach
+from tests.support.page_section import keep
 from tests.support.places import ROOT
 
 _RESULTS = ROOT / "build" / "simulation.json"
@@ -122,7 +122,7 @@ def main() -> int:
     said = summary(results)
     sys.stdout.write(said)
     if asked.keep:
-        page.keep("simulation", said)
+        keep("simulation", said)
     return bool(results.violations)
 
 

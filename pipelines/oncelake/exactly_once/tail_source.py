@@ -62,7 +62,7 @@ class TailSource(Source):
         return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which are gone") if lost else None
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
-        """Give up the bytes of a planned batch that are gone; what the files hold by now is planned again.
+        """Skip the bytes of a planned batch that are gone; what the files hold by now is planned again.
 
         The position stays where the batch began: a part of these bytes may be in the file, if it was cut, or in a copy.
         """

@@ -34,7 +34,7 @@ def files(logs: LogDirectory) -> ReadFiles:
 
 
 def ago(path: Path, seconds: float = 100.0) -> None:
-    """Let a file be written so many seconds ago."""
+    """Date a file back by some seconds."""
     os.utime(path, (time.time() - seconds, time.time() - seconds))
 
 

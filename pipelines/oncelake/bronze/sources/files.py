@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ class FilesKind(DirectoryKind):
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         assert self.lake is not None, "only a source of a lake is read"
         checkpoint = self.lake.checkpoint(bronze_stage(self.table.name))
-        source = FilesSource(self.name, files_at(checkpoint, spark), checkpoint, reader_of(spark))
+        source = FilesSource(self.name, files_at(checkpoint, spark), checkpoint, partial(reader_of, spark))
         known = "\0".join(f"file:{path}" if is_local(path) else path for path in source.planned())
         jvm(spark).oncelake.ReadableFiles.register(
             name, FileFilter(source.content, partial(self.claims.claim, self.key)), known
@@ -144,7 +144,7 @@ class FilesKind(DirectoryKind):
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
         kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
-        return kind(self.name, files, checkpoint, reader_of(spark))
+        return kind(self.name, files, checkpoint, partial(reader_of, spark))
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why the files cannot be counted, or None if they can: only Auto Loader knows which files it read."""
@@ -157,6 +157,7 @@ class FilesKind(DirectoryKind):
         return listed(lost, separator="; ", most=1) or None
 
 
+@cache
 def reader_of(spark: SparkSession | None) -> Reader:
     """Return what a session's Hadoop unpacks: .zst only with its native library, which PySpark does not have."""
     native = spark is not None and bool(jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded())
