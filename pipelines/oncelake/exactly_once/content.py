@@ -78,6 +78,9 @@ _MAGIC_BYTES = 10
 # Formats that are known only once they are unpacked.
 _NO_MAGIC = ("zlib", "lz4", "snappy")
 _TAR, _TAR_AT = b"ustar", 257
+# What a hole in a file leaves before a line: a row of its own. In a file that grows the line may not be there yet.
+_NULS_AT_LINE = re.compile(rb"(?<![^\n])\0{4,}")
+_NULS_BEFORE_LINE = re.compile(rb"(?<![^\n])\0{4,}(?=[^\0])")
 # Fewer NULs may be those of a few odd lines.
 _SOME_NULS = 16
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -203,13 +206,21 @@ def content_in(file: BinaryIO, path: str, size: int, reader: Reader) -> Content:
     ending = ending_of(path)
     head = file.read(_HEAD)
     if ending not in reader.endings:
-        return _unnamed(_format_of(head), ending, head, reader)
+        return _unnamed(_format_of(head), ending, _behind_hole(file, head), reader)
     try:
         return _of_packed(_Packed(file, ENDINGS[ending], ending, size, head), reader)
     except (zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         return Content(aside=Aside.NOT_WHOLE, why=f"its {ENDINGS[ending]} data is damaged")
+
+
+def _behind_hole(file: BinaryIO, head: bytes) -> bytes:
+    """Return the first bytes behind the NULs that a file begins with, if these are all of its first bytes."""
+    text = head
+    while text and not text.strip(b"\0"):
+        text = file.read(_BLOCK)
+    return text[:_HEAD] or head
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +305,7 @@ def _no_text(head: bytes, reader: Reader) -> str:
     nuls = head.count(0)
     if nuls and head.startswith(_UTF_16):
         return "it holds UTF-16 or UTF-32, and lines are read byte by byte; convert it to UTF-8"
-    text = head.lstrip(b"\0") if reader.grows else head
+    text = (_NULS_AT_LINE if reader.grows else _NULS_BEFORE_LINE).sub(b"", head)
     nuls = text.count(0)
     if nuls * 5 <= len(text) and (nuls < _SOME_NULS or nuls * 20 <= len(text)):
         return ""

@@ -98,11 +98,11 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
 
 
-def accepted_note(census: Census) -> Iterator[str]:
-    """Yield a note that names the faults that were accepted, if there are any."""
-    if census.accepted:
-        states = listed(f"{shown(fault.path)} ({fault.fault})" for fault in census.accepted)
-        yield f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+def accepted_note(census: Census) -> tuple[str, ...]:
+    """Return a note that names the faults that were accepted, if there are any."""
+    states = listed(f"{shown(fault.path)} ({fault.fault})" for fault in census.accepted)
+    note = f"{count_of(len(census.accepted), 'fault was', 'faults were')} accepted: {states}"
+    return (note,) if census.accepted else ()
 
 
 def accepted_files(census: Census) -> Iterator[Uncompared]:

@@ -157,7 +157,7 @@ def test_the_end_of_bzip2_is_found_at_every_bit(tmp_path: Path, number: int) -> 
         ("mixed.log", "2017 错误日志\n".encode("utf-16-le"), Aside.NO_TEXT, "it holds UTF-16 without"),
         ("wide.log", LINES.decode().encode("utf-32-le"), Aside.NO_TEXT, "are NULs, so it is no text"),
         ("binary.log", b"\0\0\1\0abcdefgh" * 40, Aside.NO_TEXT, "are NULs, so it is no text"),
-        ("few.log", b"\0" * 16 + b"x" * 300, Aside.NO_TEXT, "16 of its first 316 bytes are NULs"),
+        ("few.log", b"x" * 300 + b"\0" * 16, Aside.NO_TEXT, "16 of its first 316 bytes are NULs"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
