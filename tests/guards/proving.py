@@ -507,7 +507,7 @@ GUARDS = (
         "bytes that were changed in the middle of a file",
         f"{_TAIL}_changed",
         answers("([], 0, [])"),
-        tests=("streaming/test_tail.py::test_a_deep_proof_names_a_file_whose_middle_was_changed",),
+        tests=("streaming/test_tail.py::test_a_deep_proof_names_a_file_whose_beginning_was_changed",),
     ),
     Guard(
         "the last sentence of a proof counts only lines that every link compared",
