@@ -96,13 +96,17 @@ class TailFiles:
         self.survey = self._surveyor.survey
         self.now = self._store.now
 
-    def waiting(self, at: TailPosition) -> dict[str, int]:
+    def waiting(self, at: TailPosition, survey: Survey | None = None) -> dict[str, int]:
         """Return how many bytes of each file's content wait to be read, by path; no file of which none does.
+
+        Args:
+            at: the position.
+            survey: the files compared with it; None to compare them now.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        survey, size = self.survey(at), self._surveyor.contents.size
+        survey, size = survey or self.survey(at), self._surveyor.contents.size
         rest = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
         for number, file in survey.known.items():
             if at.files[number].packed != file.size:

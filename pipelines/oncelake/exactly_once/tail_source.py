@@ -90,18 +90,21 @@ class TailSource(Source):
         """
         return self.files.waiting(_parsed(at))
 
-    def census(self, at: str | None, accepted: frozenset[FaultKey] = frozenset()) -> Census:
+    def census(
+        self, at: str | None, accepted: frozenset[FaultKey] = frozenset(), survey: Survey | None = None
+    ) -> Census:
         """Classify the files by a position.
 
         Args:
             at: the position.
             accepted: the faults (see `Faulty.key`) that were accepted.
+            survey: the files compared with the position; None to compare them now.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        survey, rest = self.survey(at), self.waiting(at)
-        position = _parsed(at)
+        survey, position = survey or self.survey(at), _parsed(at)
+        rest = self.files.waiting(position, survey)
         settled = (*survey.known.values(), *survey.spent.values(), *(copy for copy, _ in survey.copies))
         census = Census(
             read=[file.path for file in settled if file.path not in rest],

@@ -48,8 +48,8 @@ def tail_files(
     Raises:
         SourceError: the directory cannot be listed.
     """
-    survey, position, rest = source.survey(at), TailPosition.parse(at) or TailPosition(), source.waiting(at)
-    census = source.census(at, accepted)
+    survey, position = source.survey(at), TailPosition.parse(at) or TailPosition()
+    rest, census = source.files.waiting(position, survey), source.census(at, accepted, survey)
     faults = [said(fault) for fault in census.faults]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
     if diagnosis.state is State.SOURCE_TRIMMED:
