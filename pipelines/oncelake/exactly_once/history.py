@@ -112,6 +112,10 @@ class DeltaHistory(DeltaLog):
             else None
         )
 
+    def holds(self, version: int) -> bool:
+        """Return True if the history lists a version: Delta removes old commits only up to a checkpoint."""
+        return version in self.versions()
+
     def files_added(self, version: int) -> list[str]:
         """Raise NotImplementedError: the history does not name files."""
         raise NotImplementedError(f"the history of {self._name} does not name the files of version {version}")

@@ -89,6 +89,9 @@ def rows_of(frame: DataFrame, start: str) -> list[Line]:
         assert not entries
     return found
 
+# What a growing file begins with: one whose first 8 KiB hold many NUL bytes is set aside.
+TEXT = b"2017-%s\n" % (b"x" * 90) * 90
+
 
 def content_of(chance: random.Random, bound: int) -> bytes:
     """Return random lines, many of which are near the bound, or have NUL bytes somewhere."""
@@ -155,11 +158,11 @@ def test_every_byte_of_a_growing_file_is_in_one_row_wherever_slices_are_cut(
     monkeypatch.setattr(tail_files, "TASK_BYTES", (step, step))
     chance, logs = random.Random(step), tmp_path / "logs"
     logs.mkdir()
-    contents = {f"{number}.log": content_of(chance, HEAD) + b"\n" for number in range(3)}
+    contents = {f"{number}.log": TEXT + content_of(chance, HEAD) + b"\n" for number in range(3)}
     for name, content in contents.items():
         (logs / name).write_bytes(content)
-    (logs / "packed.log.gz").write_bytes(gzip.compress(contents["0.log"] + b"more"))
-    contents["packed.log.gz"] = contents["0.log"] + b"more"
+    (logs / "packed.log.gz").write_bytes(gzip.compress(contents["0.log"] + b"more\n"))
+    contents["packed.log.gz"] = contents["0.log"] + b"more\n"
     contents.pop("0.log")  # the compressed file holds more than a copy of it
     (logs / "0.log").unlink()
     source = TailKind(SourceSettings(kind="tail", path=str(logs), max_line=HEAD), declared)

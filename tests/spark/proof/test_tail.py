@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.schema import BRONZE as SCHEMA
+from oncelake.bronze.stand_in import COLUMNS
 from oncelake.bronze.transform import from_tail
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.positions import TailedFile, TailPosition
@@ -35,6 +36,7 @@ def rows(file_id: int, start: int = 0, stop: int = 10**6) -> list[Row]:
                     file_id=file_id,
                     file="file:///app.log",
                     modified=0,
+                    headers=None,
                 )
             )
         at += len(line) + 1
@@ -59,7 +61,7 @@ def said(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -
 def table(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> MadeTable:
     """Make a table of two batches."""
     made = MadeTable(spark, root, BRONZE, SCHEMA)
-    schema = "value binary, start bigint, file_id bigint, file string, modified bigint"
+    schema = f"value binary, start bigint, file_id bigint, file string, modified bigint, {COLUMNS}"
     for batch, (found, before, end) in enumerate([(first, None, FIRST), (second, FIRST, SECOND)]):
         frame = spark.createDataFrame(found, schema)
         at = F.timestamp_millis(F.lit(taken(batch)))
@@ -105,8 +107,8 @@ def test_a_row_in_the_place_of_another_one_of_the_same_length_is_named(spark: Sp
 
 
 def test_a_row_of_a_file_that_was_not_to_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    strange = Row(value=bytearray(b"x"), start=0, file_id=7, file="file:///app.log", modified=0)
+    strange = Row(value=bytearray(b"x"), start=0, file_id=7, file="file:///app.log", modified=0, headers=None)
     found = said(spark, tmp_path, [*rows(0, 0, 9), strange], [*rows(0, 9), *rows(1)])
     assert found == ["batch 0 has rows of file 7, of which it was to read nothing"]
-    nowhere = Row(value=bytearray(b"x"), start=None, file_id=None, file=None, modified=None)
+    nowhere = Row(value=bytearray(b"x"), start=None, file_id=None, file=None, modified=None, headers=None)
     assert "1 row belongs to no file" in said(spark, tmp_path / "b", [*rows(0, 0, 9), nowhere], [*rows(0, 9), *rows(1)])

@@ -4,6 +4,7 @@ import errno
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -108,7 +109,7 @@ def test_a_writer_prints_the_warning_too(
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
     fail_to_compile(compiled_jar)
-    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(object()))
+    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(Mock()))
     monkeypatch.setattr(lakehouse, "preflight", lambda *_, **__: None)
     monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
