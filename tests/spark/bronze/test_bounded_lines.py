@@ -89,6 +89,7 @@ def rows_of(frame: DataFrame, start: str) -> list[Line]:
         assert not entries
     return found
 
+
 # What a growing file begins with: one whose first 8 KiB hold many NUL bytes is set aside.
 TEXT = b"2017-%s\n" % (b"x" * 90) * 90
 
