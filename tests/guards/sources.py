@@ -833,6 +833,27 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_file_that_is_renamed_between_the_listing_and_the_opening_is_found",),
     ),
     Guard(
+        "a file waits if it may continue one of which nobody knows whether it is there",
+        "its lines count again, because another file cannot be opened",
+        f"{_SURVEY}_Comparison._may_continue",
+        answers("False"),
+        tests=(f"{_WHICH}test_a_file_that_may_continue_one_that_nobody_can_look_for_waits",),
+    ),
+    Guard(
+        "a file with a raised number continues another one only beside their log",
+        "two logs whose own names are numbers are taken for one",
+        f"{_SURVEY}_keys_of",
+        reads("any((join(directory, origin) in places for origin in origins(base)))", "True"),
+        tests=(f"{_WHICH}test_a_log_whose_own_name_is_a_number_continues_no_other_one",),
+    ),
+    Guard(
+        "a copy that has grown and has another inode is a copy",
+        "what it was copied from counts again",
+        f"{_SURVEY}_Comparison._continue_lost",
+        reads("copies[number].path == self._name(file)", "False"),
+        tests=(f"{_WHICH}test_a_compressed_copy_that_grows_and_gets_another_inode_is_read_on",),
+    ),
+    Guard(
         "a file that cannot be opened is a fault",
         "it is gone, and new when it can be opened again",
         f"{_SURVEY}_Comparison._try",

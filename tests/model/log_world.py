@@ -488,7 +488,10 @@ class World:
             [
                 path
                 for path in self.plain()
-                if self.disk.names[path].text and self._is_alone(path) and self._is_steady(path)
+                if self.disk.names[path].text
+                and self._is_alone(path)
+                and self._is_steady(path)
+                and (self._is_recorded(path) or self._is_beside_log(path))
             ],
             a,
         )
@@ -541,6 +544,10 @@ class World:
         """Return False if a file was read, or continues another one, and the position does not have it at its path."""
         node = self.disk.names[path]
         return (*node.identity, path) in self.recorded or not (node.is_read or node.is_later)
+
+    def _is_beside_log(self, path: str) -> bool:
+        """Return True if the log is there that a file was rotated from: without it, each number may be its own log."""
+        return any(path == log.path or path.startswith(f"{log.path}.") for log in self.logs if log.path in self.disk.names)
 
     def _is_single(self, path: str) -> bool:
         """Return False if a compressed file and what it was made of are both there: they belong together by name."""
@@ -630,7 +637,7 @@ class World:
     def do_link(self, a: int, b: int, c: int) -> bool:
         """Add a second name of a file, or a link to it."""
         path = self._chosen([path for path in self.plain() if self._is_steady(path) and self._is_recorded(path)], a)
-        if path is None:
+        if path is None or path == self.disk.missed:  # the link alone does not show the file's name
             return False
         self.serial += 1
         directory = "b/" if path.startswith("b/") else ""

@@ -573,6 +573,7 @@ class _Comparison:
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked}
         paths = {entry.path: number for number, entry in lost.items()}
         index = _Index(lost, self._lost_copies(), self._places)
+        unknown = _Index({number: self._at.files[number] for number in self._blocked}, {}, self._places)
         others = []
         copies = {file.identity for file in grown}
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
@@ -583,6 +584,8 @@ class _Comparison:
                 continue
             if file.identity in self._faulty:
                 self._blocked |= {paths[name] for name in [self._name(file)] if name in paths}
+            elif not is_double and unknown and self._try(self._may_continue, file, unknown):
+                continue
             elif file.identity not in copies and self._contents.size(file):
                 others.append(file)
         return others
@@ -608,28 +611,47 @@ class _Comparison:
         return problem is None
 
     def _continue_lost(self, file: Found, index: "_Index") -> bool:
-        size = self._contents.size(file)
         for number in self._blocked - self._survey.known.keys():  # the file at its inode may be another one
             entry = self._at.files[number]
             if entry.path == self._name(file) and self._contents.begins_with(file, entry):
                 self._know(number, file)
                 return True
-        for entries in index.candidates(self._name(file), file.modified):
-            lengths = [length for length in entries if length <= size]
-            known = self._contents.digests(file, lengths)
-            for length in sorted(lengths, reverse=True):
-                for number in entries[length].get(known.get(length), ()):
-                    if number in self._lost_copies() and size - length in (0, 1):  # the end of a last line
-                        self._copies.append((file, self._lost_copies()[number]))
-                        return True
-                    if number >= 0 and number not in self._survey.known:
-                        self._know(number, file)
-                        return True
+        copies, grown = self._lost_copies(), None
+        for number, length in self._continued(file, index):
+            if number in copies and self._contents.size(file) - length in (0, 1):  # the end of a last line
+                self._copies.append((file, copies[number]))
+                return True
+            if number in copies and copies[number].path == self._name(file):
+                grown = grown or copies[number]
+            elif number >= 0 and number not in self._survey.known:
+                self._know(number, file)
+                return True
+        if grown is not None:
+            self._copies.append((file, grown))
+            return True
         for number, entry in index.old.items():
             if number not in self._survey.known and self._contents.begins_with(file, entry):
                 self._know(number, file)
                 return True
         return False
+
+    def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
+        """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
+        size = self._contents.size(file)
+        for entries in index.candidates(self._name(file), file.modified):
+            lengths = [length for length in entries if length <= size]
+            known = self._contents.digests(file, lengths)
+            for length in sorted(lengths, reverse=True):
+                yield from ((number, length) for number in entries[length].get(known.get(length), ()))
+
+    def _may_continue(self, file: Found, unknown: "_Index") -> bool:
+        """Return True if a file may continue one of which nobody knows whether it is there; note that."""
+        number = next((number for number, _ in self._continued(file, unknown)), None)
+        if number is None:
+            return False
+        path = self._at.files[number].path
+        self._survey.unreadable.append((file, f"it may go on with {path}, which is not known while a file is unreadable"))
+        return True
 
     def _continue_cut_files(self, rest: list[Found]) -> None:
         """Find the files that were cut, by inode or by path."""
@@ -772,7 +794,7 @@ class _Index:
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
-            for key in _keys_of(entry) if entry.digest else ():
+            for key in _keys_of(entry, places) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
 
@@ -789,9 +811,10 @@ class _Index:
             if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
                 keys.append(("name", origin))
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
-        shift = shifts(base) if is_packed(base) else None
-        if shift is not None and join(directory, unpacked(base)) not in self._places:
-            keys += [("shift", directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+        shift = shifts(base)
+        if shift is not None and (not is_packed(base) or join(directory, unpacked(base)) not in self._places):
+            kind = "shift" if is_packed(base) else "replaced"
+            keys += [(kind, directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -800,7 +823,7 @@ class _Index:
         return known | {entry.offset for entry in self.old.values()}
 
 
-def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
+def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object, ...]]:
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
@@ -810,3 +833,5 @@ def _keys_of(entry: TailedFile) -> Iterator[tuple[object, ...]]:
     shift = None if entry.packed else shifts(base)
     if shift is not None:
         yield "shift", directory, *shift
+        if any(join(directory, origin) in places for origin in origins(base)):  # otherwise each may be its own log
+            yield "replaced", directory, *shift

@@ -489,8 +489,58 @@ def test_a_file_that_is_renamed_between_the_listing_and_the_opening_is_found(log
     with (logs / "app.log").open("ab") as file:
         file.write(lines(6, 6))
     again = ReadFiles(logs, rotation=None, store=Renaming(), bronze=files.bronze)
-    assert again.survey(at).away == []
+    found = again.survey(at)
+    assert (found.away, found.unreadable) == ([], [])
     assert drain(again, at)[0] == texts(6, 6)
+
+
+def test_a_rotated_file_that_gets_another_number_inode_and_time_at_once_is_read_once(logs: Path) -> None:
+    files = ReadFiles(logs, rotation=None)
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    (logs / "app.log").write_bytes(lines(6, 8))
+    _, at = drain(files, START)
+    (logs / "app.log.2").write_bytes(lines(1, 5))
+    (logs / "app.log.1").unlink()
+    (logs / "app.log").rename(logs / "app.log.1")
+    (logs / "app.log").write_bytes(lines(9, 9))
+    for name in ("app.log", "app.log.1", "app.log.2"):
+        os.utime(logs / name, (7_000, 7_000))
+    assert drain(files, at)[0] == texts(9, 9)
+
+
+def test_a_log_whose_own_name_is_a_number_continues_no_other_one(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "out.1").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / "out.1").unlink()
+    (logs / "out.2").write_bytes(lines(1, 6))
+    assert drain(files, at)[0] == texts(1, 6)
+
+
+def test_a_compressed_copy_that_grows_and_gets_another_inode_is_read_on(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log").write_bytes(lines(1, 9))
+    (logs / "app.log.gz").write_bytes(gzip.compress(lines(1, 5)))
+    _, at = drain(files, START)
+    (logs / "app.log").unlink()
+    (logs / "new").write_bytes(gzip.compress(lines(1, 5) + lines(20, 21)))
+    (logs / "new").replace(logs / "app.log.gz")
+    assert drain(files, at)[0] == texts(20, 21)
+
+
+def test_a_file_that_may_continue_one_that_nobody_can_look_for_waits(logs: Path) -> None:
+    disk = Faulty()
+    files = ReadFiles(logs, rotation="rename", store=disk)
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / "app.log.gz").write_bytes(gzip.compress(lines(1, 5)))
+    (logs / "app.log").rename(logs / "elsewhere")
+    disk.errors["elsewhere"] = OSError(errno.ESTALE, "Stale file handle")
+    assert "may go on with app.log" in faults(files, at)["app.log.gz"]
+    assert drain(files, at)[0] == []
+    (logs / "elsewhere").unlink()
+    assert faults(files, at) == {}
+    assert drain(files, at)[0] == []
 
 
 def test_a_file_that_is_renamed_all_the_time_is_a_fault(logs: Path) -> None:
