@@ -632,7 +632,7 @@ GUARDS = (
         "a served table is compared with a version of gold that its log still has",
         "a proof ends with an error of Delta",
         f"{_SERVED}ServedProof._gold",
-        reads("version >= 0 and not commit_log.holds(commit_log.last_alike(version))", "False"),
+        reads("end is None or (version >= 0 and not commit_log.holds(commit_log.last_alike(version)))", "False"),
         tests=(f"{_CUT}test_a_served_table_behind_the_log_of_gold_is_not_compared",),
     ),
     Guard(

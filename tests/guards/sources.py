@@ -840,6 +840,20 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_file_that_may_continue_one_that_nobody_can_look_for_waits",),
     ),
     Guard(
+        "a file that was renamed and cut continues itself",
+        "it is taken for a twin that was cut too",
+        f"{_SURVEY}_Comparison._was_cut",
+        answers("False"),
+        tests=(f"{_WHICH}test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin",),
+    ),
+    Guard(
+        "a log that was cut goes on if its time of creation tells that no unreadable file is that log",
+        "its lines count again, because another file cannot be opened",
+        f"{_SURVEY}_Comparison._may_be_cut",
+        reads("self._continue_cut(file, number, entry)", "False"),
+        tests=(f"{_WHICH}test_a_log_that_was_cut_goes_on_beside_a_file_with_its_inode_number_that_cannot_be_read",),
+    ),
+    Guard(
         "a file with a raised number continues another one only beside their log",
         "two logs whose own names are numbers are taken for one",
         f"{_SURVEY}_keys_of",
@@ -850,7 +864,7 @@ GUARDS = (
         "a copy that has grown and has another inode is a copy",
         "what it was copied from counts again",
         f"{_SURVEY}_Comparison._continue_lost",
-        reads("copies[number].path == self._name(file)", "False"),
+        reads("copy is not None and copy.path == name", "False"),
         tests=(f"{_WHICH}test_a_compressed_copy_that_grows_and_gets_another_inode_is_read_on",),
     ),
     Guard(

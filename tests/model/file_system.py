@@ -73,6 +73,7 @@ class MemoryDisk(FileStore):
         links: the paths of the files to which a link leads, by its own path.
         clock: the time in nanoseconds.
         reboots: how often the devices got other numbers.
+        has_twins: whether different files hold the same lines.
         missed: the path that the next listing misses; None for none.
         race: what happens between the next listing and the opening after it; None for nothing.
     """
@@ -82,6 +83,7 @@ class MemoryDisk(FileStore):
     links: dict[str, str] = field(default_factory=dict)
     clock: int = FIRST_TIME
     reboots: int = 0
+    has_twins: bool = False
     missed: str | None = None
     race: Callable[[], object] | None = None
     _following: dict[int, int] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class MemoryDisk(FileStore):
             self.unlink(path)
         device = self.device(path)
         free = self.free_numbers.get(device % 10, [])
-        if reuse and free:
+        if reuse and free and (self.keeps_births or not self.has_twins):
             number = free.pop()
         else:
             number = self._following[device % 10] = self._following.get(device % 10, 100) + 1

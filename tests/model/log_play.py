@@ -102,7 +102,9 @@ def world_of(sequence: Scenario) -> World:
         way = sequence.rotation or ("rename", "copytruncate")[ways % 2]
         logs.append(Log(path, way, ("number", "date", "middle")[ways // 2 % 3], is_twin, is_numbered))
         ways //= 6
-    return World(MemoryDisk(sequence.keeps_births), sequence.rotation, logs, sequence.records)
+    # without times of creation, nothing tells a file from one that is created at its inode with the same lines
+    disk = MemoryDisk(sequence.keeps_births, has_twins=any(log.is_twin for log in logs))
+    return World(disk, sequence.rotation, logs, sequence.records)
 
 
 @contextmanager
@@ -221,15 +223,14 @@ class Reader:
         self.at, self.planned = self.planned, None
         if self.at.read != self.read:
             raise ViolationError(f"the position has {self.at.read} bytes, and {self.read} were read")
-        known = {(*file[:2], file.path): number for number, file in self.at.files.items()}
-        known |= {(*file[:2], file.path): -1 for file in self.at.copies}
+        entries = [*self.at.files.items(), *((-1, copy) for copy in self.at.copies)]
+        known = {(*entry[:2], entry.path): (number, entry) for number, entry in entries}
         self.world.recorded = {*known}
         for path, node in self.world.disk.names.items():
-            known_as = known.get((*node.identity, path))
-            entry = self.at.files.get(known_as) if known_as is not None else None
-            if known_as is not None and (entry is None or entry.born in (0, node.born)):
-                node.is_read, node.is_copy = True, known_as < 0
-                node.is_cut = node.is_cut and not self._is_as_read(node, known_as)
+            number, entry = known.get((*node.identity, path), (0, None))
+            if entry is not None and entry.born in (0, node.born):
+                node.is_read, node.is_copy = True, number < 0
+                node.is_cut = node.is_cut and not self._is_as_read(node, number)
 
     def _skip_lost(self, planned: TailPosition, *, must: bool) -> None:
         """Skip the bytes of a batch that fails, if they are gone."""

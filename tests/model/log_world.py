@@ -375,6 +375,8 @@ class World:
         if self.packing or not paths:
             return False
         source = paths[a % len(paths)]
+        if source == self.disk.missed:
+            return False
         node = self.disk.names[source]
         ending = ".bz2" if b % 5 == 0 else ".gz"
         target = source + ending
@@ -547,7 +549,8 @@ class World:
 
     def _is_beside_log(self, path: str) -> bool:
         """Return True if the log is there that a file was rotated from: without it, each number may be its own log."""
-        return any(path == log.path or path.startswith(f"{log.path}.") for log in self.logs if log.path in self.disk.names)
+        logs = [log.path for log in self.logs if log.path in self.disk.names]
+        return any(path == log or path.startswith(f"{log}.") for log in logs)
 
     def _is_single(self, path: str) -> bool:
         """Return False if a compressed file and what it was made of are both there: they belong together by name."""
@@ -612,8 +615,8 @@ class World:
         if not self.away:
             return False
         away = self.away.pop(a % len(self.away))
-        if away.path in self.disk.names:
-            return False
+        if away.path in self.disk.names or (away.is_deleted and away.node.is_cut):
+            return False  # nobody has seen what it was before it was cut
         if not away.is_deleted:
             self.disk.names[away.path] = away.node
             away.node.device = self.disk.device(away.path)
@@ -665,8 +668,8 @@ class World:
     def do_date(self, a: int, b: int, c: int) -> bool:
         """Set the time of a file to one in the future or in the past."""
         path = self._chosen(sorted(self.disk.names), a)
-        if path is None:
-            return False
+        if path is None or not (self.disk.keeps_births or self._is_recorded(path)):
+            return False  # after a reboot, nothing else may be left of what it was
         node = self.disk.names[path]
         self.serial += 1
         node.modified = self.serial * 1_001_000_000 + (self.disk.clock // 10**9 * 10**9 + _FUTURE if b % 2 else 0)

@@ -185,7 +185,7 @@ def test_a_served_table_behind_the_log_of_gold_is_not_compared(ran: House, spark
     cut(ran, spark, "gold/error_log")
     said = claim(ran, spark)
     assert said.startswith("9 lines, each exactly once; not compared: ")
-    assert "in gold.error_log for serving.error_log (position of serving.error_log), 1 table at " in said
+    assert "in gold.error_log for serving.error_log (position of serving.error_log), 1 table at version " in said
 
 
 def test_a_proof_since_a_time_says_which_lines_it_leaves_out(ran: House, spark: SparkSession) -> None:

@@ -176,10 +176,12 @@ class TailFiles:
             copy._replace(gone=copy.gone or now_ms)
             for copy in at.copies
             if copy not in survey.spent
+            and copy not in survey.asked
             and there.isdisjoint((copy[:2], (copy.inode, copy.path)))
             and now_ms - (copy.gone or now_ms) < REMEMBERED_MS
         ]
         copies += [self._moved(file, copy)._replace(of=-1) for copy, file in survey.spent.items()]
+        copies += [self._moved(file, copy) for copy, file in survey.asked.items()]
         names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
         pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
         for file, original in pairs:

@@ -79,6 +79,7 @@ class Survey:
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
+        asked: copies that the position knows, and of which nobody knows what they are now that their files are gone.
         aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
         unreadable: files that cannot be opened or read, with the reason.
         away: the IDs of the files that are not there.
@@ -92,6 +93,7 @@ class Survey:
     copies: list[tuple[Found, Found]] = field(default_factory=list)
     undecided: list[tuple[Found, str]] = field(default_factory=list)
     spent: dict[TailedFile, Found] = field(default_factory=dict)
+    asked: dict[TailedFile, Found] = field(default_factory=dict)
     aside: list[tuple[Found, str]] = field(default_factory=list)
     unreadable: list[tuple[Found, str]] = field(default_factory=list)
     away: list[int] = field(default_factory=list)
@@ -453,6 +455,14 @@ class _Comparison:
         return {unpacked(file.path): file for file in self._there if is_packed(file.path)}
 
     @cached_property
+    def _inodes(self) -> Mapping[int, list[tuple[int, TailedFile]]]:
+        """The files that were read by the numbers of their inodes, the newest first."""
+        found: dict[int, list[tuple[int, TailedFile]]] = {}
+        for number, entry in sorted(self._at.files.items(), reverse=True):
+            found.setdefault(entry.inode, []).append((number, entry))
+        return found
+
+    @cached_property
     def _at_inode(self) -> Mapping[int, list[Found]]:
         """The files by the numbers of their inodes, which several devices can have."""
         found: dict[int, list[Found]] = {}
@@ -518,16 +528,13 @@ class _Comparison:
 
     def _by_inode(self) -> list[Found]:
         """Find the files and the copies whose inodes the position has; return the other files."""
-        inodes: dict[int, list[tuple[int, TailedFile]]] = {}
-        for number, entry in sorted(self._at.files.items(), reverse=True):
-            inodes.setdefault(entry.inode, []).append((number, entry))
         copies: dict[int, list[TailedFile]] = {}
         for entry in sorted(self._at.copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
         rest: list[Found] = []
         for file in self._there:
             assert file.identity is not None
-            entries = inodes.get(file.identity[1], ())
+            entries = self._inodes.get(file.identity[1], ())
             known = next((number for number, entry in entries if self._is_known(file, number, entry)), None)
             copy = next((copy for copy in copies.get(file.identity[1], ()) if self._is_same(file, copy)), None)
             if file.identity in self._faulty:
@@ -611,29 +618,46 @@ class _Comparison:
         return problem is None
 
     def _continue_lost(self, file: Found, index: "_Index") -> bool:
-        for number in self._blocked - self._survey.known.keys():  # the file at its inode may be another one
-            entry = self._at.files[number]
-            if entry.path == self._name(file) and self._contents.begins_with(file, entry):
-                self._know(number, file)
-                return True
+        name = self._name(file)
+        # the file at the inode of a blocked one may be another file
+        if self._know_first((number for number in self._blocked if self._at.files[number].path == name), file):
+            return True
+        if self._was_cut(file):
+            return False
         copies, grown = self._lost_copies(), None
         for number, length in self._continued(file, index):
-            if number in copies and self._contents.size(file) - length in (0, 1):  # the end of a last line
-                self._copies.append((file, copies[number]))
-                return True
-            if number in copies and copies[number].path == self._name(file):
-                grown = grown or copies[number]
-            elif number >= 0 and number not in self._survey.known:
+            copy = copies.get(number)
+            if copy is None and number not in self._survey.known:
                 self._know(number, file)
                 return True
-        if grown is not None:
-            self._copies.append((file, grown))
-            return True
-        for number, entry in index.old.items():
-            if number not in self._survey.known and self._contents.begins_with(file, entry):
-                self._know(number, file)
+            if copy is not None and self._contents.size(file) - length in (0, 1):  # the end of a last line
+                self._copies.append((file, copy))
                 return True
-        return False
+            if copy is not None and copy.path == name:
+                grown = grown or copy
+        if grown is None:
+            return self._know_first(index.old, file)
+        self._copies.append((file, grown))
+        return True
+
+    def _know_first(self, numbers: Iterable[int], file: Found) -> bool:
+        """Return True if a file continues one of some that are not found yet: it is the first of these from now on."""
+        lost = (number for number in numbers if number not in self._survey.known)
+        number = next((number for number in lost if self._contents.begins_with(file, self._at.files[number])), None)
+        if number is not None:
+            self._know(number, file)
+        return number is not None
+
+    def _was_cut(self, file: Found) -> bool:
+        """Return True if a file was cut and goes on, by its inode and time of creation."""
+        assert file.identity is not None
+        return any(
+            entry.born
+            and self._contents.is_at_inode(file, entry)
+            and self._surveyor.goes_on(file, number, self._at.files)
+            for number, entry in self._inodes.get(file.identity[1], ())
+            if number not in self._survey.known
+        )
 
     def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
@@ -647,10 +671,12 @@ class _Comparison:
     def _may_continue(self, file: Found, unknown: "_Index") -> bool:
         """Return True if a file may continue one of which nobody knows whether it is there; note that."""
         number = next((number for number, _ in self._continued(file, unknown)), None)
-        if number is None:
-            return False
-        path = self._at.files[number].path
-        self._survey.unreadable.append((file, f"it may go on with {path}, which is not known while a file is unreadable"))
+        return number is not None and self._wait_for(file, number)
+
+    def _wait_for(self, file: Found, number: int) -> bool:
+        why = f"it may go on with {self._at.files[number].path}, which is not known while a file is unreadable"
+        self._survey.unreadable.append((file, why))
+        self._faulty.add(file.identity)
         return True
 
     def _continue_cut_files(self, rest: list[Found]) -> None:
@@ -660,9 +686,15 @@ class _Comparison:
             entry = self._at.files[number]
             at_path = self._places.get(entry.path)
             files = [*self._at_inode.get(entry.inode, ()), *([at_path] if at_path is not None else [])]
-            if number not in self._blocked:
-                files = [file for file in files if file.identity in identities]
-                any(self._try(self._continue_cut, file, number, entry) for file in files)
+            continues = self._may_be_cut if number in self._blocked else self._continue_cut
+            files = [file for file in files if file.identity in identities - self._faulty]
+            any(self._try(continues, file, number, entry) for file in files)
+
+    def _may_be_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
+        """Continue a file that was cut if its birth tells that no unreadable file is that one; otherwise note it."""
+        if entry.born and self._is_at_inode(file, entry):
+            return self._continue_cut(file, number, entry)
+        return self._surveyor.goes_on(file, number, self._at.files) != 0 and self._wait_for(file, number)
 
     def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
         assert file.identity is not None
@@ -685,12 +717,10 @@ class _Comparison:
             if is_copy is not False and self._contents.is_beginning(file, other):
                 self._set_aside(file, other, is_copy)
                 return
-        if self._takes_over(file):
-            return
         beside = self._beside.get(file.path)
         if beside is not None and self._is_unpacked_from(file, beside):
             self._survey.copies.append((file, beside))
-        else:
+        elif not self._takes_over(file):
             self._survey.new.append(file)
 
     def _takes_over(self, file: Found) -> bool:
@@ -760,6 +790,7 @@ class _Comparison:
         else:
             was = self._at.files.get(entry.of)
             survey.undecided.append((file, was.path if was else "a log that is gone"))
+            survey.asked[entry] = file
 
     def _read_on(self, file: Found, entry: TailedFile) -> None:
         """Read what a copy holds beyond what its file held, from the beginning of a line on."""

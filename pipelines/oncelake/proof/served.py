@@ -118,12 +118,13 @@ class ServedProof:
 
     def _gold(self, last: SinkBatch | None) -> DataFrame | str:
         """Return the rows that the served table must hold, or why they cannot be read."""
-        end = self._read(last.after if last is not None and last.batch_id is not None else None)
-        if end is None:
+        after = last.after if last is not None and last.batch_id is not None else None
+        end, follows = self._read(after), self.served.follows
+        if end is None and self.chain.commit_log(follows).commit(version_of(after)) is not None:
             return "at a position inside a version"
-        table, version = self._version_of(end)
+        table, version = self._version_of(end) if end is not None else (follows, version_of(after))
         commit_log = self.chain.commit_log(table)
-        if version >= 0 and not commit_log.holds(commit_log.last_alike(version)):
+        if end is None or (version >= 0 and not commit_log.holds(commit_log.last_alike(version))):
             return f"at version {version} of {table}, which is gone from its log"
         rows = self._rows_of(table, version)
         return aggregate(rows, self.served.declared) if table == SILVER else rows

@@ -6,7 +6,7 @@ import gzip
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -526,6 +526,41 @@ def test_a_compressed_copy_that_grows_and_gets_another_inode_is_read_on(logs: Pa
     (logs / "new").write_bytes(gzip.compress(lines(1, 5) + lines(20, 21)))
     (logs / "new").replace(logs / "app.log.gz")
     assert drain(files, at)[0] == texts(20, 21)
+
+
+def test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    for name in ("a", "b"):
+        (logs / name).mkdir()
+        (logs / name / "app.log").write_bytes(lines(1, 6) + (lines(7, 9) if name == "a" else b""))
+    _, at = drain(files, START)
+    os.truncate(logs / "b/app.log", len(lines(1, 5)))
+    os.truncate(logs / "a/app.log", len(lines(1, 8)))
+    (logs / "a/app.log").rename(logs / "a/app-20261128.log")
+    assert drain(files, at)[0] == []
+
+
+def test_a_log_that_was_cut_goes_on_beside_a_file_with_its_inode_number_that_cannot_be_read(logs: Path) -> None:
+    class TwoDisks(Faulty):
+        """Has a file of another device with the number of the log's inode."""
+
+        def listing(self, path: str) -> Iterator[Found]:
+            number = (logs / "app.log").stat().st_ino
+            for file in super().listing(path):
+                yield replace(file, identity=(99, number)) if file.path.endswith("other.log") else file
+
+    disk = TwoDisks()
+    files = ReadFiles(logs, rotation="rename", store=disk)
+    (logs / "app.log").write_bytes(lines(1, 6))
+    _, at = drain(files, START)
+    at = replace(at, files={0: at.files[0]._replace(device=77)})  # as a reboot changes it
+    os.truncate(logs / "app.log", len(lines(1, 5)))
+    (logs / "other.log").write_bytes(lines(20, 40))
+    disk.errors["other.log"] = OSError(errno.EACCES, "Permission denied")
+    assert drain(files, at)[0] == []
+    with (logs / "app.log").open("ab") as log:
+        log.write(lines(7, 7))
+    assert drain(files, at)[0] == texts(7, 7)
 
 
 def test_a_file_that_may_continue_one_that_nobody_can_look_for_waits(logs: Path) -> None:
