@@ -718,7 +718,8 @@ class World:
         return True
 
     def do_reboot(self, a: int, b: int, c: int) -> bool:
-        if not self.disk.keeps_births and any(node.is_cut for node in self.disk.names.values()):
+        names = self.disk.names
+        if not self.disk.keeps_births and any(names[path].is_cut or not self._is_recorded(path) for path in names):
             return False  # nothing says what the file at this inode was
         self.disk.reboot()
         if not self.disk.keeps_births:
