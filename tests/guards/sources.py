@@ -842,8 +842,8 @@ GUARDS = (
     Guard(
         "a file that was renamed and cut continues itself",
         "it is taken for a twin that was cut too",
-        f"{_SURVEY}_Comparison._was_cut",
-        answers("False"),
+        f"{_SURVEY}_Comparison._cut_in_place",
+        answers("[]"),
         tests=(f"{_WHICH}test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin",),
     ),
     Guard(

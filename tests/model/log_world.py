@@ -291,12 +291,14 @@ class World:
             return False
         if (self.packing and self.packing.node is node) or not self._is_steady(log.path):
             return False
+        # without the log beside it, a file with a raised number may be a log of its own
+        creates = any(path.startswith(f"{log.path}.") and not self._is_recorded(path) for path in self.disk.names)
         to = self._rotated(log)
         if to is None:
             return False
         self.disk.rename(log.path, to)
-        if b % 3:
-            log.node = self.disk.create(log.path, reuse=bool(c & 1)) if b % 3 == 1 else None
+        if b % 3 or creates:
+            log.node = self.disk.create(log.path, reuse=bool(c & 1)) if b % 3 == 1 or creates else None
         return True
 
     def do_reopen(self, a: int, b: int, c: int) -> bool:
@@ -493,7 +495,7 @@ class World:
                 if self.disk.names[path].text
                 and self._is_alone(path)
                 and self._is_steady(path)
-                and (self._is_recorded(path) or self._is_beside_log(path))
+                and ((*self.disk.names[path].identity, path) in self.recorded or self._is_beside_log(path))
             ],
             a,
         )
@@ -545,7 +547,7 @@ class World:
     def _is_recorded(self, path: str) -> bool:
         """Return False if a file was read, or continues another one, and the position does not have it at its path."""
         node = self.disk.names[path]
-        return (*node.identity, path) in self.recorded or not (node.is_read or node.is_later)
+        return (*node.identity, path) in self.recorded if node.is_read else not node.is_later
 
     def _is_beside_log(self, path: str) -> bool:
         """Return True if the log is there that a file was rotated from: without it, each number may be its own log."""
@@ -708,7 +710,7 @@ class World:
 
     def do_miss(self, a: int, b: int, c: int) -> bool:
         busy = self.packing.source if self.packing else None
-        self.disk.missed = self._chosen([path for path in self._visible() if path != busy], a)
+        self.disk.missed = self._chosen([path for path in self._visible() if path != busy and self._is_single(path)], a)
         return self.disk.missed is not None
 
     def do_race(self, a: int, b: int, c: int) -> bool:

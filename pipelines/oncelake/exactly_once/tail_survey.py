@@ -577,7 +577,8 @@ class _Comparison:
         """Find the files that continue one that is gone; return the others that can be read."""
         if not rest and not grown:
             return []
-        lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked}
+        cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
+        lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
         index = _Index(lost, self._lost_copies(), self._places)
         unknown = _Index({number: self._at.files[number] for number in self._blocked}, {}, self._places)
@@ -586,7 +587,7 @@ class _Comparison:
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
             if file.size and not self._try(self._is_text, file, index):
                 continue
-            is_double = self._try(self._is_packed_beside, file)
+            is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
             if not is_double and file.identity not in self._faulty and self._try(self._continue_lost, file, index):
                 continue
             if file.identity in self._faulty:
@@ -622,8 +623,6 @@ class _Comparison:
         # the file at the inode of a blocked one may be another file
         if self._know_first((number for number in self._blocked if self._at.files[number].path == name), file):
             return True
-        if self._was_cut(file):
-            return False
         copies, grown = self._lost_copies(), None
         for number, length in self._continued(file, index):
             copy = copies.get(number)
@@ -648,16 +647,16 @@ class _Comparison:
             self._know(number, file)
         return number is not None
 
-    def _was_cut(self, file: Found) -> bool:
-        """Return True if a file was cut and goes on, by its inode and time of creation."""
+    def _cut_in_place(self, file: Found) -> list[int]:
+        """Return the ID of the file that was cut and goes on as this one, by its inode."""
         assert file.identity is not None
-        return any(
-            entry.born
-            and self._contents.is_at_inode(file, entry)
-            and self._surveyor.goes_on(file, number, self._at.files)
-            for number, entry in self._inodes.get(file.identity[1], ())
-            if number not in self._survey.known
-        )
+        entries = self._inodes.get(file.identity[1], ())
+        lost = [(number, entry) for number, entry in entries if number not in self._survey.known]
+        return [number for number, entry in lost if self._try(self._is_cut_in_place, file, number, entry)][:1]
+
+    def _is_cut_in_place(self, file: Found, number: int, entry: TailedFile) -> bool:
+        is_there = self._is_at_inode(file, entry)
+        return is_there and self._surveyor.goes_on(file, number, self._at.files) != 0
 
     def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
@@ -735,10 +734,13 @@ class _Comparison:
     def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
 
-        A file that holds all of it is one itself, but for a compressed file that holds nothing new.
+        A file that holds all of it is one itself, except if the compressed file holds nothing new, or was read to the
+        end of a last line that has no end.
         """
         is_copy = any(copy.identity == packed.identity for copy, _ in self._copies)
-        is_part = is_copy or file.size < self._contents.written(packed)
+        written, number = self._contents.written(packed), self._packed.get(file.path)
+        is_ended = number is not None and self._at.files[number].offset > written
+        is_part = is_copy or is_ended or file.size < written
         return is_part and self._contents.is_beginning(file, packed)
 
     def _is_unpacked_of(self, file: Found, number: int) -> bool:
@@ -844,8 +846,9 @@ class _Index:
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
         shift = shifts(base)
         if shift is not None and (not is_packed(base) or join(directory, unpacked(base)) not in self._places):
-            kind = "shift" if is_packed(base) else "replaced"
-            keys += [(kind, directory, shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS))]
+            kinds = ("shift", "replaced") if is_packed(base) else ("replaced",)
+            lower = range(min(shift[1], _MOST_SHIFTS))
+            keys += [(kind, directory, shift[0], number) for kind in kinds for number in lower]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -861,8 +864,9 @@ def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object
     yield "name", unpacked(base)
     yield "time", entry.modified
     yield "second", entry.modified // 1000
-    shift = None if entry.packed else shifts(base)
+    shift = shifts(base)
     if shift is not None:
-        yield "shift", directory, *shift
+        if not entry.packed:
+            yield "shift", directory, *shift
         if any(join(directory, origin) in places for origin in origins(base)):  # otherwise each may be its own log
             yield "replaced", directory, *shift
