@@ -327,7 +327,7 @@ class TailFiles:
         contents = self._surveyor.contents
         packed = contents.packed(file, [was.offset])
         is_quiet = packed.lines == packed.size or not 0 <= self._age(file) < _PACKED_QUIET
-        if not is_quiet or packed.ended <= was.offset or not contents.goes_on(file, was):
+        if not is_quiet or packed.ended <= was.offset or not contents.still_begins_with(file, was):
             return None
         with self._store.open(file) as opened:
             return self._entry(file, opened, was._replace(offset=packed.ended), packed.digests[packed.ended])
@@ -452,7 +452,7 @@ class TailFiles:
         for file in listed.by_likelihood(entry):
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
-                same = same and (entry.packed in (0, file.size) or contents.goes_on(file, entry))
+                same = same and (entry.packed in (0, file.size) or contents.still_begins_with(file, entry))
                 if same or contents.begins_with(file, entry):
                     yield file
             except OSError as error:

@@ -240,7 +240,7 @@ class Contents:
         with self.store.open(file) as opened:
             return self.store.born(opened) == entry.born
 
-    def goes_on(self, file: Found, entry: TailedFile) -> bool:
+    def still_begins_with(self, file: Found, entry: TailedFile) -> bool:
         """Return True if the content of a compressed file that has grown goes on where it was left.
 
         Raises:
@@ -564,7 +564,7 @@ class _Comparison:
     def _check_growth(self, file: Found, entry: TailedFile) -> bool:
         """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
-        if problem is None and not self._contents.goes_on(file, entry):
+        if problem is None and not self._contents.still_begins_with(file, entry):
             problem = "its last line had no end when it was read, and has more text now; see docs/tail.md"
         if problem is not None:
             self._survey.aside.append((file, problem))
