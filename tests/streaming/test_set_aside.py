@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import os
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,6 +109,28 @@ def test_a_renamed_file_is_not_read_again(house: House, spark: SparkSession) -> 
     house.rebuild(spark, "bronze")
     house.must_be(lines)
     assert house.doubts(spark) == []
+
+
+def test_a_file_that_is_compressed_or_unpacked_is_not_read_again(house: House, spark: SparkSession) -> None:
+    def gzip_of(*arguments: str) -> None:
+        subprocess.run(["gzip", *arguments], cwd=house.logs, check=True)
+
+    house.write("a.log", LINE % b"a", LINE % b"b")
+    house.write("b.log", LINE % b"c")
+    gzip_of("b.log")
+    house.run(spark)
+    gzip_of("a.log")
+    gzip_of("-d", "b.log.gz")
+    house.write("new.log", LINE % b"new")
+    house.run(spark)
+    lines = [LINE % each for each in (b"a", b"b", b"c", b"new")]
+    house.must_be(lines)
+    assert house.doubts(spark) == []
+    assert "are the new names of some that were read, and are not read again" in notes(house, spark)
+    gzip_of("-d", "a.log.gz")
+    house.write("other.log", LINE % b"other")
+    house.run(spark)
+    house.must_be([*lines, LINE % b"other"])
 
 
 def test_a_copy_and_a_file_with_other_lines_are_read(house: House, spark: SparkSession) -> None:

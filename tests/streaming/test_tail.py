@@ -215,8 +215,13 @@ def test_what_is_not_read_is_named(house: House, spark: SparkSession) -> None:
 def test_a_deep_proof_names_a_file_whose_beginning_was_changed(house: House, spark: SparkSession) -> None:
     log = append(house, *TEXT * 40)
     pack(append(house, *BATCHES[0], name="other.log"))
+    append(house, *BATCHES[1], name="app.log-2026-11-28T10:00:00")
     house.run(spark)
-    assert [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds] == []
+    links = house.lakehouse(spark).prove(deep=True, full=True).links
+    assert [link.said for link in links if not link.holds] == []
+    (link,) = [link for link in links if link.uncompared]
+    assert [part.said for part in link.uncompared] == [f"{len(BATCHES[1])} lines of files that were not read again"]
+    assert link.notes[-1].endswith("Hadoop reads no name with a colon: app.log-2026-11-28T10:00:00")
     with log.open("r+b") as file:  # before the last megabyte, which each run compares
         file.seek(30)
         file.write(b"?")

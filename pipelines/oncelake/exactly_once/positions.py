@@ -242,6 +242,8 @@ class TailedFile(NamedTuple):
         start: where reading began; above 0 if the file before it was cut, or of a copy, lines that were read count.
         of: the ID of the file that a copy is one of, or that was cut; -1 for none.
         gone: when it was first missed, in milliseconds since 1970; 0 if it is there.
+        ended: 1 if the last of the bytes that were read is a line end which the file does not have.
+        doubtful: 1 if only the setting `rotation` says that this file is a copy.
     """
 
     device: int
@@ -258,6 +260,8 @@ class TailedFile(NamedTuple):
     start: int = 0
     of: int = -1
     gone: int = 0
+    ended: int = 0
+    doubtful: int = 0
 
     @classmethod
     def parse(cls, fields: list[Any]) -> Self:

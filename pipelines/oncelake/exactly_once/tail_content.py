@@ -1,7 +1,6 @@
 """Read what a growing file holds, compressed or not, and digest it in a way that can be continued later."""
 
 import bz2
-import gzip
 import hashlib
 import os
 import time
@@ -19,10 +18,6 @@ REACH = 1024**2
 BLOCK = 1024**2
 # How many bytes at both ends of some bytes `ends_of` hashes; TailSource.java has the same number.
 _ENDS = 1024
-_OPENERS: Mapping[str, Callable[[BinaryIO], gzip.GzipFile | bz2.BZ2File]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".bz2": bz2.BZ2File,
-}
 
 
 class FileMovedError(OSError):
@@ -200,9 +195,54 @@ def ends_of(file: BinaryIO, length: int) -> str:
     return hashlib.sha256(head + tail).hexdigest()[:16] if len(head) == len(tail) == size else ""
 
 
+class _Unpacker(Protocol):
+    """Unpacks one member of a compressed file.
+
+    Attributes:
+        eof: whether the end of the member is reached.
+        needs_input: whether it needs more bytes to go on.
+        unused_data: what is behind the end of the member.
+    """
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = ...) -> bytes: ...
+
+
+class _GzipUnpacker:
+    """Unpacks a member of a gzip file as BZ2Decompressor does with one of a bzip2 file."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(31)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int = BLOCK) -> bytes:
+        found = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        self.needs_input = not self._zlib.unconsumed_tail and len(found) < max_length
+        return found
+
+
+_UNPACKERS: Mapping[str, Callable[[], _Unpacker]] = {".gz": _GzipUnpacker, ".bz2": bz2.BZ2Decompressor}
+
+
 def is_unpacked(path: str) -> bool:
     """Return True if the ending of a name says that its file is compressed in a way that is read here."""
-    return any(path.lower().endswith(ending) for ending in _OPENERS)
+    return any(path.lower().endswith(ending) for ending in _UNPACKERS)
 
 
 @dataclass(frozen=True)
@@ -268,10 +308,34 @@ def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> Packed:
 
 
 def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yield the content of all members of a compressed file. Zeros may stand behind the last one, and nothing else.
+
+    Raises:
+        EOFError: it is not complete.
+        OSError: it is damaged, or other bytes stand between two members; Hadoop, which reads it, stops there.
+        zlib.error: it is damaged.
+    """
+    make = next(make for ending, make in _UNPACKERS.items() if path.lower().endswith(ending))
+    unpacker: _Unpacker | None = None
+    is_padded = False
     file.seek(0)
-    content = next(opener for ending, opener in _OPENERS.items() if path.lower().endswith(ending))(file)
-    while block := content.read(BLOCK):
-        yield block
+    for block in iter(lambda: file.read(BLOCK), b""):
+        rest = block
+        while rest:
+            if unpacker is None:
+                behind = rest.lstrip(b"\0")
+                is_padded = is_padded or len(behind) < len(rest)
+                if not behind:
+                    break
+                if is_padded:
+                    raise OSError("zeros stand before a member")
+                unpacker = make()
+            yield unpacker.decompress(rest, BLOCK)
+            while not (unpacker.eof or unpacker.needs_input):
+                yield unpacker.decompress(b"", BLOCK)
+            rest, unpacker = (unpacker.unused_data, None) if unpacker.eof else (b"", unpacker)
+    if unpacker is not None:
+        raise EOFError
 
 
 def content_ends(file: BinaryIO, path: str, length: int) -> str:

@@ -20,7 +20,7 @@ from oncelake.exactly_once.tail_content import (
     last_end,
     read_at,
 )
-from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor
+from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor, has_end
 
 # Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 REMEMBERED_MS = 7 * 24 * 3600 * 1000
@@ -190,7 +190,8 @@ class TailFiles:
                 size = self._surveyor.contents.size(file)
                 if size <= offset:
                     digest = self._surveyor.contents.digests(file, [size])[size]
-                    copies.append(self._moved(file, self._copy(file, size, digest, number)))
+                    copy = self._copy(file, size, digest, number)
+                    copies.append(self._moved(file, copy._replace(doubtful=int(file.identity in survey.doubtful))))
             except OSError:
                 copies += [copy for copy in at.copies if copy[:2] == file.identity]
         return tuple(copies)
@@ -293,7 +294,7 @@ class TailFiles:
                 return None
             with self._store.open(file) as opened:
                 hasher = self._hasher(opened, was)
-                if hasher is None:
+                if hasher is None or not has_end(opened, was):
                     return None
                 end = self._end(opened, was.offset, size, most, quiet=self._is_quiet(file, size))
                 for block in blocks_of(opened, was.offset, end):
@@ -302,7 +303,7 @@ class TailFiles:
                     self._without_end[file.identity] = stamp, was.offset
                 if not hasher.size == end > was.offset:
                     return None
-                return self._entry(file, opened, was._replace(offset=end), hasher.digest())
+                return self._entry(file, opened, was._replace(offset=end, ended=0), hasher.digest())
         except OSError:
             return None
 
@@ -330,7 +331,8 @@ class TailFiles:
         if not is_quiet or packed.ended <= was.offset or not contents.still_begins_with(file, was):
             return None
         with self._store.open(file) as opened:
-            return self._entry(file, opened, was._replace(offset=packed.ended), packed.digests[packed.ended])
+            now = was._replace(offset=packed.ended, ended=packed.ended - packed.size)
+            return self._entry(file, opened, now, packed.digests[packed.ended])
 
     def _is_quiet(self, file: Found, size: int) -> bool:
         """Return True if the last record of a file is whole, because the file has not grown for a while."""
@@ -453,17 +455,23 @@ class TailFiles:
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
                 same = same and (entry.packed in (0, file.size) or contents.still_begins_with(file, entry))
-                if same or contents.begins_with(file, entry):
+                if same or (contents.begins_with(file, entry) and self._has_end(file, entry)):
                     yield file
             except OSError as error:
                 if unread is not None:
                     unread.append(f"{self._surveyor.name(file)}, which cannot be read: {error.strerror or error}")
 
+    def _has_end(self, file: Found, entry: TailedFile) -> bool:
+        if is_packed(file.path) or not entry.ended:
+            return True
+        with self._store.open(file) as opened:
+            return has_end(opened, entry)
+
     def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
         path, packed, length, ends = f"{range_words(part)} in {self.path}", False, part.end, ""
         if file is not None:
             path, packed = file.path, is_packed(file.path)
-            length = file.size if packed else part.end
+            length = file.size if packed else part.end - (part.file.ended if part.end == part.file.offset else 0)
             try:
                 with self._store.open(file) as opened:
                     ends = ends_of(opened, length)

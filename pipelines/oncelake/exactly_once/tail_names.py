@@ -6,12 +6,22 @@ from collections.abc import Iterator
 from oncelake.exactly_once.listing import COMPRESSED
 
 # What logrotate, savelog and logging libraries add to a name, at its end or before its ending.
-_MARKS = re.compile(r"(?:[._-](?:\d[\dTZ:+]*|old|bak|prev|last|save|orig|copy|backup)(?![^._~-]))+|~$")
+_MARKS = re.compile(
+    r"(?:[._-](?:\d[\dTZ:+]*|W\d\d|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*|am|pm"
+    r"|old|bak|prev|last|save|orig|copy|backup)(?![^._~-]))+|~$"
+)
 _SHIFTED = re.compile(r"\.(\d{1,5})(?=\.|$)")
+_NUMBERED = re.compile(r"(?<=[.-])\d{1,5}(?=\.|$)")
+# What logback adds to the name of a log while it compresses it.
+_BEING_PACKED = re.compile(r"\.(?:gz|zip)\d+\.tmp$")
+# What editors and rsync add to the name of the file that they replace.
+BACKUPS = ("~", ".bak", ".orig", ".save", ".backup", ".copy")
 
 
 def unpacked(path: str) -> str:
-    """Return a path without the ending of a compressed file."""
+    """Return a path without the ending of a compressed file, or of one that logback is compressing."""
+    if being_packed := _BEING_PACKED.search(path):
+        return path[: being_packed.start()]
     stem, dot, ending = path.rpartition(".")
     return stem if dot + ending.lower() in COMPRESSED else path
 
@@ -25,6 +35,21 @@ def origins(name: str) -> Iterator[str]:
             yield name[: found.start()] + "".join(marks[:kept]) + name[found.end() :]
 
 
+def stems(name: str) -> Iterator[str]:
+    """Yield a name, and the name without an ending of letters: a mark may follow either of them."""
+    yield name
+    stem, _, ending = name.rpartition(".")
+    if stem and ending.isalpha():
+        yield stem
+
+
+def prefixes(name: str) -> Iterator[str]:
+    """Yield the beginnings of a name that a mark of any form may follow, the longest first."""
+    for at in range(len(name) - 1, 0, -1):
+        if not name[at].isalnum():
+            yield name[:at]
+
+
 def shifts(name: str) -> tuple[str, int] | None:
     """Return the name with # in place of the number that each rotation raises, and the number; None without one."""
     numbers = [*_SHIFTED.finditer(unpacked(name))]
@@ -32,3 +57,9 @@ def shifts(name: str) -> tuple[str, int] | None:
         return None
     number = numbers[-1]
     return f"{name[: number.start(1)]}#{unpacked(name)[number.end(1) :]}", int(number[1])
+
+
+def unnumbered(name: str) -> str | None:
+    """Return the name with # in place of the number that a rotation may change; None without one."""
+    numbers = [*_NUMBERED.finditer(unpacked(name))]
+    return f"{name[: numbers[-1].start()]}#{unpacked(name)[numbers[-1].end() :]}" if numbers else None

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from posixpath import basename, dirname, join, split
 from typing import BinaryIO, Literal
 
@@ -40,7 +41,7 @@ from oncelake.exactly_once.tail_content import (
     read_at,
     unpack,
 )
-from oncelake.exactly_once.tail_names import origins, shifts, unpacked
+from oncelake.exactly_once.tail_names import BACKUPS, origins, prefixes, shifts, stems, unnumbered, unpacked
 
 Rotation = Literal["rename", "copytruncate"]
 # Returns what bronze holds of a file's content from about a byte on, and the byte at which that begins; None if bronze
@@ -63,6 +64,7 @@ _UNDECIDED = (
     "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
     "source.rotation to copytruncate or to rename"
 )
+_HAD_NO_END = "its last line had no end when it was read, and has more text now; see docs/tail.md"
 # An earlier version took this many equal bytes at both ends for certain.
 _CERTAIN = 1024
 
@@ -80,6 +82,7 @@ class Survey:
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
         asked: copies that the position knows, and of which nobody knows what they are now that their files are gone.
+        doubtful: the copies and undecided files of which only the setting `rotation` says what they are.
         aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
         unreadable: files that cannot be opened or read, with the reason.
         away: the IDs of the files that are not there.
@@ -94,6 +97,7 @@ class Survey:
     undecided: list[tuple[Found, str]] = field(default_factory=list)
     spent: dict[TailedFile, Found] = field(default_factory=dict)
     asked: dict[TailedFile, Found] = field(default_factory=dict)
+    doubtful: set[Identity | None] = field(default_factory=set)
     aside: list[tuple[Found, str]] = field(default_factory=list)
     unreadable: list[tuple[Found, str]] = field(default_factory=list)
     away: list[int] = field(default_factory=list)
@@ -216,7 +220,7 @@ class Contents:
             return True
         if not entry.packed and is_packed(file.path):
             return False
-        if file.size < (entry.packed or entry.offset):
+        if file.size < (entry.packed or entry.offset - entry.ended):
             return False
         if not self.is_at_inode(file, entry):
             return False
@@ -252,8 +256,9 @@ class Contents:
         """Return a hasher of the bytes that were read of an uncompressed file; None if the last ones are others."""
         start = based(entry.offset)
         hasher = Hasher(start, entry.base)
-        for block in blocks_of(opened, start, entry.offset):
+        for block in blocks_of(opened, start, entry.offset - entry.ended):
             hasher.update(block)
+        hasher.update(b"\n" * entry.ended)
         return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
 
     def begins_with(self, file: Found, entry: TailedFile) -> bool:
@@ -262,6 +267,10 @@ class Contents:
         Raises:
             OSError: a file cannot be opened or read.
         """
+        if entry.ended and not is_packed(file.path):
+            with self.store.open(file) as opened:
+                ended = chain(blocks_of(opened, 0, entry.offset - 1), [b"\n"])
+                return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
         if entry.digest:
             return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
         return self._begins_as_before(file, entry)
@@ -287,6 +296,11 @@ class Contents:
                 return ends_of(opened, file.size) == entry.ends
             expected = is_packed(file.path) or entry.offset >= _CERTAIN
             return expected and content_ends(opened, file.path, entry.offset) == entry.ends
+
+
+def has_end(opened: BinaryIO, entry: TailedFile) -> bool:
+    """Return True if a file does not go on within the last line that was read of it."""
+    return not entry.ended or read_at(opened, entry.offset - 1, 1) in (b"", b"\n")
 
 
 def _key(file: Found) -> tuple[object, ...]:
@@ -451,8 +465,15 @@ class _Comparison:
 
     @cached_property
     def _beside(self) -> Mapping[str, Found]:
-        """The compressed files by the path without the ending."""
-        return {unpacked(file.path): file for file in self._there if is_packed(file.path)}
+        """The compressed files by the path without the ending; of several, one that was read."""
+        packed = [file for file in self._there if is_packed(file.path)]
+        return {unpacked(file.path): file for file in sorted(packed, key=lambda file: file.identity in self._claimed)}
+
+    @cached_property
+    def _plain(self) -> Mapping[str, Found]:
+        """The files that are not compressed, by name; those that logback compresses, also without its mark."""
+        plain = [(name, file) for name, file in self._places.items() if not is_packed(name)]
+        return {**{unpacked(name): file for name, file in plain}, **dict(plain)}
 
     @cached_property
     def _inodes(self) -> Mapping[int, list[tuple[int, TailedFile]]]:
@@ -470,6 +491,13 @@ class _Comparison:
             assert file.identity is not None
             found.setdefault(file.identity[1], []).append(file)
         return found
+
+    @cached_property
+    def _by_stem(self) -> Mapping[tuple[str, str], Found]:
+        """The files that are not compressed by directory and name, with and without an ending of letters."""
+        names = [(split(name), file) for name, file in self._plain.items()]
+        found = {(directory, stem): file for (directory, base), file in names for stem in stems(base)}
+        return {**found, **dict(names)}
 
     @cached_property
     def _by_base(self) -> Mapping[str, list[Found]]:
@@ -499,8 +527,11 @@ class _Comparison:
             if file.identity not in self._claimed | self._faulty:
                 self._try(self._compare_with_original, file, entry)
         for number, file in survey.known.items():
-            if is_packed(file.path) and self._at.files[number].packed not in (0, file.size):
-                self._try(self._check_growth, file, self._at.files[number])
+            entry = self._at.files[number]
+            if is_packed(file.path) and entry.packed not in (0, file.size):
+                self._try(self._check_growth, file, entry)
+            elif entry.ended and not is_packed(file.path):
+                self._try(self._check_end, file, entry)
         survey.away = [number for number in self._lost() if number not in self._blocked]
         return survey
 
@@ -565,10 +596,16 @@ class _Comparison:
         """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.still_begins_with(file, entry):
-            problem = "its last line had no end when it was read, and has more text now; see docs/tail.md"
+            problem = _HAD_NO_END
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
+
+    def _check_end(self, file: Found, entry: TailedFile) -> None:
+        """Note an unpacked file that goes on within the last line that was read."""
+        with self._surveyor.contents.store.open(file) as opened:
+            if not has_end(opened, entry):
+                self._survey.aside.append((file, _HAD_NO_END))
 
     def _has_grown(self, file: Found, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
@@ -580,8 +617,10 @@ class _Comparison:
         cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
-        index = _Index(lost, self._lost_copies(), self._places)
-        unknown = _Index({number: self._at.files[number] for number in self._blocked}, {}, self._places)
+        are_copied = bool(self._surveyor.decides(is_certain=False))
+        index = _Index(lost, self._lost_copies(), self._places, are_copied=are_copied)
+        blocked = {number: self._at.files[number] for number in self._blocked}
+        unknown = _Index(blocked, {}, self._places, are_copied=are_copied)
         others = []
         copies = {file.identity for file in grown}
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
@@ -600,8 +639,8 @@ class _Comparison:
 
     def _is_packed_beside(self, file: Found) -> bool:
         """Return True if a compressed file holds nothing but what the file beside it holds, of which it was made."""
-        plain = self._places.get(unpacked(self._name(file)))
-        return plain is not None and plain is not file and self._contents.is_beginning(file, plain)
+        plain = self._plain.get(unpacked(self._name(file))) if is_packed(file.path) else None
+        return plain is not None and self._contents.is_beginning(file, plain)
 
     def _lost_copies(self) -> Mapping[int, TailedFile]:
         """Return the copies that are not found, by numbers below 0."""
@@ -660,12 +699,21 @@ class _Comparison:
 
     def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
-        size = self._contents.size(file)
+        size, is_plain = self._contents.size(file), not is_packed(file.path)
         for entries in index.candidates(self._name(file), file.modified):
             lengths = [length for length in entries if length <= size]
             known = self._contents.digests(file, lengths)
             for length in sorted(lengths, reverse=True):
                 yield from ((number, length) for number in entries[length].get(known.get(length), ()))
+            for length, number in self._ended(entries, size + 1) if is_plain else ():
+                if self._contents.begins_with(file, self._at.files[number]):
+                    yield number, length
+
+    def _ended(self, entries: Mapping[int, Mapping[Digest | None, list[int]]], most: int) -> Iterator[tuple[int, int]]:
+        """Yield how much was read, and the ID, of the files whose last line was read without its end."""
+        read = ((length, numbers) for length, found in entries.items() if length <= most for numbers in found.values())
+        pairs = ((length, number) for length, numbers in read for number in numbers)
+        yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
     def _may_continue(self, file: Found, unknown: "_Index") -> bool:
         """Return True if a file may continue one of which nobody knows whether it is there; note that."""
@@ -714,9 +762,11 @@ class _Comparison:
         for other, is_certain in () if file.identity in self._survey.starts else self._originals(file):
             is_copy = self._surveyor.decides(is_certain=is_certain)
             if is_copy is not False and self._contents.is_beginning(file, other):
-                self._set_aside(file, other, is_copy)
+                self._set_aside(file, other, is_copy, is_certain=is_certain)
                 return
-        beside = self._beside.get(file.path)
+        if self._may_have_backup(file):
+            return
+        beside = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
         if beside is not None and self._is_unpacked_from(file, beside):
             self._survey.copies.append((file, beside))
         elif not self._takes_over(file):
@@ -724,12 +774,32 @@ class _Comparison:
 
     def _takes_over(self, file: Found) -> bool:
         """Return True if a file holds all that was read of its compressed form, which is a copy of it from now on."""
-        number = self._packed.get(file.path)
+        number = None if is_packed(file.path) else self._packed.get(unpacked(file.path))
         if number is None or not self._contents.begins_with(file, self._at.files[number]):
             return False
+        self._take_over(number, file)
+        return True
+
+    def _take_over(self, number: int, file: Found) -> None:
         self._survey.copies.append((self._survey.known[number], file))
         self._know(number, file)
-        return True
+
+    def _may_have_backup(self, file: Found) -> bool:
+        """Return True if a file begins with all that was read of one that now has the name of a backup of it.
+
+        An editor or rsync has renamed the log then, and has written it again; or another log has the same lines.
+        """
+        for mark in BACKUPS:
+            backup = self._places.get(f"{self._name(file)}{mark}")
+            number = next((number for number, known in self._survey.known.items() if known is backup), None)
+            if number is not None and self._contents.begins_with(file, self._at.files[number]):
+                is_copy = self._surveyor.decides(is_certain=False)
+                if is_copy is None:
+                    self._set_aside(file, self._survey.known[number], is_copy, is_certain=False)
+                elif is_copy:
+                    self._take_over(number, file)
+                return is_copy is not False
+        return False
 
     def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
@@ -738,17 +808,21 @@ class _Comparison:
         end of a last line that has no end.
         """
         is_copy = any(copy.identity == packed.identity for copy, _ in self._copies)
-        written, number = self._contents.written(packed), self._packed.get(file.path)
+        written, number = self._contents.written(packed), self._packed.get(unpacked(file.path))
         is_ended = number is not None and self._at.files[number].offset > written
         is_part = is_copy or is_ended or file.size < written
         return is_part and self._contents.is_beginning(file, packed)
 
     def _is_unpacked_of(self, file: Found, number: int) -> bool:
         """Return True if a file has the name of a compressed file that was read, without its ending."""
-        entry = self._at.files.get(number)
-        return entry is not None and entry.path != self._name(file) == unpacked(entry.path)
+        entry, name = self._at.files.get(number), self._name(file)
+        return (
+            entry is not None and entry.path != name and not is_packed(name) and unpacked(name) == unpacked(entry.path)
+        )
 
-    def _set_aside(self, file: Found, other: Found, is_copy: bool | None) -> None:
+    def _set_aside(self, file: Found, other: Found, is_copy: bool | None, *, is_certain: bool) -> None:
+        if not is_certain:
+            self._survey.doubtful.add(file.identity)
         if is_copy:
             self._survey.copies.append((file, other))
         else:
@@ -757,12 +831,15 @@ class _Comparison:
     def _originals(self, file: Found) -> Iterator[tuple[Found, bool]]:
         """Yield the files that a file may be a copy of by its name, and whether it is one if its content says so."""
         directory, base = split(self._name(file))
-        plain = self._places.get(join(directory, unpacked(base)))
-        if plain is not None and plain is not file:
-            yield plain, True
+        if is_packed(base):
+            plain, other = self._plain.get(join(directory, unpacked(base))), self._beside.get(unpacked(file.path))
+            yield from ((original, True) for original in (plain, other) if original not in (None, file))
         for origin in origins(base):
             other = self._places.get(join(directory, origin))
             yield from ((other, False) for other in ([other] if other else self._elsewhere(directory, origin)))
+        if self._surveyor.decides(is_certain=False):  # logs are copied, so any mark may be that of a copy
+            named = (self._by_stem.get((directory, prefix)) for prefix in prefixes(unpacked(base)))
+            yield from ((other, False) for other in named if other not in (None, file))
 
     def _elsewhere(self, directory: str, base: str) -> Iterator[Found]:
         """Yield the files with a name in the directories above a directory, and in those beside it."""
@@ -776,7 +853,7 @@ class _Comparison:
         survey = self._survey
         assert file.identity is not None
         is_unpacked = self._is_unpacked_of(file, entry.of)
-        is_certain = entry.of < 0 or is_unpacked or is_packed(file.path)
+        is_certain = entry.of < 0 or is_unpacked or (is_packed(file.path) and not entry.doubtful)
         is_copy = self._surveyor.decides(is_certain=is_certain)
         if is_unpacked and self._takes_over(file):
             return
@@ -784,7 +861,7 @@ class _Comparison:
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
             self._read_on(file, entry) if is_certain else survey.new.append(file)
         elif original is not None:
-            self._set_aside(file, original, is_copy)
+            self._set_aside(file, original, is_copy, is_certain=is_certain)
         elif entry.of in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.of))):
             survey.spent[entry] = file
         elif is_copy or self._is_cut(entry.of):
@@ -793,6 +870,7 @@ class _Comparison:
             was = self._at.files.get(entry.of)
             survey.undecided.append((file, was.path if was else "a log that is gone"))
             survey.asked[entry] = file
+            survey.doubtful.add(file.identity)
 
     def _read_on(self, file: Found, entry: TailedFile) -> None:
         """Read what a copy holds beyond what its file held, from the beginning of a line on."""
@@ -815,15 +893,22 @@ class _Index:
         files: the files that are gone, by ID.
         copies: the copies that are gone, by numbers below 0.
         places: the names of the files that are there.
+        are_copied: whether logs are rotated by copying them, so that any mark may be that of a copy.
 
     Attributes:
         old: those of an earlier version, of which only a hash of both ends is known.
     """
 
     def __init__(
-        self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile], places: Container[str]
+        self,
+        files: Mapping[int, TailedFile],
+        copies: Mapping[int, TailedFile],
+        places: Container[str],
+        *,
+        are_copied: bool,
     ) -> None:
         self._places = places
+        self._are_copied = are_copied
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
@@ -843,12 +928,13 @@ class _Index:
             keys.append(("place", directory, origin))
             if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
                 keys.append(("name", origin))
+        keys += [("stem", directory, prefix) for prefix in prefixes(unpacked(base)) if self._are_copied]
         keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
-        shift = shifts(base)
-        if shift is not None and (not is_packed(base) or join(directory, unpacked(base)) not in self._places):
-            kinds = ("shift", "replaced") if is_packed(base) else ("replaced",)
-            lower = range(min(shift[1], _MOST_SHIFTS))
-            keys += [(kind, directory, shift[0], number) for kind in kinds for number in lower]
+        if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
+            keys.append(("number", directory, unnumbered(base)))
+            shift = shifts(base) if is_packed(base) else None
+            lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
+            keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
         return (self._by_key[key] for key in keys if key in self._by_key)
 
     def lengths(self, name: str, modified: int) -> set[int]:
@@ -862,11 +948,13 @@ def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object
     yield "path", entry.path
     yield "place", directory, unpacked(base)
     yield "name", unpacked(base)
+    yield from (("stem", directory, stem) for stem in stems(unpacked(base)))
     yield "time", entry.modified
     yield "second", entry.modified // 1000
-    shift = shifts(base)
+    yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
+    shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
-        if not entry.packed:
-            yield "shift", directory, *shift
-        if any(join(directory, origin) in places for origin in origins(base)):  # otherwise each may be its own log
-            yield "replaced", directory, *shift
+        yield "shift", directory, *shift
+    # without the log beside it, each number may be a log of its own
+    if numbered is not None and any(join(directory, origin) in places for origin in origins(base)):
+        yield "number", directory, numbered

@@ -32,6 +32,7 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource, place_of
 from oncelake.exactly_once.listing import Found, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.exactly_once.positions import listing_number
+from oncelake.exactly_once.tail_names import unpacked
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.proof.file_rows import Held, ReadFile, broken_of, differing, lines_of, name_of, read_files
 from oncelake.proof.link import Link, Uncompared
@@ -234,9 +235,12 @@ def _notes(census: Census, held: Held) -> Iterator[str]:
             ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
             yield f"{ignored}: {listed(sorted(name_of(each.path) for each in found))}"
     if census.renamed:
-        other = count_of(len(census.renamed), "file is the new name of one", "files are the new names of some")
-        names = listed(sorted(map(name_of, census.renamed)))
-        yield f"{other} that was read, and is not read again: {names}"
+        one, several = (
+            "is the new name of one that was read, and is",
+            "are the new names of some that were read, and are",
+        )
+        other = count_of(len(census.renamed), f"file {one}", f"files {several}")
+        yield f"{other} not read again: {listed(sorted(map(name_of, census.renamed)))}"
     if census.waiting:
         names = listed(sorted(name_of(each.path) for each in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
@@ -269,11 +273,16 @@ def _gone(census: Census, held: Held) -> Iterator[str]:
 
 
 def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
-    """Return for each missing file the existing files of the same size; empty if these are too many to compare."""
-    by_size: dict[int, list[str]] = {}
+    """Return for each missing file the existing files of the same size, and its compressed or unpacked form.
+
+    Empty if these are too many to compare.
+    """
+    by_key: dict[int | str, list[str]] = {}
     for path, size in there.items():
-        by_size.setdefault(size, []).append(path)
-    pairs = {path: by_size[size] for path, size in gone.items() if size in by_size}
+        for key in (size, unpacked(path)):
+            by_key.setdefault(key, []).append(path)
+    found = {path: {*by_key.get(size, ()), *by_key.get(unpacked(path), ())} for path, size in gone.items()}
+    pairs = {path: sorted(others) for path, others in found.items() if others}
     return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 

@@ -19,7 +19,7 @@ from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import Disk, FileMovedError, ends_of
 from oncelake.exactly_once.tail_names import origins, shifts
 from oncelake.exactly_once.tail_survey import Rotation
-from tests.support.tailing import EVERYTHING, ReadFiles, drain
+from tests.support.tailing import EVERYTHING, ReadFiles, drain, pack
 from tests.support.tailing import read as read_between
 
 START = TailPosition()
@@ -577,6 +577,138 @@ def test_a_file_that_may_continue_one_that_nobody_can_look_for_waits(logs: Path)
     (logs / "elsewhere").unlink()
     assert faults(files, at) == {}
     assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz", "old/app.log-20261126.bz2"])
+def test_the_question_whether_a_file_is_a_copy_stays_until_it_is_answered(logs: Path, name: str) -> None:
+    files = ReadFiles(logs, rotation=None)
+    (logs / "old").mkdir()
+    (logs / "app.log").write_bytes(lines(1, 1))
+    packs: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress}
+    (logs / name).write_bytes(packs.get(Path(name).suffix, bytes)(lines(1, 1)))
+    _, at = drain(files, START)
+    for number in (2, 3):
+        assert "or a log of its own" in faults(files, at)[Path(name).name]
+        with (logs / "app.log").open("ab") as log:
+            log.write(lines(number, number))
+        read, at = drain(files, at)
+        assert read == texts(number, number)
+    if name == "app.log.1":
+        pack(logs / name)
+        assert "or a log of its own" in faults(files, at)[f"{name}.gz"]
+    assert "or a log of its own" not in faults(ReadFiles(logs, rotation="copytruncate", bronze=files.bronze), at)
+    assert drain(ReadFiles(logs, rotation="copytruncate", bronze=files.bronze), at)[0] == []
+    assert drain(ReadFiles(logs, rotation="rename", bronze=files.bronze), at)[0] == texts(1, 1)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_file_is_unpacked_and_packed_whose_last_line_has_no_end(logs: Path, keep: bool) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    log, packed, text = logs / "app.log.1", logs / "app.log.1.gz", lines(1, 5)[:-1]
+    packed.write_bytes(gzip.compress(text))
+    os.utime(packed, (1, 1))
+    read, at = drain(files, START)
+    assert read == texts(1, 5)
+    log.write_bytes(text)
+    if keep:
+        assert drain(files, at)[0] == []
+    packed.unlink()
+    assert drain(files, at)[0] == []
+    (logs / "other.log").write_bytes(lines(9, 9))  # so that there is another position
+    read, at = drain(files, at)
+    assert read == texts(9, 9)
+    assert drain(files.restarted(), at)[0] == []
+    with log.open("ab") as opened:
+        opened.write(b"\n" + lines(6, 6))
+    assert drain(files, at)[0] == texts(6, 6)
+    log.write_bytes(text + b" goes on\n")
+    assert "had no end" in faults(files, at)["app.log.1"]
+    assert drain(files, at)[0] == []
+    packed.write_bytes(gzip.compress(text))
+    log.unlink()
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize(("ending", "pack_one"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+@pytest.mark.parametrize("between", [b"\0" * 100, b"text", b"BZh91"])
+def test_what_stands_between_two_members_is_a_fault(
+    logs: Path, ending: str, pack_one: Callable[[bytes], bytes], between: bytes
+) -> None:
+    files, log = ReadFiles(logs, rotation="rename"), logs / f"app.log.{ending}"
+    log.write_bytes(pack_one(lines(1, 5)) + between + pack_one(lines(6, 9)))
+    (logs / "other.log").write_bytes(lines(20, 20))
+    assert drain(files, START)[0] == texts(20, 20)
+    assert "damaged" in faults(files, START)[log.name]
+    log.write_bytes(pack_one(lines(1, 5)) + b"\0" * 100)
+    assert sorted(drain(files, START)[0]) == sorted([*texts(1, 5), *texts(20, 20)])
+
+
+def test_a_log_that_logback_compresses_is_read_once(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    being_packed, packed = logs / "app.2026-11-28.0.log.gz1234567890.tmp", logs / "app.2026-11-28.0.log.gz"
+    (logs / "app.log").rename(being_packed)
+    (logs / "app.log").write_bytes(lines(6, 6))
+    read, at = drain(files, at)
+    assert read == texts(6, 6)
+    packed.write_bytes(gzip.compress(lines(1, 5)))
+    assert drain(files, at)[0] == []
+    being_packed.unlink()
+    assert drain(files, at)[0] == []
+
+
+def test_two_compressed_forms_of_a_log_are_one_file(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
+    read, at = drain(files, START)
+    (logs / "app.log.1.bz2").write_bytes(bz2.compress(lines(1, 5)))
+    assert drain(files, at)[0] == []
+    assert sorted(drain(files, START)[0]) == sorted(read) == texts(1, 5)
+    (logs / "app.log.1.gz").unlink()
+    assert drain(files, at)[0] == []
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize("mark", ["~", ".bak", ".orig"])
+def test_a_log_that_is_replaced_beside_its_backup_is_asked_for(logs: Path, mark: str) -> None:
+    files, log, backup = ReadFiles(logs, rotation=None), logs / "app.log", logs / f"app.log{mark}"
+    log.write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    log.rename(backup)
+    log.write_bytes(lines(1, 6))
+    assert "or a log of its own" in faults(files, at)["app.log"]
+    assert drain(files, at)[0] == []
+    assert drain(ReadFiles(logs, rotation="copytruncate", bronze=files.bronze), at)[0] == texts(6, 6)
+    assert drain(ReadFiles(logs, rotation="rename", bronze=files.bronze), at)[0] == texts(1, 6)
+    backup.unlink()
+    assert drain(files, at)[0] == texts(6, 6)
+
+
+@pytest.mark.parametrize(("was", "now"), [("app.3.log", "app.2.log.gz"), ("app-1.log", "app-2.log.gz")])
+def test_a_rotated_log_of_another_number_is_compressed_without_its_time(logs: Path, was: str, now: str) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / was).write_bytes(lines(1, 5))
+    (logs / "app.log").write_bytes(lines(6, 6))
+    _, at = drain(files, START)
+    (logs / was).unlink()
+    (logs / now).write_bytes(gzip.compress(lines(1, 5)))
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["app.log.2026-W48", "app.2026-Nov-28.log", "app(1).log", "app.log.A", "app.log.copy-1"]
+)
+def test_a_copy_of_any_name_is_one_if_logs_are_copied(logs: Path, name: str) -> None:
+    files = ReadFiles(logs, rotation="copytruncate")
+    (logs / "app.log").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / name).write_bytes(lines(1, 5))
+    assert drain(files, at)[0] == []
+    (logs / "app.log").write_bytes(lines(6, 6))
+    assert drain(files, at)[0] == texts(6, 6)
 
 
 def test_a_file_that_is_renamed_all_the_time_is_a_fault(logs: Path) -> None:

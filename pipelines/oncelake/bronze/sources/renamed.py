@@ -1,7 +1,8 @@
 """Find the files of a batch that were read before under a name that is gone: they are not read again.
 
-A file is the renamed form of another one if that one was read and is gone, and both have the same size, modification
-time and lines. A copy, whose original is still there, is another file. Each gone file has one other name at most.
+A file is the renamed form of another one if that one was read and is gone, and both have the same modification time and
+lines, and the same size, or one is the compressed form of the other by name. A copy, whose original is still there, is
+another file. Each gone file has one other name at most.
 """
 
 import os
@@ -22,6 +23,10 @@ from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files_source import place_of
+from oncelake.exactly_once.tail_names import unpacked
+
+# The modification time, and the size or the path without the ending of a compressed file.
+_Key = tuple[int, int | str]
 
 
 @dataclass
@@ -77,16 +82,11 @@ def renamed(
     held = rows.where(F.col("file").isin(spelled))
     counted = held.groupBy("file").agg(F.max("file_size").alias("size")).collect()
     recorded = {place_of(row["file"]): row["size"] for row in counted}
-    gone: dict[tuple[int, int], list[str]] = {}
-    spent: Counter[tuple[int, int]] = Counter()
-    for modified in {modified for _, modified in new}:
-        for place in sorted(map(place_of, listed[modified])):
-            size = _size(place)
-            if size is None and place in recorded:
-                gone.setdefault((modified, recorded[place]), []).append(place)
-            elif size is not None and place not in recorded:
-                spent[modified, size] += 1  # it is the other name of a file that is gone, and has no row
-    same = {path: (modified, sizes[path]) for path, modified in new if (modified, sizes[path]) in gone}
+    gone, spent = _gone({modified: listed[modified] for _, modified in new}, recorded)
+    keys = ((path, key) for path, modified in new for key in _keys(path, modified, sizes[path]) if key in gone)
+    same: dict[str, _Key] = {}
+    for path, key in keys:
+        same.setdefault(path, key)
     if not same:
         return {}
     _refuse_other_rules(lines, held, {one: path for path, key in same.items() for one in gone[key]})
@@ -98,6 +98,31 @@ def renamed(
         if len(free) > spent[key]:
             found[uri] = free[0]
     return found
+
+
+def _gone(listed: Mapping[int, list[str]], recorded: Mapping[str, int]) -> tuple[dict[_Key, list[str]], Counter[_Key]]:
+    """Return the files that bronze has read and that are gone, and how many of them have another name already.
+
+    Args:
+        listed: the URIs of the files that were listed before, by modification time.
+        recorded: the sizes of the files that have rows, by path.
+    """
+    gone: dict[_Key, list[str]] = {}
+    spent: Counter[_Key] = Counter()
+    for modified, uris in listed.items():
+        for place in sorted(map(place_of, uris)):
+            size = _size(place)
+            if size is None and place in recorded:
+                for key in _keys(place, modified, recorded[place]):
+                    gone.setdefault(key, []).append(place)
+            elif size is not None and place not in recorded:  # the other name of a file that is gone has no row
+                spent.update(_keys(place, modified, size))
+    return gone, spent
+
+
+def _keys(path: str, modified: int, size: int) -> tuple[_Key, _Key]:
+    """Return what a file has in common with its other names, and with its compressed or unpacked form."""
+    return (modified, size), (modified, unpacked(path))
 
 
 def _digests(rows: DataFrame) -> dict[str, tuple[str, tuple[int, ...]]]:

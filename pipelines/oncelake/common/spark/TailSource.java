@@ -362,7 +362,12 @@ public final class TailSource implements TableProvider {
       byte[] buffer = new byte[BUFFER];
       long left = count;
       while (left > 0L) {
-        int read = bytes.read(buffer, 0, (int) Math.min(left, BUFFER));
+        int read;
+        try {
+          read = bytes.read(buffer, 0, (int) Math.min(left, BUFFER));
+        } catch (IOException error) {
+          throw named(error);
+        }
         if (read < 0) {
           throw changed();
         }
@@ -387,7 +392,13 @@ public final class TailSource implements TableProvider {
       if (isEmpty || lines.following() >= to) {
         return false;
       }
-      if (!lines.next()) {
+      boolean found;
+      try {
+        found = lines.next();
+      } catch (IOException error) {
+        throw named(error);
+      }
+      if (!found) {
         throw changed();
       }
       return true;
@@ -417,6 +428,11 @@ public final class TailSource implements TableProvider {
 
     void release() throws IOException {
       channel.close();
+    }
+
+    /** Returns an error with the file's path in its message. */
+    private IOException named(IOException error) {
+      return new IOException("tail: " + path + ": " + error.getMessage(), error);
     }
 
     private IOException changed() {
