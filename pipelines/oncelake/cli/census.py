@@ -111,7 +111,8 @@ def _say(console: Console, found: Census, *, every: bool) -> None:
     )
     gone = f"; {len(found.gone):,} read earlier and deleted since" if found.gone else ""
     again = f"; {len(found.renamed):,} read under an earlier name" if found.renamed else ""
-    lines = [f"files: {counts}{gone}{again}"]
+    copies = f"; {len(found.copies):,} not read, as copies" if found.copies else ""
+    lines = [f"files: {counts}{gone}{again}{copies}"]
     for state, paths in _paths(found).items() if every else ():
         lines += [f"{state}: {shown(path)}" for path in paths]
     lines += [f"accepted: {shown(each.path)}: {each.fault}" for each in found.accepted]
@@ -128,6 +129,7 @@ def _paths(found: Census) -> dict[str, list[str]]:
         "empty": sorted(each.path for each in found.empty),
         "gone": found.gone,
         "renamed": sorted(found.renamed),
+        "copies": sorted(found.copies),
     }
 
 

@@ -121,6 +121,7 @@ class Census:
         touched: read files with the recorded size and another time, to be compared with what was read.
         gone: files that bronze has read and that no longer exist.
         renamed: files that bronze has read under a name that is gone.
+        copies: growing files whose lines count once, in the files that they are copies of.
         faults: everything else.
         accepted: faults that were accepted in exactly this state.
     """
@@ -132,6 +133,7 @@ class Census:
     touched: list[Found] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     renamed: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
     faults: list[Faulty] = field(default_factory=list)
     accepted: list[Faulty] = field(default_factory=list)
 

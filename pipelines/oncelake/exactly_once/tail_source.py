@@ -105,9 +105,9 @@ class TailSource(Source):
         """
         survey, position = survey or self.survey(at), _parsed(at)
         rest = self.files.waiting(position, survey)
-        settled = (*survey.known.values(), *survey.spent.values(), *(copy for copy, _ in survey.copies))
         census = Census(
-            read=[file.path for file in settled if file.path not in rest],
+            read=[file.path for file in survey.known.values() if file.path not in rest],
+            copies=[file.path for file in (*survey.spent.values(), *(copy for copy, _ in survey.copies))],
             waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in rest],
             hidden=[file for file in survey.others if file.hidden],
             empty=[file for file in survey.others if not file.hidden and file.problem is None],

@@ -16,7 +16,7 @@ import pytest
 from oncelake.common.errors import SourceError
 from oncelake.exactly_once.listing import Found
 from oncelake.exactly_once.positions import TailedFile, TailPosition
-from oncelake.exactly_once.tail_content import Disk, FileMovedError, ends_of
+from oncelake.exactly_once.tail_content import BLOCK, Disk, FileMovedError, ends_of
 from oncelake.exactly_once.tail_names import origins, shifts
 from oncelake.exactly_once.tail_survey import Rotation
 from tests.support.tailing import EVERYTHING, ReadFiles, drain, pack
@@ -630,12 +630,14 @@ def test_a_file_is_unpacked_and_packed_whose_last_line_has_no_end(logs: Path, ke
 
 
 @pytest.mark.parametrize(("ending", "pack_one"), [("gz", gzip.compress), ("bz2", bz2.compress)])
-@pytest.mark.parametrize("between", [b"\0" * 100, b"text", b"BZh91"])
+@pytest.mark.parametrize("between", [b"\0" * 100, b"", b"text", b"BZh91"], ids=["zeros", "block", "text", "begun"])
 def test_what_stands_between_two_members_is_a_fault(
     logs: Path, ending: str, pack_one: Callable[[bytes], bytes], between: bytes
 ) -> None:
     files, log = ReadFiles(logs, rotation="rename"), logs / f"app.log.{ending}"
-    log.write_bytes(pack_one(lines(1, 5)) + between + pack_one(lines(6, 9)))
+    first = pack_one(lines(1, 5))
+    between = between or b"\0" * (BLOCK - len(first))  # so that the next member begins a block
+    log.write_bytes(first + between + pack_one(lines(6, 9)))
     (logs / "other.log").write_bytes(lines(20, 20))
     assert drain(files, START)[0] == texts(20, 20)
     assert "damaged" in faults(files, START)[log.name]
