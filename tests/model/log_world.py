@@ -488,17 +488,10 @@ class World:
 
     def do_replace(self, a: int, b: int, c: int) -> bool:
         """Write a file again at another inode, perhaps with one more line, as rsync, editors and sed do."""
-        path = self._chosen(
-            [
-                path
-                for path in self.plain()
-                if self.disk.names[path].text
-                and self._is_alone(path)
-                and self._is_steady(path)
-                and ((*self.disk.names[path].identity, path) in self.recorded or self._is_beside_log(path))
-            ],
-            a,
-        )
+        logs, names = {log.path for log in self.logs}, self.disk.names
+        seen = [path for path in self.plain() if path in logs or (*names[path].identity, path) in self.recorded]
+        paths = [path for path in seen if names[path].text and self._is_alone(path) and self._is_steady(path)]
+        path = self._chosen(paths, a)
         if path is None:
             return False
         old = self.disk.names[path]
@@ -548,11 +541,6 @@ class World:
         """Return False if a file was read, or continues another one, and the position does not have it at its path."""
         node = self.disk.names[path]
         return (*node.identity, path) in self.recorded if node.is_read else not node.is_later
-
-    def _is_beside_log(self, path: str) -> bool:
-        """Return True if the log is there that a file was rotated from: without it, each number may be its own log."""
-        logs = [log.path for log in self.logs if log.path in self.disk.names]
-        return any(path == log or path.startswith(f"{log}.") for log in logs)
 
     def _is_single(self, path: str) -> bool:
         """Return False if a compressed file and what it was made of are both there: they belong together by name."""

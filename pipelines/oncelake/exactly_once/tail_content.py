@@ -338,10 +338,19 @@ def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:
         raise EOFError
 
 
+def content_blocks(file: BinaryIO, path: str, length: int) -> Iterator[bytes]:
+    """Yield the first bytes of a content; fewer if it is shorter."""
+    rest = length
+    for block in _unpacked(file, path) if is_unpacked(path) else blocks_of(file, 0, length):
+        if rest <= 0:
+            return
+        yield block[:rest]
+        rest -= len(block)
+
+
 def content_ends(file: BinaryIO, path: str, length: int) -> str:
     """Return a hash of the first and the last kilobyte of the first bytes of a content, as positions once had."""
-    head, tail, rest = b"", b"", length
-    for block in _unpacked(file, path) if is_unpacked(path) else blocks_of(file, 0, length):
-        part = block[:rest]
-        head, tail, rest = (head + part)[:_ENDS], (tail + part)[-_ENDS:], rest - len(part)
-    return hashlib.sha256(head + tail).hexdigest()[:16] if not rest else ""
+    head, tail, size = b"", b"", 0
+    for part in content_blocks(file, path, length):
+        head, tail, size = (head + part)[:_ENDS], (tail + part)[-_ENDS:], size + len(part)
+    return hashlib.sha256(head + tail).hexdigest()[:16] if size == length else ""

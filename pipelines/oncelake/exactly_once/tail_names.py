@@ -35,21 +35,6 @@ def origins(name: str) -> Iterator[str]:
             yield name[: found.start()] + "".join(marks[:kept]) + name[found.end() :]
 
 
-def stems(name: str) -> Iterator[str]:
-    """Yield a name, and the name without an ending of letters: a mark may follow either of them."""
-    yield name
-    stem, _, ending = name.rpartition(".")
-    if stem and ending.isalpha():
-        yield stem
-
-
-def prefixes(name: str) -> Iterator[str]:
-    """Yield the beginnings of a name that a mark of any form may follow, the longest first."""
-    for at in range(len(name) - 1, 0, -1):
-        if not name[at].isalnum():
-            yield name[:at]
-
-
 def shifts(name: str) -> tuple[str, int] | None:
     """Return the name with # in place of the number that each rotation raises, and the number; None without one."""
     numbers = [*_SHIFTED.finditer(unpacked(name))]

@@ -34,6 +34,7 @@ from oncelake.exactly_once.tail_content import (
     Packed,
     based,
     blocks_of,
+    content_blocks,
     content_ends,
     digests,
     ends_of,
@@ -41,7 +42,7 @@ from oncelake.exactly_once.tail_content import (
     read_at,
     unpack,
 )
-from oncelake.exactly_once.tail_names import BACKUPS, origins, prefixes, shifts, stems, unnumbered, unpacked
+from oncelake.exactly_once.tail_names import BACKUPS, origins, shifts, unnumbered, unpacked
 
 Rotation = Literal["rename", "copytruncate"]
 # Returns what bronze holds of a file's content from about a byte on, and the byte at which that begins; None if bronze
@@ -60,6 +61,10 @@ _LISTINGS = 5
 _MARK = 3
 # A compressed file that is not complete after this many seconds is not being written any more.
 _WRITTEN = 60.0
+_REPLACED = (
+    "it begins with all that {} holds: a log that an editor or rsync has written again beside its backup, or a log of "
+    "its own? Set source.rotation to copytruncate or to rename"
+)
 _UNDECIDED = (
     "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
     "source.rotation to copytruncate or to rename"
@@ -116,7 +121,8 @@ class Survey:
 
     def questions(self) -> Iterator[tuple[Found, str]]:
         """Yield the files that are copies or logs of their own, with the question that a setting answers."""
-        yield from ((file, _UNDECIDED.format(name)) for file, name in self.undecided)
+        for file, name in self.undecided:
+            yield file, (_REPLACED if name.endswith(BACKUPS) else _UNDECIDED).format(name)
 
 
 def is_written(file: Found, reason: str, now: float) -> bool:
@@ -250,6 +256,8 @@ class Contents:
         Raises:
             OSError: the file cannot be opened or read.
         """
+        if entry.ended:
+            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
         return not entry.digest or self.begins_with(file, entry)
 
     def hasher(self, opened: BinaryIO, entry: TailedFile) -> Hasher | None:
@@ -267,9 +275,9 @@ class Contents:
         Raises:
             OSError: a file cannot be opened or read.
         """
-        if entry.ended and not is_packed(file.path):
+        if entry.ended:
             with self.store.open(file) as opened:
-                ended = chain(blocks_of(opened, 0, entry.offset - 1), [b"\n"])
+                ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
                 return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
         if entry.digest:
             return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
@@ -462,6 +470,7 @@ class _Comparison:
         self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
         self._copies: list[tuple[Found, TailedFile]] = []
+        self._lost_copies: dict[int, TailedFile] = {}
 
     @cached_property
     def _beside(self) -> Mapping[str, Found]:
@@ -491,13 +500,6 @@ class _Comparison:
             assert file.identity is not None
             found.setdefault(file.identity[1], []).append(file)
         return found
-
-    @cached_property
-    def _by_stem(self) -> Mapping[tuple[str, str], Found]:
-        """The files that are not compressed by directory and name, with and without an ending of letters."""
-        names = [(split(name), file) for name, file in self._plain.items()]
-        found = {(directory, stem): file for (directory, base), file in names for stem in stems(base)}
-        return {**found, **dict(names)}
 
     @cached_property
     def _by_base(self) -> Mapping[str, list[Found]]:
@@ -617,10 +619,9 @@ class _Comparison:
         cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
-        are_copied = bool(self._surveyor.decides(is_certain=False))
-        index = _Index(lost, self._lost_copies(), self._places, are_copied=are_copied)
-        blocked = {number: self._at.files[number] for number in self._blocked}
-        unknown = _Index(blocked, {}, self._places, are_copied=are_copied)
+        self._lost_copies = self._copies_not_found()
+        index = _Index(lost, self._lost_copies, self._places)
+        unknown = _Index({number: self._at.files[number] for number in self._blocked}, {}, self._places)
         others = []
         copies = {file.identity for file in grown}
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
@@ -642,8 +643,8 @@ class _Comparison:
         plain = self._plain.get(unpacked(self._name(file))) if is_packed(file.path) else None
         return plain is not None and self._contents.is_beginning(file, plain)
 
-    def _lost_copies(self) -> Mapping[int, TailedFile]:
-        """Return the copies that are not found, by numbers below 0."""
+    def _copies_not_found(self) -> dict[int, TailedFile]:
+        """Return the copies that are not found yet, by numbers below 0."""
         found = {copy for _, copy in self._copies}
         return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in found}
 
@@ -662,20 +663,20 @@ class _Comparison:
         # the file at the inode of a blocked one may be another file
         if self._know_first((number for number in self._blocked if self._at.files[number].path == name), file):
             return True
-        copies, grown = self._lost_copies(), None
+        grown: int | None = None
         for number, length in self._continued(file, index):
-            copy = copies.get(number)
-            if copy is None and number not in self._survey.known:
+            copy = self._lost_copies.get(number)
+            if number >= 0 and number not in self._survey.known:
                 self._know(number, file)
                 return True
             if copy is not None and self._contents.size(file) - length in (0, 1):  # the end of a last line
-                self._copies.append((file, copy))
-                return True
+                return self._find_copy(number, file)
             if copy is not None and copy.path == name:
-                grown = grown or copy
-        if grown is None:
-            return self._know_first(index.old, file)
-        self._copies.append((file, grown))
+                grown = number if grown is None else grown
+        return self._know_first(index.old, file) if grown is None else self._find_copy(grown, file)
+
+    def _find_copy(self, number: int, file: Found) -> bool:
+        self._copies.append((file, self._lost_copies.pop(number)))
         return True
 
     def _know_first(self, numbers: Iterable[int], file: Found) -> bool:
@@ -699,15 +700,16 @@ class _Comparison:
 
     def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
-        size, is_plain = self._contents.size(file), not is_packed(file.path)
-        for entries in index.candidates(self._name(file), file.modified):
-            lengths = [length for length in entries if length <= size]
-            known = self._contents.digests(file, lengths)
-            for length in sorted(lengths, reverse=True):
-                yield from ((number, length) for number in entries[length].get(known.get(length), ()))
-            for length, number in self._ended(entries, size + 1) if is_plain else ():
-                if self._contents.begins_with(file, self._at.files[number]):
-                    yield number, length
+        size = self._contents.size(file)
+        for groups in index.candidates(self._name(file), file.modified):
+            lengths = {length for entries in groups for length in entries if length <= size}
+            known = self._contents.digests(file, lengths) if lengths else {}
+            for entries in groups:
+                for length in sorted(entries.keys() & lengths, reverse=True):
+                    yield from ((number, length) for number in entries[length].get(known.get(length), ()))
+                for length, number in self._ended(entries, size + 1):
+                    if self._contents.begins_with(file, self._at.files[number]):
+                        yield number, length
 
     def _ended(self, entries: Mapping[int, Mapping[Digest | None, list[int]]], most: int) -> Iterator[tuple[int, int]]:
         """Yield how much was read, and the ID, of the files whose last line was read without its end."""
@@ -789,17 +791,23 @@ class _Comparison:
 
         An editor or rsync has renamed the log then, and has written it again; or another log has the same lines.
         """
-        for mark in BACKUPS:
-            backup = self._places.get(f"{self._name(file)}{mark}")
-            number = next((number for number, known in self._survey.known.items() if known is backup), None)
-            if number is not None and self._contents.begins_with(file, self._at.files[number]):
+        directory, base = split(self._name(file))
+        for name in (f"{origin}{mark}" for origin in (base, *origins(base)) for mark in BACKUPS):
+            backup = self._places.get(join(directory, name))
+            number = self._numbers.get(backup.identity) if backup is not None and backup is not file else None
+            if backup is not None and number is not None and self._contents.is_beginning(backup, file):
                 is_copy = self._surveyor.decides(is_certain=False)
                 if is_copy is None:
-                    self._set_aside(file, self._survey.known[number], is_copy, is_certain=False)
+                    self._set_aside(file, backup, is_copy, is_certain=False)
                 elif is_copy:
                     self._take_over(number, file)
                 return is_copy is not False
         return False
+
+    @property
+    def _numbers(self) -> Mapping[Identity | None, int]:
+        """The IDs of the files that were read, by identity."""
+        return {file.identity: number for number, file in self._survey.known.items()}
 
     def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
@@ -815,10 +823,9 @@ class _Comparison:
 
     def _is_unpacked_of(self, file: Found, number: int) -> bool:
         """Return True if a file has the name of a compressed file that was read, without its ending."""
-        entry, name = self._at.files.get(number), self._name(file)
-        return (
-            entry is not None and entry.path != name and not is_packed(name) and unpacked(name) == unpacked(entry.path)
-        )
+        entry, name, now = self._at.files.get(number), self._name(file), self._survey.known.get(number)
+        names = {entry.path if entry is not None else "", self._name(now) if now is not None else ""} - {name, ""}
+        return not is_packed(name) and unpacked(name) in map(unpacked, names)
 
     def _set_aside(self, file: Found, other: Found, is_copy: bool | None, *, is_certain: bool) -> None:
         if not is_certain:
@@ -837,9 +844,6 @@ class _Comparison:
         for origin in origins(base):
             other = self._places.get(join(directory, origin))
             yield from ((other, False) for other in ([other] if other else self._elsewhere(directory, origin)))
-        if self._surveyor.decides(is_certain=False):  # logs are copied, so any mark may be that of a copy
-            named = (self._by_stem.get((directory, prefix)) for prefix in prefixes(unpacked(base)))
-            yield from ((other, False) for other in named if other not in (None, file))
 
     def _elsewhere(self, directory: str, base: str) -> Iterator[Found]:
         """Yield the files with a name in the directories above a directory, and in those beside it."""
@@ -855,11 +859,13 @@ class _Comparison:
         is_unpacked = self._is_unpacked_of(file, entry.of)
         is_certain = entry.of < 0 or is_unpacked or (is_packed(file.path) and not entry.doubtful)
         is_copy = self._surveyor.decides(is_certain=is_certain)
-        if is_unpacked and self._takes_over(file):
+        if (is_unpacked and self._takes_over(file)) or (not is_packed(file.path) and self._may_have_backup(file)):
             return
         has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
-            self._read_on(file, entry) if is_certain else survey.new.append(file)
+            self._read_on(file, entry) if is_certain and not is_unpacked else survey.new.append(file)
+        elif is_unpacked and original is None and entry.of not in self._blocked:  # it is no part of what is gone
+            survey.new.append(file)
         elif original is not None:
             self._set_aside(file, original, is_copy, is_certain=is_certain)
         elif entry.of in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.of))):
@@ -893,22 +899,15 @@ class _Index:
         files: the files that are gone, by ID.
         copies: the copies that are gone, by numbers below 0.
         places: the names of the files that are there.
-        are_copied: whether logs are rotated by copying them, so that any mark may be that of a copy.
 
     Attributes:
         old: those of an earlier version, of which only a hash of both ends is known.
     """
 
     def __init__(
-        self,
-        files: Mapping[int, TailedFile],
-        copies: Mapping[int, TailedFile],
-        places: Container[str],
-        *,
-        are_copied: bool,
+        self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile], places: Container[str]
     ) -> None:
         self._places = places
-        self._are_copied = are_copied
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
@@ -920,26 +919,37 @@ class _Index:
         """Return False if nothing is gone."""
         return bool(self._by_key or self.old)
 
-    def candidates(self, name: str, modified: int) -> Iterator[Mapping[int, Mapping[Digest | None, list[int]]]]:
-        """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest."""
+    def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
+        """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
+
+        First those with its path or its time; then those of whose name rotating may make its name, which may be many.
+        """
+        yield self._found(self._near(name, modified))
         directory, base = split(name)
-        keys: list[tuple[object, ...]] = [("path", name), ("place", directory, unpacked(base))]
+        keys: list[tuple[object, ...]] = []
         for origin in origins(base):
             keys.append(("place", directory, origin))
             if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
                 keys.append(("name", origin))
-        keys += [("stem", directory, prefix) for prefix in prefixes(unpacked(base)) if self._are_copied]
-        keys += [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
         if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
             keys.append(("number", directory, unnumbered(base)))
             shift = shifts(base) if is_packed(base) else None
             lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
             keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
-        return (self._by_key[key] for key in keys if key in self._by_key)
+        yield self._found(keys)
+
+    def _found(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
+        return [self._by_key[key] for key in keys if key in self._by_key]
+
+    @staticmethod
+    def _near(name: str, modified: int) -> list[tuple[object, ...]]:
+        directory, base = split(name)
+        times: list[tuple[object, ...]] = [("second", modified // 1000)] if modified % 1000 == 0 else []
+        return [("path", name), ("place", directory, unpacked(base)), ("time", modified), *times]
 
     def lengths(self, name: str, modified: int) -> set[int]:
-        """Return how much was read of the files that one with a name and a time may continue."""
-        known = {length for entries in self.candidates(name, modified) for length in entries}
+        """Return how much was read of the files that one with a name and a time continues most likely."""
+        known = {length for entries in self._found(self._near(name, modified)) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
 
 
@@ -948,13 +958,13 @@ def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object
     yield "path", entry.path
     yield "place", directory, unpacked(base)
     yield "name", unpacked(base)
-    yield from (("stem", directory, stem) for stem in stems(unpacked(base)))
     yield "time", entry.modified
     yield "second", entry.modified // 1000
     yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
     shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
         yield "shift", directory, *shift
-    # without the log beside it, each number may be a log of its own
-    if numbered is not None and any(join(directory, origin) in places for origin in origins(base)):
+    # otherwise each number may be a log of its own
+    is_shifted = entry.path in places and any(join(directory, origin) in places for origin in origins(base))
+    if numbered is not None and is_shifted:
         yield "number", directory, numbered
