@@ -21,7 +21,8 @@ _FILTER, _CONTENT, _OVERLAP = (
     "unit/exactly_once/test_overlap.py::",
 )
 _TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
-_SURVEY, _WHICH = "exactly_once/tail_survey.py::", "unit/exactly_once/test_tail_survey.py::"
+_SURVEY, _HOLDS = "exactly_once/tail_survey.py::", "exactly_once/file_contents.py::"
+_WHICH = "unit/exactly_once/test_tail_survey.py::"
 _STAND_IN, _LONG = "bronze/stand_in.py::", "streaming/test_stand_ins.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
@@ -807,21 +808,21 @@ GUARDS = (
     Guard(
         "the last megabyte that was read of a growing file is unchanged",
         "a file that was cut, or has the inode of a deleted one, is read on in its middle",
-        f"{_SURVEY}Contents.is_same",
+        f"{_HOLDS}Contents.is_same",
         reads("self.hasher(opened, entry) is not None", "True"),
         tests=(f"{_GROWING}test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one",),
     ),
     Guard(
         "a file at the inode of a known one was not created later",
         "a file that gets the inode of a deleted one, and begins with the same lines, is not read",
-        f"{_SURVEY}Contents.is_at_inode",
+        f"{_HOLDS}Contents.is_at_inode",
         reads("self.store.born(opened) == entry.born", "True"),
         tests=(f"{_WHICH}test_a_later_file_of_another_name_with_equal_lines_is_another_file",),
     ),
     Guard(
         "a file whose stamp is not known, or differs, is compared",
         "bytes that were written in the place of others are not read",
-        f"{_SURVEY}Contents.is_same",
+        f"{_HOLDS}Contents.is_same",
         reads("stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry))", "True"),
         tests=(f"{_GROWING}test_a_file_with_the_inode_of_a_deleted_one_is_a_new_one",),
     ),
@@ -849,14 +850,14 @@ GUARDS = (
     Guard(
         "a file that was unpacked lacks the end of its last line, as its archive did",
         "all of its lines count twice",
-        f"{_SURVEY}Contents.begins_with",
-        reads("entry.ended and not is_packed(file.path)", "False"),
+        f"{_HOLDS}Contents.begins_with",
+        reads("entry.ended", "False"),
         tests=(f"{_WHICH}test_a_file_is_unpacked_and_packed_whose_last_line_has_no_end",),
     ),
     Guard(
         "a file that goes on within a line that was read is not read any further",
         "the rest of a line counts as a line",
-        f"{_SURVEY}has_end",
+        f"{_HOLDS}has_end",
         answers("True"),
         tests=(f"{_WHICH}test_a_file_is_unpacked_and_packed_whose_last_line_has_no_end",),
     ),
@@ -889,11 +890,25 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_log_that_is_replaced_beside_its_backup_is_asked_for",),
     ),
     Guard(
-        "a copy may have any mark if logs are copied",
-        "the lines of a copy count twice",
-        f"{_SURVEY}_Comparison._originals",
-        reads("self._surveyor.decides(is_certain=False)", "False"),
-        tests=(f"{_WHICH}test_a_copy_of_any_name_is_one_if_logs_are_copied",),
+        "a log that parts from its archive was never a part of it",
+        "the first line of a new log never counts",
+        f"{_SURVEY}_Comparison._compare_with_original",
+        reads("is_certain and not is_unpacked", "is_certain"),
+        tests=(f"{_WHICH}test_the_first_line_of_a_log_that_starts_as_its_archive_does_counts",),
+    ),
+    Guard(
+        "a compressed file whose last line has more text continues the one that was read",
+        "all of its lines count twice",
+        f"{_SURVEY}_Comparison._ended",
+        answers("iter(())"),
+        tests=(f"{_WHICH}test_a_compressed_file_that_is_replaced_by_more_of_its_last_line_is_named",),
+    ),
+    Guard(
+        "a log takes over from its backup only if it begins with all that the backup holds",
+        "what was not read of the backup never counts",
+        f"{_SURVEY}_Comparison._may_have_backup",
+        reads("self._contents.is_beginning(backup, file)", "self._contents.begins_with(file, self._at.files[number])"),
+        tests=(f"{_WHICH}test_lines_of_a_backup_that_were_not_read_count",),
     ),
     Guard(
         "a file waits if it may continue one of which nobody knows whether it is there",
@@ -919,8 +934,8 @@ GUARDS = (
     Guard(
         "a file with a raised number continues another one only beside their log",
         "two logs whose own names are numbers are taken for one",
-        f"{_SURVEY}_keys_of",
-        reads("any((join(directory, origin) in places for origin in origins(base)))", "True"),
+        "exactly_once/tail_lost.py::_keys_of",
+        reads("entry.path in places and any((join(directory, origin) in places for origin in origins(base)))", "True"),
         tests=(f"{_WHICH}test_a_log_whose_own_name_is_a_number_continues_no_other_one",),
     ),
     Guard(
@@ -940,7 +955,7 @@ GUARDS = (
     Guard(
         "a copy of a file that is there is not read",
         "the lines that logrotate copies before it cuts a file count twice",
-        f"{_SURVEY}Contents.is_beginning",
+        f"{_HOLDS}Contents.is_beginning",
         answers("False"),
         tests=(
             f"{_GROWING}test_a_file_that_was_cut_is_a_new_one_and_its_copy_is_read_on",
@@ -1006,7 +1021,7 @@ GUARDS = (
     Guard(
         "a file that continues one that is gone has its name, a rotated name of it, or its time",
         "a later file that begins with the same lines is not read from its beginning",
-        f"{_SURVEY}_keys_of",
+        "exactly_once/tail_lost.py::_keys_of",
         reads("('name', unpacked(base))", "('place', directory, '')"),
         tests=(f"{_WHICH}test_the_copy_of_a_log_that_was_cut_is_read_on",),
     ),
@@ -1020,14 +1035,14 @@ GUARDS = (
     Guard(
         "a file that holds no text is set aside",
         "the bytes of an archive become lines, or stop the source",
-        f"{_SURVEY}Contents.why_aside",
+        f"{_HOLDS}Contents.why_aside",
         answers("None"),
         tests=(f"{_WHICH}test_a_file_that_holds_no_text_is_set_aside_by_name",),
     ),
     Guard(
         "a file that is planned still has what was read of it",
         "a file that was cut since it was listed is read on in its middle",
-        f"{_SURVEY}Contents.hasher",
+        f"{_HOLDS}Contents.hasher",
         reads("hasher.size == entry.offset and hasher.whole == entry.digest", "True"),
         tests=(f"{_GROWING}test_a_file_that_is_cut_after_it_was_listed_is_not_planned",),
     ),

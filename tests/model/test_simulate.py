@@ -6,8 +6,9 @@ from unittest import mock
 
 import pytest
 
-from oncelake.exactly_once import tail_survey
-from oncelake.exactly_once.tail_survey import Contents, Surveyor
+from oncelake.exactly_once import tail_lost
+from oncelake.exactly_once.file_contents import Contents
+from oncelake.exactly_once.tail_survey import Surveyor
 from tests.model.log_play import draw, play, small_reach
 
 SEQUENCES = 300
@@ -15,7 +16,7 @@ MOST = 2_000
 # A mistake in the product: what is replaced, and by what.
 MISTAKES: Mapping[str, tuple[object, str, Callable[..., object]]] = {
     "no file is found by its content": (Contents, "begins_with", lambda *_: False),
-    "no name is one that rotating makes": (tail_survey, "origins", lambda _: ()),
+    "no name is one that rotating makes": (tail_lost, "origins", lambda _: ()),
     "a file that was cut is a new one": (Surveyor, "goes_on", lambda *_: 0),
     "an inode is a file for ever": (Contents, "is_same", lambda *_: True),
     "no file is a copy": (Contents, "is_beginning", lambda *_: False),

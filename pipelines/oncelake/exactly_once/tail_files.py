@@ -7,6 +7,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from oncelake.common.errors import SourceError
+from oncelake.exactly_once.file_contents import Identity, has_end
 from oncelake.exactly_once.listing import Found, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
@@ -20,7 +21,7 @@ from oncelake.exactly_once.tail_content import (
     last_end,
     read_at,
 )
-from oncelake.exactly_once.tail_survey import Identity, Ingested, Rotation, Survey, Surveyor, has_end
+from oncelake.exactly_once.tail_survey import Ingested, Rotation, Survey, Surveyor
 
 # Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 REMEMBERED_MS = 7 * 24 * 3600 * 1000

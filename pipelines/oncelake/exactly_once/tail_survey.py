@@ -11,17 +11,15 @@ The rules, in this order; docs/tail.md has them for users:
   be a copy of it that `copytruncate` makes: the setting `rotation` says so, or the file waits.
 """
 
-import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from posixpath import basename, dirname, join, split
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
-from oncelake.exactly_once.content import GROWING, content_in
+from oncelake.exactly_once.file_contents import Contents, Identity, has_end, key_of
 from oncelake.exactly_once.listing import Found, Problem, above, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
@@ -31,30 +29,18 @@ from oncelake.exactly_once.tail_content import (
     FileMovedError,
     FileStore,
     Hasher,
-    Packed,
     based,
-    blocks_of,
-    content_blocks,
-    content_ends,
-    digests,
-    ends_of,
-    last_end,
     read_at,
-    unpack,
 )
-from oncelake.exactly_once.tail_names import BACKUPS, origins, shifts, unnumbered, unpacked
+from oncelake.exactly_once.tail_lost import LostFiles
+from oncelake.exactly_once.tail_names import BACKUPS, origins, unpacked
 
 Rotation = Literal["rename", "copytruncate"]
 # Returns what bronze holds of a file's content from about a byte on, and the byte at which that begins; None if bronze
 # does not hold the bytes as they were read.
 Ingested = Callable[[int, int], tuple[int, bytes] | None]
-Identity = tuple[int, int]
 # A position has an entry for each file that is there, and each commit has two positions.
 MOST_FILES = 10_000
-# A file that changed less than this many nanoseconds ago can change again without another time.
-_RECENT = 2 * 10**9
-# A rotation raises the number of a file to this at most.
-_MOST_SHIFTS = 1_000
 # At most this many listings are tried while files are renamed.
 _LISTINGS = 5
 # The bytes of a byte order mark, which is in no row.
@@ -70,8 +56,6 @@ _UNDECIDED = (
     "source.rotation to copytruncate or to rename"
 )
 _HAD_NO_END = "its last line had no end when it was read, and has more text now; see docs/tail.md"
-# An earlier version took this many equal bytes at both ends for certain.
-_CERTAIN = 1024
 
 
 @dataclass
@@ -128,191 +112,6 @@ class Survey:
 def is_written(file: Found, reason: str, now: float) -> bool:
     """Return True if a compressed file is not complete and changed just now, so that more of it is to come."""
     return reason == NOT_COMPLETE and 0 <= now - file.modified / 1000 < _WRITTEN
-
-
-class Contents:
-    """What listed files hold; remembered until a file changes."""
-
-    def __init__(self, store: FileStore) -> None:
-        self.store = store
-        self._same: dict[Identity, tuple[str, TailedFile]] = {}
-        self._digests: dict[tuple[object, ...], dict[int, Digest]] = {}
-        self._packed: dict[tuple[object, ...], Packed] = {}
-        self._aside: dict[tuple[object, ...], str | None] = {}
-
-    def forget_all_but(self, identities: Mapping[Identity | str, Found]) -> None:
-        """Forget the files that are not there."""
-        self._same = {key: same for key, same in self._same.items() if key in identities}
-        self._digests = {key: known for key, known in self._digests.items() if key[0] in identities}
-        self._packed = {key: known for key, known in self._packed.items() if key[0] in identities}
-        self._aside = {key: why for key, why in self._aside.items() if key[0] in identities}
-
-    def stamp(self, file: Found) -> str:
-        """Return a text that differs if the size or a time of a file differs; empty if it changed just now."""
-        if self.store.now() * 10**9 - file.changed < _RECENT:
-            return ""
-        return f"{zlib.crc32(f'{file.size} {file.modified} {file.changed}'.encode()):08x}"
-
-    def packed(self, file: Found, lengths: Iterable[int] = ()) -> Packed:
-        """Return what a compressed file holds, with the digests of its first bytes.
-
-        Raises:
-            OSError: the file cannot be opened or read.
-        """
-        key = _key(file)
-        known = self._packed.get(key)
-        if known is None or (known.problem is None and not known.digests.keys() >= {*lengths} - {0}):
-            wanted = {*lengths, *(known.digests if known else ())}
-            with self.store.open(file) as opened:
-                known = unpack(opened, file.path, wanted)
-            blank = dict.fromkeys(wanted, Digest("", ""))  # it does not reach them; do not ask again
-            known = self._packed[key] = Packed(known.size, known.lines, {**blank, **known.digests}, known.problem)
-        return known
-
-    def why_aside(self, file: Found) -> str | None:
-        """Return why a file holds nothing that can be read; None if it holds text.
-
-        Raises:
-            OSError: the file cannot be opened or read.
-        """
-        key = _key(file)
-        if key not in self._aside:
-            with self.store.open(file) as opened:
-                self._aside[key] = content_in(opened, file.path, file.size, GROWING).why or None
-        return self._aside[key]
-
-    def size(self, file: Found) -> int:
-        """Return the size of a file's content; of a compressed one, with a line end at its end."""
-        return self.packed(file).ended if is_packed(file.path) else file.size
-
-    def written(self, file: Found) -> int:
-        """Return the size of a file's content as it was written; also of a compressed one."""
-        return self.packed(file).size if is_packed(file.path) else file.size
-
-    def line_start(self, file: Found, offset: int) -> int:
-        """Return where the line begins that a byte of a file is in."""
-        if is_packed(file.path):
-            return offset
-        with self.store.open(file) as opened:
-            return last_end(opened, 0, offset)
-
-    def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
-        """Return digests of the first bytes of a file's content, by their number.
-
-        Raises:
-            FileMovedError: it was cut after it was listed.
-            OSError: the file cannot be opened or read.
-        """
-        if is_packed(file.path):
-            return self.packed(file, lengths).digests
-        known = self._digests.setdefault(_key(file), {})
-        wanted = [length for length in lengths if length not in known and length <= file.size]
-        if wanted:
-            with self.store.open(file) as opened:
-                known |= digests(blocks_of(opened, 0, max(wanted)), wanted)
-            if not known.keys() >= {*wanted}:
-                raise FileMovedError(f"{file.path} was cut after it was listed")
-        return known
-
-    def is_same(self, file: Found, entry: TailedFile) -> bool:
-        """Return True if a file with the inode of a known one is that file: what was read of it last is unchanged.
-
-        Raises:
-            OSError: the file cannot be opened or read.
-        """
-        stamp = self.stamp(file)
-        assert file.identity is not None
-        if stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry)):
-            return True
-        if not entry.packed and is_packed(file.path):
-            return False
-        if file.size < (entry.packed or entry.offset - entry.ended):
-            return False
-        if not self.is_at_inode(file, entry):
-            return False
-        with self.store.open(file) as opened:
-            if entry.ends:
-                same = ends_of(opened, entry.packed or entry.offset) == entry.ends
-            else:
-                same = self.hasher(opened, entry) is not None
-        if same and stamp:
-            self._same[file.identity] = stamp, entry
-        return same
-
-    def is_at_inode(self, file: Found, entry: TailedFile) -> bool:
-        """Return True if a file is at the inode of a known one, and was not created later.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
-        if file.identity is None or file.identity[1] != entry.inode or not entry.born:
-            return file.identity is not None and file.identity[1] == entry.inode
-        with self.store.open(file) as opened:
-            return self.store.born(opened) == entry.born
-
-    def still_begins_with(self, file: Found, entry: TailedFile) -> bool:
-        """Return True if the content of a compressed file that has grown goes on where it was left.
-
-        Raises:
-            OSError: the file cannot be opened or read.
-        """
-        if entry.ended:
-            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
-        return not entry.digest or self.begins_with(file, entry)
-
-    def hasher(self, opened: BinaryIO, entry: TailedFile) -> Hasher | None:
-        """Return a hasher of the bytes that were read of an uncompressed file; None if the last ones are others."""
-        start = based(entry.offset)
-        hasher = Hasher(start, entry.base)
-        for block in blocks_of(opened, start, entry.offset - entry.ended):
-            hasher.update(block)
-        hasher.update(b"\n" * entry.ended)
-        return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
-
-    def begins_with(self, file: Found, entry: TailedFile) -> bool:
-        """Return True if a file's content begins with all that was read of a known file.
-
-        Raises:
-            OSError: a file cannot be opened or read.
-        """
-        if entry.ended:
-            with self.store.open(file) as opened:
-                ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
-                return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
-        if entry.digest:
-            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
-        return self._begins_as_before(file, entry)
-
-    def is_beginning(self, file: Found, other: Found) -> bool:
-        """Return True if a file holds nothing but what another one holds, from its beginning.
-
-        Raises:
-            OSError: a file cannot be opened or read.
-        """
-        size = self.written(file)
-        if not 0 < size <= self.size(other):
-            return False
-        digest = self.digests(file, [size]).get(size)
-        return digest is not None and self.digests(other, [size]).get(size) == digest
-
-    def _begins_as_before(self, file: Found, entry: TailedFile) -> bool:
-        """Compare with an entry of an earlier version, which has only a hash of both ends of what was read."""
-        if entry.packed and file.size != entry.packed:
-            return False
-        with self.store.open(file) as opened:
-            if entry.packed:
-                return ends_of(opened, file.size) == entry.ends
-            expected = is_packed(file.path) or entry.offset >= _CERTAIN
-            return expected and content_ends(opened, file.path, entry.offset) == entry.ends
-
-
-def has_end(opened: BinaryIO, entry: TailedFile) -> bool:
-    """Return True if a file does not go on within the last line that was read of it."""
-    return not entry.ended or read_at(opened, entry.offset - 1, 1) in (b"", b"\n")
-
-
-def _key(file: Found) -> tuple[object, ...]:
-    return file.identity, file.size, file.modified, file.changed
 
 
 class Surveyor:
@@ -418,7 +217,7 @@ class Surveyor:
             return 0
         if self._ingested is None:
             return -1
-        key = (_key(file), number, entry)
+        key = (key_of(file), number, entry)
         if key not in self._goes_on:
             self._goes_on[key] = self._common(file, low, *self._read_before(number, files, low))
         return self._goes_on[key]
@@ -620,8 +419,8 @@ class _Comparison:
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
         self._lost_copies = self._copies_not_found()
-        index = _Index(lost, self._lost_copies, self._places)
-        unknown = _Index({number: self._at.files[number] for number in self._blocked}, {}, self._places)
+        index = LostFiles(lost, self._lost_copies, self._places)
+        unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places)
         others = []
         copies = {file.identity for file in grown}
         for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
@@ -648,7 +447,7 @@ class _Comparison:
         found = {copy for _, copy in self._copies}
         return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in found}
 
-    def _is_text(self, file: Found, index: "_Index") -> bool:
+    def _is_text(self, file: Found, index: LostFiles) -> bool:
         """Return True if a file's content can be read to its end, and is text; note why not."""
         problem = self._contents.why_aside(file)
         if problem is None and is_packed(file.path):
@@ -658,7 +457,7 @@ class _Comparison:
             self._survey.aside.append((file, problem))
         return problem is None
 
-    def _continue_lost(self, file: Found, index: "_Index") -> bool:
+    def _continue_lost(self, file: Found, index: LostFiles) -> bool:
         name = self._name(file)
         # the file at the inode of a blocked one may be another file
         if self._know_first((number for number in self._blocked if self._at.files[number].path == name), file):
@@ -698,7 +497,7 @@ class _Comparison:
         is_there = self._is_at_inode(file, entry)
         return is_there and self._surveyor.goes_on(file, number, self._at.files) != 0
 
-    def _continued(self, file: Found, index: "_Index") -> Iterator[tuple[int, int]]:
+    def _continued(self, file: Found, index: LostFiles) -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
         size = self._contents.size(file)
         for groups in index.candidates(self._name(file), file.modified):
@@ -717,7 +516,7 @@ class _Comparison:
         pairs = ((length, number) for length, numbers in read for number in numbers)
         yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
-    def _may_continue(self, file: Found, unknown: "_Index") -> bool:
+    def _may_continue(self, file: Found, unknown: LostFiles) -> bool:
         """Return True if a file may continue one of which nobody knows whether it is there; note that."""
         number = next((number for number, _ in self._continued(file, unknown)), None)
         return number is not None and self._wait_for(file, number)
@@ -890,81 +689,3 @@ class _Comparison:
         """Return True if another content is at the inode of a file that was read."""
         entry = self._at.files.get(number)
         return entry is not None and any(self._is_at_inode(file, entry) for file in self._at_inode.get(entry.inode, ()))
-
-
-class _Index:
-    """The files and copies that are gone, by what a file that continues one of them has in common with it.
-
-    Args:
-        files: the files that are gone, by ID.
-        copies: the copies that are gone, by numbers below 0.
-        places: the names of the files that are there.
-
-    Attributes:
-        old: those of an earlier version, of which only a hash of both ends is known.
-    """
-
-    def __init__(
-        self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile], places: Container[str]
-    ) -> None:
-        self._places = places
-        self.old = {number: entry for number, entry in files.items() if not entry.digest}
-        self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
-        for number, entry in {**files, **copies}.items():
-            for key in _keys_of(entry, places) if entry.digest else ():
-                of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
-                of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
-
-    def __bool__(self) -> bool:
-        """Return False if nothing is gone."""
-        return bool(self._by_key or self.old)
-
-    def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
-        """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
-
-        First those with its path or its time; then those of whose name rotating may make its name, which may be many.
-        """
-        yield self._found(self._near(name, modified))
-        directory, base = split(name)
-        keys: list[tuple[object, ...]] = []
-        for origin in origins(base):
-            keys.append(("place", directory, origin))
-            if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
-                keys.append(("name", origin))
-        if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
-            keys.append(("number", directory, unnumbered(base)))
-            shift = shifts(base) if is_packed(base) else None
-            lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
-            keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
-        yield self._found(keys)
-
-    def _found(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
-        return [self._by_key[key] for key in keys if key in self._by_key]
-
-    @staticmethod
-    def _near(name: str, modified: int) -> list[tuple[object, ...]]:
-        directory, base = split(name)
-        times: list[tuple[object, ...]] = [("second", modified // 1000)] if modified % 1000 == 0 else []
-        return [("path", name), ("place", directory, unpacked(base)), ("time", modified), *times]
-
-    def lengths(self, name: str, modified: int) -> set[int]:
-        """Return how much was read of the files that one with a name and a time continues most likely."""
-        known = {length for entries in self._found(self._near(name, modified)) for length in entries}
-        return known | {entry.offset for entry in self.old.values()}
-
-
-def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object, ...]]:
-    directory, base = split(entry.path)
-    yield "path", entry.path
-    yield "place", directory, unpacked(base)
-    yield "name", unpacked(base)
-    yield "time", entry.modified
-    yield "second", entry.modified // 1000
-    yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
-    shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
-    if shift is not None:
-        yield "shift", directory, *shift
-    # otherwise each number may be a log of its own
-    is_shifted = entry.path in places and any(join(directory, origin) in places for origin in origins(base))
-    if numbered is not None and is_shifted:
-        yield "number", directory, numbered
