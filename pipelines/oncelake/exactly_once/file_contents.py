@@ -178,12 +178,18 @@ class Contents:
             OSError: a file cannot be opened or read.
         """
         if entry.ended:
-            with self.store.open(file) as opened:
-                ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
-                return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
+            return self._begins_with_ended(file, entry)
         if entry.digest:
             return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
         return self._begins_as_before(file, entry)
+
+    def _begins_with_ended(self, file: Found, entry: TailedFile) -> bool:
+        """Compare with a file that was read to the end of a line which has none."""
+        if is_packed(file.path) and self.packed(file).problem is not None:
+            return False
+        with self.store.open(file) as opened:
+            ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
+            return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
 
     def is_beginning(self, file: Found, other: Found) -> bool:
         """Return True if a file holds nothing but what another one holds, from its beginning.

@@ -784,6 +784,8 @@ def test_a_compressed_file_that_is_replaced_by_more_of_its_last_line_is_named(lo
     packed.write_bytes(gzip.compress(lines(1, 2) + b"tw"))
     os.utime(packed, (1, 1))
     _, at = drain(files, START)
+    replaced(packed, gzip.compress(lines(1, 2) + b"tw" + more)[:-3])
+    assert drain(files, at)[0] == [], "it is not complete"
     replaced(packed, gzip.compress(lines(1, 2) + b"tw" + more))
     read, _ = drain(files, at)
     assert read == ([] if more[:1] == b"o" else [b"three"])
