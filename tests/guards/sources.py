@@ -879,7 +879,7 @@ GUARDS = (
         "two compressed forms of a log are one file",
         "its lines count twice",
         f"{_SURVEY}_Comparison._originals",
-        reads("(plain, other)", "(plain,)"),
+        reads("self._contents.written(other) == self._contents.written(file)", "False"),
         tests=(f"{_WHICH}test_two_compressed_forms_of_a_log_are_one_file",),
     ),
     Guard(
@@ -935,7 +935,10 @@ GUARDS = (
         "a file with a raised number continues another one only beside their log",
         "two logs whose own names are numbers are taken for one",
         "exactly_once/tail_lost.py::_keys_of",
-        reads("entry.path in places and any((join(directory, origin) in places for origin in origins(base)))", "True"),
+        reads(
+            "numbered is not None and is_taken and any((join(directory, origin) in places for origin in origins(base)))",
+            "numbered is not None",
+        ),
         tests=(f"{_WHICH}test_a_log_whose_own_name_is_a_number_continues_no_other_one",),
     ),
     Guard(

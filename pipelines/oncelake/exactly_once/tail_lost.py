@@ -85,6 +85,6 @@ def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object
     if shift is not None:
         yield "shift", directory, *shift
     # otherwise each number may be a log of its own
-    is_shifted = entry.path in places and any(join(directory, origin) in places for origin in origins(base))
-    if numbered is not None and is_shifted:
+    is_taken = entry.path in places or unpacked(entry.path) in places
+    if numbered is not None and is_taken and any(join(directory, origin) in places for origin in origins(base)):
         yield "number", directory, numbered

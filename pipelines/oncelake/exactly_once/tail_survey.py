@@ -639,7 +639,10 @@ class _Comparison:
         directory, base = split(self._name(file))
         if is_packed(base):
             plain, other = self._plain.get(join(directory, unpacked(base))), self._beside.get(unpacked(file.path))
-            yield from ((original, True) for original in (plain, other) if original not in (None, file))
+            if plain is not None:
+                yield plain, True
+            if other not in (None, file) and self._contents.written(other) == self._contents.written(file):
+                yield other, True
         for origin in origins(base):
             other = self._places.get(join(directory, origin))
             yield from ((other, False) for other in ([other] if other else self._elsewhere(directory, origin)))

@@ -660,6 +660,14 @@ def test_a_log_that_logback_compresses_is_read_once(logs: Path) -> None:
     assert drain(files, at)[0] == []
 
 
+def test_a_compressed_file_with_less_in_it_is_no_form_of_another_one(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log.gz").write_bytes(gzip.compress(lines(1, 5)))
+    _, at = drain(files, START)
+    (logs / "app.log.bz2").write_bytes(bz2.compress(lines(1, 1)))
+    assert drain(files, at)[0] == texts(1, 1)
+
+
 def test_two_compressed_forms_of_a_log_are_one_file(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
@@ -687,6 +695,19 @@ def test_a_log_that_is_replaced_beside_its_backup_is_asked_for(logs: Path, mark:
     assert drain(ReadFiles(logs, rotation="rename", bronze=files.bronze), at)[0] == texts(1, 6)
     backup.unlink()
     assert drain(files, at)[0] == texts(6, 6)
+
+
+def test_an_archive_gets_another_number_inode_and_time_beside_a_log_with_its_old_number(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
+    (logs / "app.log").write_bytes(lines(6, 7))
+    _, at = drain(files, START)
+    (logs / "app.log.1.gz").unlink()
+    (logs / "app.log.2.gz").write_bytes(gzip.compress(lines(1, 5), 1))
+    os.utime(logs / "app.log.2.gz", (7_000, 7_000))
+    (logs / "app.log").rename(logs / "app.log.1")
+    (logs / "app.log").write_bytes(lines(8, 8))
+    assert drain(files, at)[0] == texts(8, 8)
 
 
 @pytest.mark.parametrize(("was", "now"), [("app.3.log", "app.2.log.gz"), ("app-1.log", "app-2.log.gz")])
