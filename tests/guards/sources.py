@@ -936,7 +936,8 @@ GUARDS = (
         "two logs whose own names are numbers are taken for one",
         "exactly_once/tail_lost.py::_keys_of",
         reads(
-            "numbered is not None and is_taken and any((join(directory, origin) in places for origin in origins(base)))",
+            "numbered is not None and is_taken "
+            "and any((join(directory, origin) in places for origin in origins(base)))",
             "numbered is not None",
         ),
         tests=(f"{_WHICH}test_a_log_whose_own_name_is_a_number_continues_no_other_one",),
