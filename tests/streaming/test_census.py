@@ -188,7 +188,7 @@ def test_a_file_dated_far_ahead_hides_no_other(house: House, spark: SparkSession
 
 
 def test_links_patterns_and_special_names_are_read_and_counted(house: House, spark: SparkSession) -> None:
-    """Spark enters a directory named `_metadata…`; a file moved out of it is a new file."""
+    """Spark enters a directory named `_metadata…`; a file moved out of it has another name, and is not read again."""
     house.write("a.log", line("a"))
     house.write("_metadata_of/b.log", line("b"))
     (house.root / "elsewhere").mkdir()
@@ -204,8 +204,8 @@ def test_links_patterns_and_special_names_are_read_and_counted(house: House, spa
     other.sets.append(f"source.path={house.logs.parent}/l*s")
     must_hold(other, spark, [*map(line, "abc"), b"more"])
     (house.logs / "_metadata_of" / "b.log").rename(house.logs / "b.log")
-    read(other, spark)
-    assert "logs/b.log holds the lines of" in notes_of(other, spark)
+    must_hold(other, spark, [*map(line, "abc"), b"more"])
+    assert "1 file is the new name of one that was read, and is not read again: b.log" in notes_of(other, spark)
 
 
 def test_a_name_that_spark_cannot_read_is_reported_and_can_be_renamed_or_excluded(
