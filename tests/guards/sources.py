@@ -911,7 +911,7 @@ GUARDS = (
         tests=(f"{_WHICH}test_lines_of_a_backup_that_were_not_read_count",),
     ),
     Guard(
-        "a file waits if it may continue one of which nobody knows whether it is there",
+        "a file waits while a file that it may continue cannot be looked for",
         "its lines count again, because another file cannot be opened",
         f"{_SURVEY}_Comparison._may_continue",
         answers("False"),

@@ -159,7 +159,7 @@ class Contents:
             OSError: the file cannot be opened or read.
         """
         if entry.ended:
-            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
+            return self._has_digest(file, entry)
         return not entry.digest or self.begins_with(file, entry)
 
     def hasher(self, opened: BinaryIO, entry: TailedFile) -> Hasher | None:
@@ -179,9 +179,21 @@ class Contents:
         """
         if entry.ended:
             return self._begins_with_ended(file, entry)
-        if entry.digest:
-            return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
-        return self._begins_as_before(file, entry)
+        return self._has_digest(file, entry) if entry.digest else self._begins_as_before(file, entry)
+
+    def has_end(self, file: Found, entry: TailedFile) -> bool:
+        """Return False if an uncompressed file goes on within the last line that was read of it.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        if is_packed(file.path) or not entry.ended:
+            return True
+        with self.store.open(file) as opened:
+            return has_end(opened, entry)
+
+    def _has_digest(self, file: Found, entry: TailedFile) -> bool:
+        return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
 
     def _begins_with_ended(self, file: Found, entry: TailedFile) -> bool:
         """Compare with a file that was read to the end of a line which has none."""
@@ -220,4 +232,5 @@ def has_end(opened: BinaryIO, entry: TailedFile) -> bool:
 
 
 def key_of(file: Found) -> tuple[object, ...]:
+    """Return what tells a file from others, and from itself before it changed."""
     return file.identity, file.size, file.modified, file.changed

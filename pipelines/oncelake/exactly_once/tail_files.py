@@ -456,17 +456,11 @@ class TailFiles:
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
                 same = same and (entry.packed in (0, file.size) or contents.still_begins_with(file, entry))
-                if same or (contents.begins_with(file, entry) and self._has_end(file, entry)):
+                if same or (contents.begins_with(file, entry) and contents.has_end(file, entry)):
                     yield file
             except OSError as error:
                 if unread is not None:
                     unread.append(f"{self._surveyor.name(file)}, which cannot be read: {error.strerror or error}")
-
-    def _has_end(self, file: Found, entry: TailedFile) -> bool:
-        if is_packed(file.path) or not entry.ended:
-            return True
-        with self._store.open(file) as opened:
-            return has_end(opened, entry)
 
     def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
         path, packed, length, ends = f"{range_words(part)} in {self.path}", False, part.end, ""

@@ -21,7 +21,7 @@ class LostFiles:
         places: the names of the files that are there.
 
     Attributes:
-        old: those of an earlier version, of which only a hash of both ends is known.
+        old: those that an earlier version read, which have only a hash of both ends.
     """
 
     def __init__(

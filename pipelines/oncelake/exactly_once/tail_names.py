@@ -10,7 +10,7 @@ _MARKS = re.compile(
     r"(?:[._-](?:\d[\dTZ:+]*|W\d\d|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*|am|pm"
     r"|old|bak|prev|last|save|orig|copy|backup)(?![^._~-]))+|~$"
 )
-_SHIFTED = re.compile(r"\.(\d{1,5})(?=\.|$)")
+_SHIFTED = re.compile(r"(?<=\.)\d{1,5}(?=\.|$)")
 _NUMBERED = re.compile(r"(?<=[.-])\d{1,5}(?=\.|$)")
 # What logback adds to the name of a log while it compresses it.
 _BEING_PACKED = re.compile(r"\.(?:gz|zip)\d+\.tmp$")
@@ -37,14 +37,18 @@ def origins(name: str) -> Iterator[str]:
 
 def shifts(name: str) -> tuple[str, int] | None:
     """Return the name with # in place of the number that each rotation raises, and the number; None without one."""
-    numbers = [*_SHIFTED.finditer(unpacked(name))]
-    if not numbers:
-        return None
-    number = numbers[-1]
-    return f"{name[: number.start(1)]}#{unpacked(name)[number.end(1) :]}", int(number[1])
+    return _with_hash(_SHIFTED, unpacked(name))
 
 
 def unnumbered(name: str) -> str | None:
     """Return the name with # in place of the number that a rotation may change; None without one."""
-    numbers = [*_NUMBERED.finditer(unpacked(name))]
-    return f"{name[: numbers[-1].start()]}#{unpacked(name)[numbers[-1].end() :]}" if numbers else None
+    hashed = _with_hash(_NUMBERED, unpacked(name))
+    return hashed[0] if hashed is not None else None
+
+
+def _with_hash(number: re.Pattern[str], name: str) -> tuple[str, int] | None:
+    """Return a name with # in place of its last number of a form, and the number; None without one."""
+    numbers = [*number.finditer(name)]
+    if not numbers:
+        return None
+    return f"{name[: numbers[-1].start()]}#{name[numbers[-1].end() :]}", int(numbers[-1][0])

@@ -19,7 +19,7 @@ from typing import Literal
 
 from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
-from oncelake.exactly_once.file_contents import Contents, Identity, has_end, key_of
+from oncelake.exactly_once.file_contents import Contents, Identity, key_of
 from oncelake.exactly_once.listing import Found, Problem, above, is_packed
 from oncelake.exactly_once.positions import TailedFile, TailPosition
 from oncelake.exactly_once.tail_content import (
@@ -70,8 +70,8 @@ class Survey:
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
-        asked: copies that the position knows, and of which nobody knows what they are now that their files are gone.
-        doubtful: the copies and undecided files of which only the setting `rotation` says what they are.
+        asked: undecided files that the position knows as copies, and whose originals are gone.
+        doubtful: the copies and undecided files that are told apart only by the setting `rotation`.
         aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
         unreadable: files that cannot be opened or read, with the reason.
         away: the IDs of the files that are not there.
@@ -260,6 +260,7 @@ class _Comparison:
         self._there: list[Found] = []
         self._faulty: set[Identity | None] = set()
         self._claimed: set[Identity | None] = set()
+        self._numbers: dict[Identity | None, int] = {}
         self._blocked: set[int] = set()
         for file in listed:
             is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
@@ -357,6 +358,7 @@ class _Comparison:
     def _know(self, number: int, file: Found) -> None:
         self._survey.known[number] = file
         self._claimed.add(file.identity)
+        self._numbers[file.identity] = number
 
     def _by_inode(self) -> list[Found]:
         """Find the files and the copies whose inodes the position has; return the other files."""
@@ -404,9 +406,8 @@ class _Comparison:
 
     def _check_end(self, file: Found, entry: TailedFile) -> None:
         """Note an unpacked file that goes on within the last line that was read."""
-        with self._surveyor.contents.store.open(file) as opened:
-            if not has_end(opened, entry):
-                self._survey.aside.append((file, _HAD_NO_END))
+        if not self._contents.has_end(file, entry):
+            self._survey.aside.append((file, _HAD_NO_END))
 
     def _has_grown(self, file: Found, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
@@ -517,7 +518,7 @@ class _Comparison:
         yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
     def _may_continue(self, file: Found, unknown: LostFiles) -> bool:
-        """Return True if a file may continue one of which nobody knows whether it is there; note that."""
+        """Return True if a file may continue one that cannot be looked for; note that."""
         number = next((number for number, _ in self._continued(file, unknown)), None)
         return number is not None and self._wait_for(file, number)
 
@@ -582,11 +583,13 @@ class _Comparison:
         return True
 
     def _take_over(self, number: int, file: Found) -> None:
-        self._survey.copies.append((self._survey.known[number], file))
+        copy = self._survey.known[number]
+        self._survey.copies.append((copy, file))
+        del self._numbers[copy.identity]
         self._know(number, file)
 
     def _may_have_backup(self, file: Found) -> bool:
-        """Return True if a file begins with all that was read of one that now has the name of a backup of it.
+        """Return True if a file begins with all that another one holds, which was read and has the name of its backup.
 
         An editor or rsync has renamed the log then, and has written it again; or another log has the same lines.
         """
@@ -602,11 +605,6 @@ class _Comparison:
                     self._take_over(number, file)
                 return is_copy is not False
         return False
-
-    @property
-    def _numbers(self) -> Mapping[Identity | None, int]:
-        """The IDs of the files that were read, by identity."""
-        return {file.identity: number for number, file in self._survey.known.items()}
 
     def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.

@@ -281,8 +281,8 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     for path, size in there.items():
         for key in (size, unpacked(path)):
             by_key.setdefault(key, []).append(path)
-    found = {path: {*by_key.get(size, ()), *by_key.get(unpacked(path), ())} for path, size in gone.items()}
-    pairs = {path: sorted(others) for path, others in found.items() if others}
+    alike = {path: {*by_key.get(size, ()), *by_key.get(unpacked(path), ())} for path, size in gone.items()}
+    pairs = {path: sorted(others) for path, others in alike.items() if others}
     return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 

@@ -159,12 +159,13 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     )
     notes, unread = list[str](), 0
     if deep:
-        known = list(_read_again(source, span.end))
+        there_now = source.survey(span.end).known
+        again = {number: file for number, file in there_now.items() if ":" not in file.path}
         every = read_version(versions.spark, span.path, span.version)
-        unread = every.where(~F.coalesce(F.col("file_id").isin(known), F.lit(False))).count()
-        changed, compared, notes = _changed(span, source, versions)
+        unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()
+        changed, compared, notes = _changed(span, again, versions)
         faults += changed
-        colons = sorted(name_of(file.path) for file in source.survey(span.end).known.values() if ":" in file.path)
+        colons = sorted(name_of(file.path) for number, file in there_now.items() if number not in again)
         if colons:
             notes = [*notes, f"not read again, as Hadoop reads no name with a colon: {listed(colons)}"]
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
@@ -195,15 +196,15 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
     return planned
 
 
-def _read_again(source: TailSource, at: str | None) -> Mapping[int, Found]:
-    """Return the files that are there and can be read again, by ID; Hadoop reads no name with a colon."""
-    return {number: file for number, file in source.survey(at).known.items() if ":" not in file.path}
+def _changed(span: Span, known: Mapping[int, Found], versions: MaskVersions) -> tuple[list[str], int, list[str]]:
+    """Return the files that no longer hold the lines that were read of them, how many were compared, and notes.
 
-
-def _changed(span: Span, source: TailSource, versions: MaskVersions) -> tuple[list[str], int, list[str]]:
-    """Return the files that no longer hold the lines that were read of them, how many were compared, and notes."""
+    Args:
+        span: the commits of bronze.
+        known: the files that are read again, by ID.
+        versions: the versions of the masking rules.
+    """
     spark, position = versions.spark, TailPosition.parse(span.end) or TailPosition()
-    known = _read_again(source, span.end)
     if not known:
         return [], 0, []
     rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))
