@@ -902,6 +902,12 @@ class Lakehouse:
         """Warn of what does not stop a run, while the lake's lock is held."""
         self._warn(text for suite in self.declared.suites.values() for text in left_out(suite))
         self._warn(text for state in states for text in state.source.warnings())
+        self._warn(
+            f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' times, "
+            "such as Europe/Paris, or to UTC"
+            for table, kind in self.declared.kinds.items()
+            if self.formats[table.name].assumes_utc
+        )
         self._warn([*writers, *no_hard_links(self.lake)])
 
     def _warn(self, warnings: Iterable[str]) -> None:

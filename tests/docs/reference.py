@@ -132,6 +132,7 @@ _WORDS: Mapping[Any, str] = {
     tuple[str, ...]: "a list of names",
     tuple[MaskRule, ...]: "a list of rules",
     str | tuple[str, ...]: "text, or a list of texts",
+    str | dict[str, str | tuple[str, ...]] | None: "the name of a format, or a mapping of values and names",
     dict[str, str]: "a mapping",
     dict[str, SecretStr]: "a mapping",
     dict[str, GoldTable]: "a mapping of names and declarations",

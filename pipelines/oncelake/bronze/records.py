@@ -19,6 +19,27 @@ _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; RecordFormat.java has the same number.
 _SEARCHED = 1024
 
+# How lines of the shipped formats begin, up to their time; JSON and logfmt lines have keys of a time and a level.
+_CLOCK = r"\d\d:\d\d:\d\d"
+_KEYS = {
+    "time": r"(?:time|timestamp|@timestamp|ts|datetime|asctime|t)",
+    "level": r"(?:level|severity|log\.level|levelname|loglevel|lvl|stream)",
+}
+_BEGINNINGS = (
+    rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}",
+    rf"\d{{4}}/\d\d/\d\d {_CLOCK} \[",
+    rf"\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {_CLOCK}",
+    rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}} [ \d]\d (?:\d{{4}} )?{_CLOCK} ",
+    rf"<\d{{1,3}}>1? ?\d{{4}}-\d\d-\d\dT{_CLOCK}",
+    rf"[IWEF]\d{{4}}(?:\d{{4}})? {_CLOCK}\.",
+    rf"[^\s\[][^\n\[]{{0,400}} \[\d\d/[A-Z][a-z]{{2}}/\d{{4}}:{_CLOCK} [+-]\d{{4}}\] \"",
+    rf"\{{(?=[^\n]*\"{_KEYS['time']}\"\s*:)(?=[^\n]*\"{_KEYS['level']}\"\s*:)",
+    rf"(?=\w+=)(?=(?:[^\n]*\s)?{_KEYS['time']}=)(?=(?:[^\n]*\s)?{_KEYS['level']}=)",
+)
+# Colours and a byte order mark are not seen by people.
+_UNSEEN = r"(?:\uFEFF|\x1B\[[0-9;]*m)*+"
+_OTHER_RECORD = rf"\n{_UNSEEN}(?:{'|'.join(_BEGINNINGS)})"
+
 Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
 
 
@@ -29,6 +50,12 @@ class Records(Strict):
         None,
         min_length=1,
         description="a Java regular expression that is found in a record's first line and in no other",
+    )
+    lines: str | None = later(
+        None,
+        min_length=1,
+        description="with `starts`: a Java regular expression that is found at the beginning of each later line; a "
+        "record with another line is refused. Unset: with a line that begins as one of a shipped format does",
     )
     max_lines: int = Field(1_000, gt=0, description="a record with more lines goes to quarantine")
     max_bytes: ByteSize = Field(
@@ -44,10 +71,22 @@ class Records(Strict):
         None, min_length=1, description="with `part`: what is between two parts, with the line end; it is removed"
     )
 
+    content: str | None = later(
+        None,
+        min_length=1,
+        description="with `part`: a Java regular expression for what stands before the content of a line; needed for "
+        "records inside",
+    )
+    inside: str | None = later(None, exclude=True)
+
     @model_validator(mode="after")
     def _is_one_way(self) -> Self:
         if (self.starts is None) == (self.part is None):
             raise ValueError("needs starts or part, exactly one of them")
+        if self.lines is not None and self.starts is None:
+            raise ValueError("lines goes together with starts; remove it")
+        if self.inside is not None:
+            raise ValueError("inside is a key of the format, not of its record; move it")
         if (self.joint is None) != (self.part is None):
             raise ValueError("part and joint belong together; set both, or neither")
         missing = {"of", "more"} - set(re.findall(r"\(\?<(\w+)>", self.part or "(?<of>)(?<more>)"))
@@ -77,6 +116,13 @@ class Records(Strict):
         """Return a condition on a record's text: it is longer than allowed."""
         line_ends = F.length(record) - F.length(F.replace(record, F.lit("\n"), F.lit("")))
         return (line_ends >= self.max_lines) | (F.octet_length(record) > int(self.max_bytes))
+
+    def is_mixed(self, record: Column) -> Column:
+        """Return a condition on a record's text: it has a line that begins another record, or may not stand in one."""
+        if self.starts is None:
+            return F.lit(False)
+        other = _OTHER_RECORD if self.lines is None else rf"\n(?!(?m:{self.lines}))"
+        return record.contains("\n") & record.rlike(other)
 
     def is_started(self, record: Column) -> Column:
         """Return a condition on a record's text: its first line is a start."""

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ByteSize, Field, field_validator, model_validator
+from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 
 from oncelake.bronze.mask import MaskSettings
 from oncelake.bronze.stand_in import HEAD, MAX_LINE
 from oncelake.common.models import Options, Strict, later, shown
+from oncelake.common.time_zone import checked_zone
 
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
@@ -59,6 +60,15 @@ class SourceSettings(Strict):
         description="kafka: the consumer group under which lag tools see the pipeline",
     )
     format: str = Field("default", description="a name in `conf/formats`, or the path of a format file")
+    inside: str | dict[str, str | tuple[str, ...]] | None = later(
+        None,
+        description="what the lines carry as their message: the name of a format, or formats by the value of a field; "
+        "unset: what the format says",
+    )
+    zone: Annotated[str, AfterValidator(checked_zone)] | None = later(
+        None,
+        description="the zone of times without one: an IANA name or an offset such as `+02:00`; unset: the format's",
+    )
     kafka: Options = Field(
         default_factory=dict, repr=False, description="kafka: other client options, without the prefix `kafka.`"
     )

@@ -44,7 +44,10 @@ def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mappin
     """
     settings = _with_expectations(load(conf, sets), conf_or_shipped(conf).parent / "expectations")
     places = format_places(conf)
-    return settings, {name: load_format(each.format, places) for name, each in settings.by_name.items()}
+    return settings, {
+        name: load_format(each.format, places, each.inside).in_zone(each.zone)
+        for name, each in settings.by_name.items()
+    }
 
 
 def format_places(conf: Path | None) -> list[Path]:

@@ -23,9 +23,19 @@ M = TypeVar("M", bound=Strict)
 Severity = Literal["critical", "warning", "info"]
 # The log format's own rules, checked before the rules of a suite; a suite's rule needs another name. The rules of
 # records apply only to a format that puts several lines together.
-RECORD_RULES = ("record_size", "record_start")
+RECORD_RULES = ("record_size", "record_start", "record_mixed")
 STAND_IN_RULES = ("line_size", "nul_bytes")
-FORMAT_RULES = ("null_value", *STAND_IN_RULES, *RECORD_RULES, "blank", "pattern", "time", "time_range", "level")
+FORMAT_RULES = (
+    "null_value",
+    *STAND_IN_RULES,
+    *RECORD_RULES,
+    "blank",
+    "pattern",
+    "time",
+    "time_zone",
+    "time_range",
+    "level",
+)
 # Options on how to run an expectation, not arguments; the split does not use them.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 

@@ -22,7 +22,7 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
     if fmt.pattern is not None:
         _check_pattern(spark, fmt.pattern)
     if fmt.record is not None:
-        for name in ("starts", "part", "joint"):
+        for name in ("starts", "lines", "part", "joint"):
             if getattr(fmt.record, name) is not None:
                 compiled(spark, f"record.{name}", getattr(fmt.record, name))
     of_columns = {f"columns.{name}.time": each.time for name, each in fmt.columns.items()}

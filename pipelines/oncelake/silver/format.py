@@ -21,11 +21,12 @@ from oncelake.bronze.records import Records
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
+from oncelake.common.time_zone import checked_zone
 from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.silver.columns import checked_type, type_of
 from oncelake.silver.pattern import groups
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
-from oncelake.silver.times import ISO8601, checked, checked_zone
+from oncelake.silver.times import ISO8601, SPECIAL, checked, names_zone
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
@@ -60,6 +61,18 @@ def _key(key: str) -> str:
     if is_path(key) and not _PATH.fullmatch(key):
         raise ValueError("must be a key, or a path such as $.meta.time, $['a key'].time or $.events[0].time")
     return key
+
+
+def _under_names(value: object) -> object:
+    """Write a format's name as the section that it stands for, and the formats of a mapping under their key."""
+    if isinstance(value, str):
+        return {"formats": {"": value}}
+    if isinstance(value, Mapping) and "formats" not in value:
+        return {
+            **({"by": value["by"]} if "by" in value else {}),
+            "formats": {name: each for name, each in value.items() if name != "by"},
+        }
+    return value
 
 
 Level = Annotated[str, AfterValidator(_level)]
@@ -113,6 +126,23 @@ class TypedColumn(Strict):
         return self
 
 
+class Inside(Strict):
+    """The formats of what a line carries as its message; as one text, the name of a format for every line.
+
+    Attributes:
+        by: the field that decides; the first that a line has a value for.
+        formats: the format for each value of that field; under the empty name, the one for every line.
+    """
+
+    by: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = ("app", "tag")
+    formats: dict[str, "str | LogFormat"] = Field(min_length=1)
+
+    @property
+    def loaded(self) -> "Mapping[str, LogFormat]":
+        """The formats, after `load_format` has read them."""
+        return {name: each for name, each in self.formats.items() if isinstance(each, LogFormat)}
+
+
 class LogFormat(Strict):
     """A log format: how to parse lines into times, levels and messages; see docs/formats.md."""
 
@@ -134,6 +164,10 @@ class LogFormat(Strict):
     )
 
     columns: dict[str, TypedColumn] = later({}, description="further columns of silver, with their types")
+
+    inside: Annotated[Inside, BeforeValidator(_under_names)] | None = later(
+        None, description="the format of what the message carries, or the formats by the value of a field"
+    )
 
     @field_validator("levels")
     @classmethod
@@ -179,6 +213,44 @@ class LogFormat(Strict):
             for name, each in self.columns.items()
         ]
 
+    @property
+    def assumes_utc(self) -> bool:
+        """True if a time of a line may lack a zone, and nothing says which one it means."""
+        lacks = any(each == ISO8601 or (each not in SPECIAL and not names_zone(each)) for each in self.time)
+        inner = self.inside.loaded.values() if self.inside is not None else ()
+        return (lacks and "zone" not in self.model_fields_set) or any(each.assumes_utc for each in inner)
+
+    def in_zone(self, zone: str | None) -> Self:
+        """Return the format with a zone of times without one; the format itself for None."""
+        if zone is None:
+            return self
+        update: dict[str, Any] = {"zone": zone}
+        if self.inside is not None:
+            inner = {name: each.in_zone(zone) for name, each in self.inside.loaded.items()}
+            update["inside"] = self.inside.model_copy(update={"formats": inner})
+        return self.model_copy(update=update)
+
+    def around(self, inside: Inside, inner: "Mapping[str, LogFormat]") -> Self:
+        """Return the format with the formats of what its lines carry.
+
+        Raises:
+            ValueError: one of them cannot stand inside another format.
+        """
+        for name, each in inner.items():
+            if each.inside is not None:
+                raise ValueError(
+                    f"inside: the format {shown(inside.formats[name])} has something inside itself; one is enough"
+                )
+            if each.columns:
+                raise ValueError(
+                    f"inside: the format {shown(inside.formats[name])} has columns; declare them in the outer format"
+                )
+        starts = inner[""].record.starts if "" in inner and inner[""].record is not None else None
+        record = self.record
+        if starts is not None and record is not None and record.content is not None:
+            record = record.model_copy(update={"inside": starts})
+        return self.model_copy(update={"inside": Inside(by=inside.by, formats=dict(inner)), "record": record})
+
     def times_of(self, column: TypedColumn) -> tuple[str, ...]:
         """Return the time patterns of a column of type timestamp."""
         return column.time or (*self.time, *([] if ISO8601 in self.time else [ISO8601]))
@@ -195,8 +267,13 @@ def _check_source(name: str, source: str, declared: Mapping[str, Any]) -> None:
         )
 
 
-def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
+def load_format(name_or_path: str, directories: Sequence[Path], inside: object = None) -> LogFormat:
     """Read a log format by its path, or by its name from the first directory that has it.
+
+    Args:
+        name_or_path: the format.
+        directories: where a name is looked up.
+        inside: what its lines carry, as `inside` of a format file has it, instead of what the format says.
 
     Raises:
         ConfigError: the format does not exist or is wrong; the message names the file, the key and what is accepted.
@@ -208,7 +285,13 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
             raise ConfigError(
                 f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
             )
-        return LogFormat.model_validate(declared)
+        found = LogFormat.model_validate(declared)
+        carried = Inside.model_validate(_under_names(inside)) if inside is not None else found.inside
+        if carried is None:
+            return found
+        names = {key: each for key, each in carried.formats.items() if isinstance(each, str)}
+        inner = {key: load_format(each, directories) for key, each in names.items()}
+        return found.around(carried, {**inner, **carried.loaded})
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
     except RepeatedKeyError as error:
@@ -217,6 +300,8 @@ def load_format(name_or_path: str, directories: Sequence[Path]) -> LogFormat:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def format_names(directories: Sequence[Path]) -> list[str]:

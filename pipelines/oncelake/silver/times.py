@@ -4,12 +4,16 @@ Only try_ functions are used: with ANSI on, which is Spark's default, the others
 Source of the pattern letters: https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html
 """
 
+import json
 import re
-import zoneinfo
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from oncelake.silver.zones import Meaning, clear, unclear
 
 ISO8601 = "iso8601"
 # The power of ten that makes microseconds of a number in this unit
@@ -33,13 +37,13 @@ _NEVER_OPTIONAL = {
     for letter in letters
 }
 _NUMBER = frozenset("DdhHkKmsS")
-_OFFSET = re.compile(r"[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00")
 _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO_OFFSET = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
 # Kafka is younger. An earlier timestamp is a clock that was not set, or a number in another unit.
 _FIRST_TIMESTAMP = datetime(2000, 1, 1, tzinfo=UTC)
-# February 29 recurs every four years, but only after eight around a year such as 2100
-_YEARS_BACK = 8
+# An offset as programs write it: hours, perhaps minutes, perhaps seconds. +123 can be read in two ways, so it is none.
+_WRITTEN_OFFSET = r"\A[+-](?:\d\d?|\d{4}|\d{6}|\d\d?:\d\d(?::\d\d)?)\z"
+_MARK = "\x1e"
 # Java takes minutes to read millions of digits as a number, and to round 1e-99999999.
 _DIGITS = 1000
 _FAR_EXPONENT = r"[eE][+-]?\d{4}"
@@ -49,7 +53,8 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
     """Parse a time with the first pattern that fits; null if none fits.
 
     Needs the columns of `with_latest` if a pattern has no year. A time that the zone skips (a DST gap) is shifted
-    forward by the gap. A time that occurs twice is read as the first of the two.
+    forward by the gap. A time that occurs twice is read as the first of the two. An abbreviation of a zone that has
+    several meanings is not a time, see `unclear_zone`.
 
     Args:
         text: the time as the line has it, string.
@@ -62,8 +67,8 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
 def with_latest(frame: DataFrame, patterns: tuple[str, ...], ahead: timedelta) -> DataFrame:
     """Add `latest` and `latest_year`, the latest instant that a line may mean and its year, if a pattern has no year.
 
-    The latest instant is one day after the line's origin: its Kafka timestamp, its file's time or its ingestion. A
-    timestamp before 2000, or too far ahead, counts as none.
+    The latest instant is one day after the line's origin: the time of the line around it, `outer_time`, its Kafka
+    timestamp, its file's time or its ingestion. A timestamp before 2000, or too far ahead, counts as none.
 
     Args:
         frame: bronze's rows.
@@ -74,7 +79,8 @@ def with_latest(frame: DataFrame, patterns: tuple[str, ...], ahead: timedelta) -
         return frame
     last = F.try_add(F.unix_micros("ingested_at"), F.lit(ahead // timedelta(microseconds=1)))
     is_possible = F.unix_micros("timestamp").between(F.lit(int(_FIRST_TIMESTAMP.timestamp()) * 10**6), last)
-    origin = F.coalesce(F.when(is_possible, F.col("timestamp")), "file_modified", "ingested_at")
+    outer = ["outer_time"] if "outer_time" in frame.columns else []
+    origin = F.coalesce(*outer, F.when(is_possible, F.col("timestamp")), "file_modified", "ingested_at")
     frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
     # year() alone would use the session's zone
     day = F.date_from_unix_date(F.floor(F.unix_seconds("latest") / 86400).cast("int"))
@@ -137,20 +143,6 @@ def signed_year(pattern: str) -> str:
     return f"^{before}[+-]"
 
 
-def checked_zone(zone: str) -> str:
-    """Return the zone if it is an IANA name or an offset such as +02:00.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if zone == "UTC" or _OFFSET.fullmatch(zone):
-        return zone
-    known = zoneinfo.available_timezones()  # slow: reads every zone file
-    if zone in known or (not known and "/" in zone):
-        return zone
-    raise ValueError("must be a time zone such as Europe/Paris, UTC or +02:00")
-
-
 def _tokens(pattern: str) -> list[str]:
     return [match[0] for match in _TOKEN.finditer(pattern)]
 
@@ -173,6 +165,8 @@ def _check(token: str, *, optional: bool) -> None:
         raise ValueError(f"has {token}, which is not a datetime pattern letter; quote text like 'T'")
     if letter in _YEAR and len(token) not in {2, 4}:
         raise ValueError(f"has {token}; write the year as yyyy or yy")
+    if letter == "z" and len(token) > 3:
+        raise ValueError(f"has {token}, the full name of a zone, which Java reads differently in each version; write z")
     if optional and letter in _NEVER_OPTIONAL:
         raise ValueError(f"has an optional {_NEVER_OPTIONAL[letter]} ({token} inside []); list two patterns instead")
 
@@ -201,10 +195,116 @@ def _by(pattern: str, text: Column, zone: str) -> Column:
 
 
 def _parsed(text: Column, pattern: str, zone: str) -> Column:
+    if _abbreviates(pattern):
+        return _with_abbreviation(text, pattern, zone)
     if names_zone(pattern):
         return F.try_to_timestamp(text, F.lit(pattern))
     value, letters = _suffix(zone)
     return F.try_to_timestamp(F.concat(text, F.lit(value)), F.lit(pattern + letters))
+
+
+def unclear_zone(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
+    """Return the abbreviation in a time that is no time for it, with what it may mean; null if there is none.
+
+    Args:
+        text: the time as the line has it.
+        patterns: as for `log_time`.
+        zone: the zone of times without one; it decides what an abbreviation means that it uses itself.
+    """
+    found = [_unclear(text, pattern, zone) for pattern in patterns if pattern not in SPECIAL and _abbreviates(pattern)]
+    return F.coalesce(*found, F.lit(None).cast("string"))
+
+
+def _unclear(text: Column, pattern: str, zone: str) -> Column:
+    if not names_year(pattern):
+        pattern, text = f"yyyy {pattern}", F.concat_ws(" ", "latest_year", text)
+    several = {
+        name: [(each, f"{name}: {', '.join(map(_meant, each.offsets.items()))}") for each in meanings]
+        for name, meanings in unclear(zone).items()
+    }
+
+    def said(parts: _Parts) -> Column:
+        unknown = F.concat(parts.zone, F.lit(": no zone uses it in "), parts.year)
+        is_name = parts.zone.rlike("[A-Za-z]") & ~parts.zone.contains("/") & _offset(parts, zone).isNull()
+        return F.when(is_name, F.coalesce(_of_year(several, parts), unknown))
+
+    return _around_zone(text, pattern, said)
+
+
+def _meant(offset: tuple[str, str]) -> str:
+    return f"{offset[0].removesuffix(':00')} {offset[1]}"
+
+
+def _abbreviates(pattern: str) -> bool:
+    """Return True if the pattern has the abbreviation of a zone."""
+    return "z" in _letters(pattern)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The text of a time before its zone, the zone, the text after it, and the year."""
+
+    before: Column
+    zone: Column
+    after: Column
+    year: Column
+
+
+def _around_zone(text: Column, pattern: str, made: Callable[[_Parts], Column]) -> Column:
+    """Return what is made of the parts of a time around its zone; null if the time has another form.
+
+    The parts are bound to a lambda's argument: Spark compiles a plan that has them a dozen times for seconds.
+    """
+    shapes, century = "", ""
+    for token in _tokens(pattern):
+        if token[0] == "z":
+            shapes += r")(?<zone>\S+)(?<after>"
+        elif token[0] in _YEAR and "<year>" not in shapes:
+            century = "20" if len(token) == 2 else ""
+            shapes += r"(?<year>\d+)"
+        else:
+            shapes += {"[": "(?:", "]": ")?"}.get(token, _shape(token))
+    whole = rf"\A(?<before>{shapes})\z"
+    marked = F.regexp_replace(text, whole, _MARK.join(("${before}", "${zone}", "${after}", f"{century}${{year}}")))
+    found = F.array(F.when(text.rlike(whole), F.split(marked, _MARK)))
+    return F.get(
+        F.transform(found, lambda parts: made(_Parts(*(F.get(parts, F.lit(at)) for at in range(4))))), F.lit(0)
+    )
+
+
+def _with_abbreviation(text: Column, pattern: str, zone: str) -> Column:
+    offset, name = (
+        "".join(letters if token[0] == "z" else token for token in _tokens(pattern)) for letters in ("XXXXX", "VV")
+    )
+
+    def instant(parts: _Parts) -> Column:
+        with_offset = F.concat(parts.before, _offset(parts, zone), parts.after)
+        by_name = F.try_to_timestamp(F.concat(parts.before, parts.zone, parts.after), F.lit(name))
+        return F.when(parts.zone.contains("/"), by_name).otherwise(F.try_to_timestamp(with_offset, F.lit(offset)))
+
+    return _around_zone(text, pattern, instant)
+
+
+def _offset(parts: _Parts, zone: str) -> Column:
+    """Return the offset that the zone of a time means, as +05:30:00; null if it is unclear."""
+    digits = F.translate(parts.zone, "+-:", "")
+    digits = F.rpad(F.when(F.length(digits) % 2 == 1, F.concat(F.lit("0"), digits)).otherwise(digits), 6, "0")
+    written = F.concat_ws(":", *(F.substring(digits, at, 2) for at in (1, 3, 5)))
+    by_name = {name: [(each, next(iter(each.offsets))) for each in of] for name, of in clear(zone).items()}
+    is_written = parts.zone.rlike(_WRITTEN_OFFSET)
+    return F.when(is_written, F.concat(F.substring(parts.zone, 1, 1), written)).otherwise(_of_year(by_name, parts))
+
+
+def _of_year(texts: Mapping[str, Sequence[tuple[Meaning, str]]], parts: _Parts) -> Column:
+    """Return the text for a zone's name and a year; null if there is none.
+
+    The texts are one constant: a chain of conditions would take Spark seconds to compile.
+    """
+    years = {name: [{"f": each.first, "l": each.last, "t": text} for each, text in of] for name, of in texts.items()}
+    known = F.from_json(F.lit(json.dumps(years)), "map<string,array<struct<f:int,l:int,t:string>>>")
+    year = parts.year.try_cast("int")
+    held = F.filter(F.try_element_at(known, parts.zone), lambda each: year.between(each.f, each.l))
+    return F.get(held, F.lit(0)).t
 
 
 def _suffix(zone: str) -> tuple[str, str]:
@@ -242,14 +342,13 @@ def is_near(text: Column) -> Column:
 def _nearest_year(text: Column, pattern: str, zone: str) -> Column:
     """Parse a time without a year, in the last year in which it is not later than `latest`.
 
-    That is nearly always the year of `latest`, the next year (if the zone is ahead of UTC) or the year before.
+    That is the year of `latest`, the next year (if the zone is ahead of UTC) or the year before. A time that would be
+    more than a year before the line's origin is none: February 29 of a year that has no such day.
     """
     year, latest = F.col("latest_year"), F.col("latest")
+    earliest = F.try_subtract(latest, F.lit(timedelta(days=366)))  # latest is a day after the origin
     recent = (_in_year(text, pattern, zone, year + ahead) for ahead in (1, 0, -1))
-    older = F.transform(
-        F.sequence(F.lit(2), F.lit(_YEARS_BACK)), lambda back: _in_year(text, pattern, zone, year - back)
-    )
-    return F.coalesce(*(F.when(time <= latest, time) for time in recent), F.array_max(older))
+    return F.coalesce(*(F.when(time.between(earliest, latest), time) for time in recent))
 
 
 def _in_year(text: Column, pattern: str, zone: str, year: Column) -> Column:

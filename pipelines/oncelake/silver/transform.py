@@ -20,14 +20,16 @@ from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, name
 from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
 from oncelake.silver.columns import has_exact_digits, read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
+from oncelake.silver.inside import with_inside
 from oncelake.silver.lines import is_fixed_width, take_apart
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
-from oncelake.silver.times import log_time, with_latest
+from oncelake.silver.times import log_time, unclear_zone, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
 # RFC 5424, table 2: 0 emergency, 1 alert, 2 critical, 3 error, 4 warning, 5 notice, 6 informational, 7 debug
 _SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _HIGHEST_PRIORITY = 191
+_NO_STATUS = r"\A(?:-|\d{1,9})?\z"
 # The struct of the values of the format's columns, before they are columns.
 _VALUES = "values"
 
@@ -69,11 +71,7 @@ def parse(
     if fmt.record is not None and fmt.record.joint is not None:
         whole = F.when(F.col("file").isNotNull(), fmt.record.joined(F.col("line"))).otherwise(F.col("line"))
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
-    lines = take_apart(text, fmt)
-    of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
-    typed = with_latest(lines, (*fmt.time, *of_columns), limits.ahead).withColumns(
-        {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt)}
-    )
+    typed = with_inside(_with_parts(text, fmt, limits), fmt, partial(_with_parts, limits=limits))
     if fmt.columns:
         typed = _with_values(typed, fmt)
     microsecond = timedelta(microseconds=1)
@@ -95,6 +93,16 @@ def parse(
         reasons,
         *(_value(name).alias(name) for name in fmt.columns),
         *(value.alias(name) for name, value in nothing.items()),
+    )
+
+
+def _with_parts(lines: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
+    """Add the parts of each line, and its time and level."""
+    of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
+    lines = with_latest(take_apart(lines, fmt), (*fmt.time, *of_columns), limits.ahead)
+    unclear = unclear_zone(F.col("time_text"), fmt.time, fmt.zone)
+    return lines.withColumns(
+        {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt), "unclear": unclear}
     )
 
 
@@ -210,7 +218,9 @@ def _level(text: Column, fmt: LogFormat) -> Column:
     level = by_number(text) if by_number is not None else _by_name(text, fmt.levels)
     if fmt.default_level is None:
         return level
-    return F.when(F.coalesce(text, F.lit("")) == "", F.lit(fmt.default_level)).otherwise(level)
+    # a program without an answer to report writes a hyphen, or a number that is no status
+    lacks = (text == "") if fmt.level_is != "status" else (level.isNull() & text.rlike(_NO_STATUS))
+    return F.when(F.coalesce(lacks, F.lit(True)), F.lit(fmt.default_level)).otherwise(level)
 
 
 def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
@@ -255,11 +265,14 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
         broken = {
             "record_size": fmt.record.is_too_long(record),
             "record_start": (record != "") & ~fmt.record.is_started(record),
+            "record_mixed": fmt.record.is_mixed(record),
         }
         for name, condition in broken.items():
             out = out.when(of_file & condition, F.array(reason(F.lit(name), "value", record)))
-    rule = F.when(F.col("log_time").isNull(), F.lit("time")).otherwise(F.lit("time_range"))
-    time, level = reason(rule, "log_time", F.col("time_text")), reason(F.lit("level"), "level", F.col("level_text"))
+    unclear = F.when(F.col("log_time").isNull(), F.col("unclear"))
+    rule = F.when(F.col("log_time").isNotNull(), "time_range").when(unclear.isNotNull(), "time_zone").otherwise("time")
+    time = reason(rule, "log_time", F.coalesce(unclear, "time_text"))
+    level = reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (
         out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))

@@ -349,9 +349,11 @@ def test_offset_in_the_time_gives_the_instant(bronze_of: BronzeOf) -> None:
         (datetime(2017, 8, 1, 12), "Aug  2 12:00:01", datetime(2016, 8, 2, 12, 0, 1)),
         (datetime(2018, 1, 1, 0), "Dec 31 23:59:59", datetime(2017, 12, 31, 23, 59, 59)),
         (datetime(2017, 12, 31, 23), "Jan  1 00:00:00", datetime(2018, 1, 1)),
-        (datetime(2017, 3, 1), "Feb 29 10:00:00", datetime(2016, 2, 29, 10)),
+        (datetime(2017, 3, 1), "Feb 29 10:00:00", None),
         (datetime(2016, 2, 29), "Feb 29 10:00:00", datetime(2016, 2, 29, 10)),
-        (datetime(2103, 3, 1), "Feb 29 10:00:00", datetime(2096, 2, 29, 10)),
+        (datetime(2016, 12, 31), "Feb 29 10:00:00", datetime(2016, 2, 29, 10)),
+        (datetime(2017, 2, 27), "Feb 29 10:00:00", datetime(2016, 2, 29, 10)),
+        (datetime(2103, 3, 1), "Feb 29 10:00:00", None),
         (datetime(2017, 3, 1), "Feb 30 10:00:00", None),
     ],
 )

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from oncelake.silver.times import checked, checked_zone, names_year, names_zone, signed_year
+from oncelake.common.time_zone import checked_zone
+from oncelake.silver.times import checked, names_year, names_zone, signed_year
 
 
 @pytest.mark.parametrize(

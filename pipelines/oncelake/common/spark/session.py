@@ -72,7 +72,8 @@ _ALONE: Mapping[str, str] = {
 _JAVA = ("spark.driver.defaultJavaOptions", JAVA_OPTIONS)
 # Delta reads a table's state again after each commit of a JVM in another zone.
 # Source: `allFilesInCrc.verificationMode.forceOnNonUTC` of Delta 4.4.
-_ZONE = "-Duser.timezone=UTC"
+# In another language, Java may write a number with other digits, which oncelake does not read.
+_PLACE = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
 # The garbage collector that uses least processor time on few cores; and no collection for every few MB of new classes.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 
@@ -106,7 +107,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     options = [
         f"-Dlog4j2.configurationFile={log4j}",
-        _ZONE,
+        *_PLACE,
         *_MEMORY,
         *(class_data.options(quick=quick) if local else ()),
     ]

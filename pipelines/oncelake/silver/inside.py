@@ -1,0 +1,67 @@
+"""Read what a line carries as its message: a container runtime or a syslog server wraps another program's line.
+
+The line inside has its own time, level and message. The time of the line around counts where the one inside has none.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.silver.format import LogFormat
+
+# The parts of a read line.
+PARTS = ("matched", "time_text", "level_text", "message", "fields", "log_time", "level", "unclear")
+_OUTER = "outer"
+# Before the name of a field of the line around, if the line inside has a field of that name.
+_OF_OUTER = "outer_"
+
+
+def with_inside(frame: DataFrame, fmt: LogFormat, read: Callable[[DataFrame, LogFormat], DataFrame]) -> DataFrame:
+    """Replace the parts of each line with those of the line inside it, if a format is declared for that one.
+
+    Args:
+        frame: rows with the columns `line` and `PARTS`.
+        fmt: the format of the lines around.
+        read: adds `PARTS` to rows with `line`, and with `outer_time`, the time of the line around.
+    """
+    if fmt.inside is None:
+        return frame
+    frame = frame.withColumns({_OUTER: F.struct(*PARTS), "whole": F.col("line")})
+    decides = F.coalesce(*(F.col(_OUTER).fields[name] for name in fmt.inside.by))
+    ways: list[tuple[Column, str]] = []
+    for number, (name, inner) in enumerate(fmt.inside.loaded.items()):
+        # docker writes the line with its end
+        inside = F.regexp_replace(F.col(_OUTER).message, r"\r?\n\z", "")
+        rows = frame.drop(*PARTS).withColumns({"line": inside, "outer_time": F.col(_OUTER).log_time})
+        made = f"inside{number}"
+        frame = read(rows, inner).withColumns({made: F.struct(*_parts())}).drop("outer_time", "at")
+        frame = frame.withColumns({"line": F.col("whole")})
+        ways.append((decides.eqNullSafe(name) if name else F.lit(True), made))
+    chosen = reduce(
+        lambda otherwise, way: F.when(F.col(_OUTER).matched & way[0], F.col(way[1])).otherwise(otherwise),
+        reversed(ways),
+        F.col(_OUTER),
+    )
+    frame = frame.drop(*PARTS).withColumns({"chosen": chosen})
+    parts = {name: F.col("chosen")[name] for name in PARTS}
+    return frame.withColumns(parts).drop(_OUTER, "whole", "chosen", *(made for _, made in ways))
+
+
+def _parts() -> list[Column]:
+    """Return the parts of a line inside, with the time and the fields of the line around where it has none."""
+    outer, fields = F.col(_OUTER), F.col("fields")
+    lacks_time = F.coalesce(F.col("time_text"), F.lit("")) == ""
+    others = F.transform_keys(
+        outer.fields,
+        lambda key, _: F.when(F.array_contains(F.map_keys(fields), key), F.concat(F.lit(_OF_OUTER), key)).otherwise(
+            key
+        ),
+    )
+    made = {
+        "matched": F.col("matched"),
+        "log_time": F.when(lacks_time, outer.log_time).otherwise(F.col("log_time")),
+        "fields": F.map_concat(others, fields),
+    }
+    return [made.get(name, F.col(name)).alias(name) for name in PARTS]
