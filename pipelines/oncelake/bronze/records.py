@@ -85,6 +85,8 @@ class Records(Strict):
             raise ValueError("needs starts or part, exactly one of them")
         if self.lines is not None and self.starts is None:
             raise ValueError("lines goes together with starts; remove it")
+        if self.content is not None and self.part is None:
+            raise ValueError("content goes together with part; remove it")
         if self.inside is not None:
             raise ValueError("inside is a key of the format, not of its record; move it")
         if (self.joint is None) != (self.part is None):
@@ -103,7 +105,8 @@ class Records(Strict):
         """
         bounds = {"maxlines": str(self.max_lines), "maxbytes": str(int(self.max_bytes))}
         found_by = {"starts": self.starts} if self.starts is not None else {"part": self.part or ""}
-        return {**found_by, **bounds}
+        within = {"content": self.content or "", "inside": self.inside} if self.inside is not None else {}
+        return {**found_by, **within, **bounds}
 
     def joined(self, record: Column) -> Column:
         """Return a record's text as the format reads it: a line that was cut into parts is whole again."""

@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.silver.format import LogFormat
+from oncelake.silver.pattern import groups
 
 # The parts of a read line.
-PARTS = ("matched", "time_text", "level_text", "message", "fields", "log_time", "level", "unclear")
+PARTS = ("matched", "time_text", "level_text", "message", "fields", "log_time", "level", "unclear", "mixed")
 _OUTER = "outer"
 # Before the name of a field of the line around, if the line inside has a field of that name.
 _OF_OUTER = "outer_"
@@ -32,8 +33,9 @@ def with_inside(frame: DataFrame, fmt: LogFormat, read: Callable[[DataFrame, Log
     decides = F.coalesce(*(F.col(_OUTER).fields[name] for name in fmt.inside.by))
     ways: list[tuple[Column, str]] = []
     for number, (name, inner) in enumerate(fmt.inside.loaded.items()):
-        # docker writes the line with its end
-        inside = F.regexp_replace(F.col(_OUTER).message, r"\r?\n\z", "")
+        inside = F.col(_OUTER).message
+        if fmt.json_keys is not None:  # docker writes the line with its end
+            inside = F.regexp_replace(inside, r"\r?\n\z", "")
         rows = frame.drop(*PARTS).withColumns({"line": inside, "outer_time": F.col(_OUTER).log_time})
         made = f"inside{number}"
         frame = read(rows, inner).withColumns({made: F.struct(*_parts())}).drop("outer_time", "at")
@@ -47,6 +49,26 @@ def with_inside(frame: DataFrame, fmt: LogFormat, read: Callable[[DataFrame, Log
     frame = frame.drop(*PARTS).withColumns({"chosen": chosen})
     parts = {name: F.col("chosen")[name] for name in PARTS}
     return frame.withColumns(parts).drop(_OUTER, "whole", "chosen", *(made for _, made in ways))
+
+
+def joined(record: Column, fmt: LogFormat) -> Column:
+    """Return a record of lines around others as its format reads it: one line around all that is inside.
+
+    The parts of a line that was cut are put together; the line ends between other lines stay. In a JSON line, the end
+    is part of the text already.
+    """
+    assert fmt.record is not None, "the format has records"
+    if fmt.record.inside is None or fmt.json_keys is not None:
+        return fmt.record.joined(record)
+    part, content, lines = fmt.record.part or "", fmt.record.content or "", F.split(record, r"\r?\n")
+
+    def after(line: Column, at: Column) -> Column:
+        was_cut = F.regexp_extract(F.get(lines, at - 1), part, groups(part).names["more"]) != ""
+        rest = F.regexp_replace(line, rf"\A(?:{content})", "")
+        return F.when(at == 0, line).when(was_cut, rest).otherwise(F.concat(F.lit("\n"), rest))
+
+    whole = F.array_join(F.transform(lines, after), "")
+    return F.when(record.contains("\n"), whole).otherwise(record)
 
 
 def _parts() -> list[Column]:

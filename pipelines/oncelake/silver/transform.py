@@ -20,7 +20,7 @@ from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, name
 from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
 from oncelake.silver.columns import has_exact_digits, read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
-from oncelake.silver.inside import with_inside
+from oncelake.silver.inside import joined, with_inside
 from oncelake.silver.lines import is_fixed_width, take_apart
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
 from oncelake.silver.times import log_time, unclear_zone, with_latest
@@ -69,7 +69,7 @@ def parse(
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
     text = text.withColumns({"line": without_return})
     if fmt.record is not None and fmt.record.joint is not None:
-        whole = F.when(F.col("file").isNotNull(), fmt.record.joined(F.col("line"))).otherwise(F.col("line"))
+        whole = F.when(F.col("file").isNotNull(), joined(F.col("line"), fmt)).otherwise(F.col("line"))
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
     typed = with_inside(_with_parts(text, fmt, limits), fmt, partial(_with_parts, limits=limits))
     if fmt.columns:
@@ -100,9 +100,13 @@ def _with_parts(lines: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFra
     """Add the parts of each line, and its time and level."""
     of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
     lines = with_latest(take_apart(lines, fmt), (*fmt.time, *of_columns), limits.ahead)
-    unclear = unclear_zone(F.col("time_text"), fmt.time, fmt.zone)
     return lines.withColumns(
-        {"log_time": _log_time(fmt), "level": _level(F.col("level_text"), fmt), "unclear": unclear}
+        {
+            "log_time": _log_time(fmt),
+            "level": _level(F.col("level_text"), fmt),
+            "unclear": unclear_zone(F.col("time_text"), fmt.time, fmt.zone),
+            "mixed": fmt.record.is_mixed(F.col("line")) if fmt.record is not None else F.lit(False),
+        }
     )
 
 
@@ -265,7 +269,7 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
         broken = {
             "record_size": fmt.record.is_too_long(record),
             "record_start": (record != "") & ~fmt.record.is_started(record),
-            "record_mixed": fmt.record.is_mixed(record),
+            "record_mixed": F.col("mixed"),
         }
         for name, condition in broken.items():
             out = out.when(of_file & condition, F.array(reason(F.lit(name), "value", record)))

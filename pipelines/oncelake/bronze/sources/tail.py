@@ -73,9 +73,12 @@ class TailKind(DirectoryKind):
         java = jvm(spark).oncelake
         last = None
         if records is not None:
-            find = java.Records.lastStart if records.part is None else java.Records.lastWhole
-            pattern = records.part or records.starts
-            last = LastStart(lambda text: int(find(text, pattern)), QUIET, is_split=records.part is None)
+            find, patterns = java.Records.lastStart, [records.starts]
+            if records.inside is not None:
+                find, patterns = java.Records.lastInside, [records.part, records.content, records.inside]
+            elif records.part is not None:
+                find, patterns = java.Records.lastWhole, [records.part]
+            last = LastStart(lambda text: int(find(text, *patterns)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))

@@ -45,17 +45,22 @@ public final class Records implements Iterator, Closeable {
   public static final class Bounds implements Serializable {
     final String starts;
     final String part;
+    final String content;
+    final String inside;
     final long maxLines;
     final long maxBytes;
     final long maxLine;
 
     /**
      * @param options `starts`, the pattern that is found in a record's first line, or `part`, the pattern with the groups
-     *     `of` and `more`; `maxlines` and `maxbytes` of a record; `maxline`, the bytes of a line
+     *     `of` and `more`, and with it perhaps `content` and `inside`: what stands before the content of a line, and the
+     *     pattern that is found at the start of the content of a record's first line; `maxlines` and `maxbytes` of a record; `maxline`, the bytes of a line
      */
     public Bounds(CaseInsensitiveStringMap options) {
       this.starts = options.get("starts");
       this.part = options.get("part");
+      this.content = options.get("content");
+      this.inside = options.get("inside");
       this.maxLines = options.getLong("maxlines", 0L);
       this.maxBytes = options.getLong("maxbytes", 0L);
       this.maxLine = options.getLong("maxline", 0L);
@@ -75,6 +80,8 @@ public final class Records implements Iterator, Closeable {
   private final int headersAt;
   private final Pattern starts;
   private final Pattern part;
+  private final Pattern content;
+  private final Pattern inside;
   private final long maxLines;
   private final long maxBytes;
   private final long end;
@@ -85,6 +92,7 @@ public final class Records implements Iterator, Closeable {
   private boolean isStart;
   private boolean isWithin;
   private String open;
+  private String before;
   private GenericInternalRow row;
 
   /**
@@ -105,6 +113,8 @@ public final class Records implements Iterator, Closeable {
     this.headersAt = Arrays.asList(columns).indexOf("headers");
     this.starts = bounds.starts == null ? null : Pattern.compile(bounds.starts);
     this.part = bounds.part == null ? null : Pattern.compile(bounds.part);
+    this.content = bounds.inside == null ? null : Pattern.compile(bounds.content);
+    this.inside = bounds.inside == null ? null : Pattern.compile(bounds.inside);
     this.maxLines = bounds.maxLines;
     this.maxBytes = bounds.maxBytes;
     this.isWithin = isFirst;
@@ -194,9 +204,14 @@ public final class Records implements Iterator, Closeable {
     if (line.headers() != null) {
       isStart = true;
       open = null;
+      before = null;
     } else if (part != null) {
       Matcher found = partOf(line.bytes(), line.first(), line.size(), part);
       isStart = open == null || !open.equals(of(found));
+      if (isStart && inside != null && of(found).equals(before)) {
+        isStart = hasStartInside(line.bytes(), line.first(), line.size(), content, inside);
+      }
+      before = of(found);
       open = goesOn(found) ? of(found) : null;
     } else {
       isStart = starts == null || hasStart(line.bytes(), line.first(), line.size(), starts);
@@ -223,6 +238,44 @@ public final class Records implements Iterator, Closeable {
       end = first - 1;
     }
     return -1;
+  }
+
+  /** Returns the first byte of the last line that starts a record inside the lines; -1 if none is known to do. */
+  public static int lastInside(byte[] text, String part, String content, String inside) {
+    Pattern pattern = Pattern.compile(part);
+    Pattern before = Pattern.compile(content);
+    Pattern starts = Pattern.compile(inside);
+    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    int following = -1;
+    boolean isStart = false;
+    String next = null;
+    while (end >= 0) {
+      int first = end;
+      while (first > 0 && text[first - 1] != LINE_END) {
+        first--;
+      }
+      Matcher found = partOf(text, first, end - first, pattern);
+      boolean isSame = of(found).equals(next);
+      if (following >= 0 && !(isSame && goesOn(found)) && (!isSame || isStart)) {
+        return following;
+      }
+      isStart = hasStartInside(text, first, end - first, before, starts);
+      next = of(found);
+      following = first;
+      end = first - 1;
+    }
+    return isStart ? following : -1;
+  }
+
+  /** Returns true if the content of a line starts a record, or if the line has no content. */
+  private static boolean hasStartInside(byte[] bytes, int first, int size, Pattern content, Pattern inside) {
+    int length = lengthOf(bytes, first, size);
+    Matcher found = content.matcher(head(bytes, first, length));
+    if (!found.lookingAt()) {
+      return true;
+    }
+    int before = found.group().getBytes(java.nio.charset.StandardCharsets.UTF_8).length;
+    return hasStart(bytes, first + before, length - before, inside);
   }
 
   /** Finds the pattern at the beginning of a line or at its end; returns null if it is at neither. */
