@@ -96,7 +96,7 @@ class PlainReader:
 
     def records(self, content: str) -> list[str]:
         """Return the lines of a file's content, those of one record together."""
-        lines = content.split("\n")
+        lines = content.removeprefix("\ufeff").split("\n")
         lines = lines[:-1] if lines[-1] == "" else lines
         record = self._format.record
         if record is None:
@@ -255,9 +255,16 @@ def json_text(value: object) -> str | None:
     """Return a value of a JSON line as text; None for null."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _written(value)
+
+
+def _written(value: object) -> str:
+    """Write a value as JSON, without spaces and with numbers as they were written."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_written(key)}:{_written(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
 def _at(key: str, texts: Mapping[str, str | None], line_object: Mapping[str, Any] | None) -> str | None:
