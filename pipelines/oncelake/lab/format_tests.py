@@ -65,10 +65,17 @@ class KeptLine(Strict):
         found = self.model_dump(exclude_defaults=True) | of_times
         return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
 
+    @property
+    def outcome(self) -> str:
+        """What becomes of the line."""
+        return f"refused ({', '.join(self.refused)})" if self.refused else "read"
+
     def differences(self, other: "KeptLine") -> list[str]:
         """Return what another reading of the line has otherwise: `level is INFO, not ERROR`."""
+        if self.refused != other.refused:
+            return [f"it is {other.outcome}, not {self.outcome}"]
         out = []
-        for name in ("refused", "time", "level", "message", "fields", "columns"):
+        for name in ("time", "level", "message", "fields", "columns"):
             mine, found = getattr(self, name), getattr(other, name)
             if isinstance(mine, Mapping):
                 keys = [key for key in dict.fromkeys([*mine, *found]) if mine.get(key) != found.get(key)]
@@ -81,8 +88,6 @@ class KeptLine(Strict):
 def _shown(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, tuple):
-        return ", ".join(value) or "nothing"
     return "nothing" if value is None else repr(value)
 
 
