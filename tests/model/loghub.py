@@ -84,7 +84,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """The result as one word."""
+        """Return the result as one word."""
         return "refused" if self.format == "refused" else "wrong" if self.problem else "right"
 
 

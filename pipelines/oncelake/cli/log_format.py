@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
 _WIDTH = 100  # of a line that is shown
 
-log_format = typer.Typer(
-    help="Try a log format on a file, test it on kept lines, or find the one that fits.", no_args_is_help=True
-)
+log_format = typer.Typer(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
 
 
 @log_format.command("try")
@@ -102,9 +100,10 @@ def check(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that formats still read the lines that `format try --save` has kept as they did.
+    """Check that formats still read kept lines as they did.
 
-    The lines of a format are in the directory `tests` beside it, to be edited. Exit code 1 if a line is read otherwise.
+    `format try --save` keeps lines of a format in the directory `tests` beside it, to be edited. Exit code 1 if a line
+    is read otherwise.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.common.spark.session import spark_session
@@ -142,9 +141,9 @@ def check(
 
 @log_format.command()
 def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Find the format that fits the first lines of a file best, without Spark.
+    """Find the format that fits the first lines of a file best.
 
-    Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the
+    Spark is not needed. Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the
     lines, a new one is drafted, unless the lines can be read in several ways.
     """
     with reported(as_json=as_json, verbose=verbose) as console:

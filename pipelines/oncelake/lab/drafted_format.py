@@ -29,7 +29,7 @@ _MOST = 0.8
 _STARTS = 0.02
 # A word is a level if this share of the lines has one at the same place, among the first words after the time.
 _SURE, _WORDS = 0.95, 8
-# So many lines of another kind, or with levels at other places, forbid a draft.
+# A larger share of lines of another kind, or with levels at changing places, forbids a draft.
 _OTHERS, _SCATTERED = 0.05, 0.3
 # How far a local time may be from the same instant in UTC, and how exactly they agree.
 _FARTHEST, _SAME = timedelta(hours=14), timedelta(seconds=2)
@@ -430,7 +430,7 @@ def _common(texts: Sequence[str]) -> str:
 
 
 def _numbered(pattern: str) -> str:
-    """Give each group `field` a number of its own."""
+    """Return a pattern whose groups `field` are numbered."""
     pieces = pattern.split("(?<field>")
     return pieces[0] + "".join(f"(?<field{at}>{piece}" for at, piece in enumerate(pieces[1:], 1))
 

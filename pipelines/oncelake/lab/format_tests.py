@@ -67,7 +67,7 @@ class KeptLine(Strict):
 
     @property
     def outcome(self) -> str:
-        """What becomes of the line."""
+        """Return whether the line is read or refused."""
         return f"refused ({', '.join(self.refused)})" if self.refused else "read"
 
     def differences(self, other: "KeptLine") -> list[str]:

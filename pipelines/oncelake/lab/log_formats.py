@@ -265,7 +265,7 @@ class Suggestion:
 
     @property
     def chosen(self) -> Evidence | None:
-        """What the format to take reads: a known one that reads half of the lines, or the draft; None without one."""
+        """Return the evidence of a known format that reads half of the lines, or of the draft; None without one."""
         if self.best is not None and self.best.share >= FITS:
             return self.best
         return self.drafted

@@ -114,12 +114,12 @@ class WrittenTime:
 
     @property
     def before(self) -> str:
-        """What stands before it in its line."""
+        """Return the text before it in its line."""
         return self.line[: self.start]
 
     @property
     def after(self) -> str:
-        """What stands after it in its line."""
+        """Return the text after it in its line."""
         return self.line[self.end :]
 
     @property
@@ -134,7 +134,7 @@ class WrittenTime:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What is the same in all times of one form."""
+        """Return its form and the marks between its parts, which all times of a column have in common."""
         between = (re.sub(r"\s+", " ", self.parts.get(name, "")) for name in ("sep", "join", "c"))
         return self.form, *between
 

@@ -50,8 +50,8 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         [("2026-11-25 09:00:00", "INFO", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
     ),
     "a number that is another time than that of the line": (
-        f"{T}0 INFO 1893456000 expires\n{T}1 INFO 1893456001 expires\n",
-        [(f"{T}0", "INFO", "1893456000 expires"), (f"{T}1", "INFO", "1893456001 expires")],
+        f"{T}0 INFO 1600000000 expires\n{T}1 INFO 1600000900 expires\n",
+        [(f"{T}0", "INFO", "1600000000 expires"), (f"{T}1", "INFO", "1600000900 expires")],
     ),
     "an offset behind a space, in two forms of zones": (
         "2026-11-25 10:00:00 +0100 1abc <= ann\n2026-11-25 10:00:01 +0000 1abc => bob\n",
@@ -154,6 +154,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "times at any place": ("started 2026-11-25 10:00:00\nthe job on host b started 2026-11-25 10:00:01\n", "one place"),
     "a time of day": ("10:00:01.123 [main] INFO one\n", "a time of day, but no date"),
     "identifiers that count up": ("".join(f"{1500000000 + at} paid\n" for at in range(9)), "may be times"),
+    "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
     "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
     "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
     "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),

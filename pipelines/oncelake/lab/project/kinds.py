@@ -15,7 +15,7 @@ from oncelake.lab.log_formats import Sample, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainReader
 from oncelake.silver.format import LogFormat, format_names, load_format
 
-# So many kinds of names are tried; in a directory with more, name the file or a smaller directory.
+# At most this many kinds of names are tried.
 _MOST_GROUPS = 40
 _TEXTUAL = 8_192
 _PACKED = re.compile(r"\.(?:gz|gzip|bz2|zst|xz|lz4|snappy|deflate)$", re.IGNORECASE)
