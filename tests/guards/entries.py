@@ -19,7 +19,7 @@ goes into `also`, which is not run.
 
 from collections.abc import Mapping
 
-from tests.guards import alerting, changing, masking, proving, repeating, serving, sources, starting, writing
+from tests.guards import alerting, changing, drafting, masking, proving, repeating, serving, sources, starting, writing
 from tests.guards.guard import Guard
 
 AREAS: Mapping[str, tuple[Guard, ...]] = {
@@ -27,6 +27,7 @@ AREAS: Mapping[str, tuple[Guard, ...]] = {
     "Repeats of a line": repeating.GUARDS,
     "What the source holds": sources.GUARDS,
     "Personal data": masking.GUARDS,
+    "Drafts of formats": drafting.GUARDS,
     "A start": starting.GUARDS,
     "Commands that change a lake": changing.GUARDS,
     "Served tables": serving.GUARDS,

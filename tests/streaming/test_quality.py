@@ -180,6 +180,21 @@ def test_a_gate_that_holds_a_batch_back_names_lines(house: House, spark: SparkSe
         house.run(spark)
 
 
+def test_a_gate_for_first_and_large_batches_lets_small_ones_pass(house: House, spark: SparkSession) -> None:
+    house.sets += ["quality.gate.quarantined.fail=0.5", "quality.gate.quarantined.fail_from=4"]
+    house.write("a.log", LINES[0], LINES[5], b"neither", b"")
+    with pytest.raises(StageError, match=r"3 of 4 lines \(75\.0 %\) are refused.*Rules broken: pattern 2, blank 1\. "):
+        house.run(spark)
+    house.sets[-1] = "quality.gate.quarantined.fail=0.8"
+    house.run(spark)
+    house.sets[-1] = "quality.gate.quarantined.fail_from=4"
+    house.write("b.log", LINES[5], b"neither", b"x")
+    house.run(spark)
+    house.write("c.log", LINES[5], b"neither", b"x", b"y")
+    with pytest.raises(StageError, match=r"the gate refused batch 2\. .*4 of 4 lines"):
+        house.run(spark)
+
+
 def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> None:
     house.sets += ["quality.gate.quarantined.warn=0.1", "quality.gate.age.warn=1 hour"]
     expect(house)

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelake.cli.program import Json, Verbose, reported, warning
+from oncelake.common.errors import OncelakeError
+from oncelake.common.wording import count_of, listed
 
 if TYPE_CHECKING:
-    from oncelake.lab.project.write import Learned
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from oncelake.lab.project.kinds import LogKind
 
 
 def init(
@@ -20,7 +26,7 @@ def init(
         typer.Option(
             "--from",
             metavar="LOGS",
-            help="A log file, or a directory of logs: find its format, or draft one, and read that directory.",
+            help="A log file, or a directory of logs: find each kind's format, or draft one, and read that directory.",
         ),
     ] = None,
     kafka: Annotated[
@@ -36,36 +42,70 @@ def init(
     unit and a .gitignore. No file is overwritten.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
-        from oncelake.lab.project.write import Learned, NewSource, check_new, sample_in, write_project
+        from oncelake.engine.configuration import format_places
+        from oncelake.lab.project.kinds import kinds_in
+        from oncelake.lab.project.write import NewSource, check_new, write_project
 
         check_new(directory)
         NewSource(None, kafka, topic)
         if sample is None and kafka is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
             asked = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
             sample = Path(asked).expanduser() if asked else None
-        learned, logs, inside = Learned(), None, None
+        found, logs = None, None
         if sample is not None:
-            file = sample_in(sample)
-            learned = _learned(file, verbose=verbose)
-            if learned.share == 0:
-                told = f"no known format parses a line of {file}; write one as docs/formats.md shows"
-                warning(f"{told}, and set source.format", as_json=as_json)
+            found = kinds_in(sample, format_places(None))
+            for each in found.kinds if not as_json else []:
+                _show_kind(console, each)
+            if not found.kinds:
+                raise OncelakeError(_no_format(sample, found.left_out))
+            for file, reason in found.left_out.items():
+                warning(f"{file} is left out: {reason}", as_json=as_json)
             if kafka is None:
                 place = (sample if sample.is_dir() else sample.parent).resolve()
                 logs = None if directory.resolve().is_relative_to(place) else str(place)
-                inside = file if logs is None else None
-        written = write_project(directory, NewSource(logs, kafka, topic), learned, inside)
+        written = write_project(directory, NewSource(logs, kafka, topic), found)
         if as_json:
             files, kept = ([str(each) for each in some] for some in (written.files, written.kept))
-            typer.echo(json.dumps({"files": files, "kept": kept, "format": learned.format, "next": written.next}))
+            kinds = (
+                [{"source": each.name, **each.evidence.to_dict(), "format": each.format} for each in found.kinds]
+                if found
+                else []
+            )
+            name = found.kinds[0].format if found is not None else "default"
+            left_out = {str(file): reason for file, reason in found.left_out.items()} if found is not None else {}
+            told = {"files": files, "kept": kept, "format": name, "kinds": kinds, "left_out": left_out}
+            typer.echo(json.dumps({**told, "next": written.next}))
             return
-        if learned.share:
-            console.print(f"{learned.share:.1%} of the lines of {file} parse as {learned.format}")
-        for each in written.files:
-            console.print(f"wrote {each}")
-        for each in written.kept:
-            console.print(f"kept {each}, which was there already")
+        for path in written.files:
+            console.print(f"wrote {path}")
+        for path in written.kept:
+            console.print(f"kept {path}, which was there already")
         console.print(f"next: {written.next}")
+
+
+def _show_kind(console: "Console", kind: "LogKind") -> None:
+    from oncelake.cli.log_format import show_evidence
+    from oncelake.lab.evidence import assumes_zone
+
+    evidence = kind.evidence
+    console.print(f"{evidence.share:.1%} of {evidence.counted} of {kind.files[0]} parse as {kind.format}")
+    if len(kind.files) > 1:
+        console.print(
+            f"  and {count_of(len(kind.files) - 1, 'more file')}: {listed(each.name for each in kind.files[1:])}"
+        )
+    show_evidence(console, evidence)
+    for each in kind.assumptions:
+        console.print(f"  assumed: {each}")
+    if kind.draft is None and assumes_zone(kind.declared):
+        console.print("  assumed: times without a zone are read as UTC")
+
+
+def _no_format(sample: Path, left_out: "Mapping[Path, str]") -> str:
+    reasons = listed((f"{file}: {reason}" for file, reason in left_out.items()), separator="; ")
+    return (
+        f"no format reads {sample}, so nothing was written: {reasons}. Write a format as docs/formats.md shows, and "
+        "try it: oncelake format try FILE my-format.yaml. Then run oncelake init without --from, and set source.format"
+    )
 
 
 def schema(verbose: Verbose = False) -> None:
@@ -74,12 +114,3 @@ def schema(verbose: Verbose = False) -> None:
         from oncelake.engine.json_schema import settings_schema
 
         typer.echo(json.dumps(settings_schema(), indent=2))
-
-
-def _learned(file: Path, *, verbose: bool) -> "Learned":
-    from oncelake.common.spark.session import spark_session
-    from oncelake.common.spark.settings import SparkSettings
-    from oncelake.lab.project.write import learn
-
-    with spark_session(SparkSettings(), verbose=verbose, quick=True) as spark:
-        return learn(spark, file)

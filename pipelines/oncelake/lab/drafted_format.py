@@ -1,168 +1,592 @@
-"""Draft a log format from the lines of a sample: where the time is, where the level is, and what follows."""
+"""Draft a log format from the lines of a sample: where the time is, where the level is, and what follows.
 
-import json
+A draft that reads a line wrongly is worse than none. So each part must stand at one place of the lines, as a whole
+word, and have one reading. Otherwise there is no draft, and the reason is named.
+"""
+
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import mode
 from typing import Any
 
 import yaml
 
-from oncelake.silver.format import LEVELS
+from oncelake.common.wording import listed, printable, share
+from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level_words_in, meanings
+from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
+from oncelake.lab.plain_times import NeedsSparkError
+from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, escaped, has_clock_alone, times_in
+from oncelake.silver.format import LEVELS, LogFormat
 
-# How times are written: a regular expression, and the datetime pattern of a log format; `~` stands for a fraction.
-_TILDE = "~"
-_CLOCK = r"\d\d:\d\d:\d\d"
-_FRACTION = r"[.,]\d{1,9}"
-_TIMES: Mapping[str, str] = {
-    rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:{_FRACTION})?(?:Z|[+-]\d\d:?\d\d)?": "iso8601",
-    rf"\d{{4}}/\d\d/\d\d {_CLOCK}": "yyyy/MM/dd HH:mm:ss~",
-    rf"\d\d/[A-Z][a-z]{{2}}/\d{{4}}:{_CLOCK} [+-]\d{{4}}": "dd/MMM/yyyy:HH:mm:ss Z",
-    rf"\d\d-[A-Z][a-z]{{2}}-\d{{4}} {_CLOCK}": "dd-MMM-yyyy HH:mm:ss~",
-    rf"\d\d\.\d\d\.\d{{4}} {_CLOCK}": "dd.MM.yyyy HH:mm:ss~",
-    rf"\d{{8}} {_CLOCK}": "yyyyMMdd HH:mm:ss~",
-    rf"\d\d/\d\d/\d\d {_CLOCK}": "yy/MM/dd HH:mm:ss~",
-    rf"[A-Z][a-z]{{2}} \d\d {_CLOCK}": "MMM dd HH:mm:ss~",
-    r"1\d{12}": "epoch_millis",
-    r"1\d{9}(?:\.\d{1,9})?": "epoch_seconds",
-}
-# What other systems call the six levels.
-_MEANING = {
-    **{level: level for level in LEVELS},
-    **dict.fromkeys(("VERBOSE", "FINEST", "FINER"), "TRACE"),
-    **dict.fromkeys(("FINE", "DBG"), "DEBUG"),
-    **dict.fromkeys(("INFORMATION", "INF", "NOTICE", "CONFIG", "LOG"), "INFO"),
-    **dict.fromkeys(("WARNING", "WRN"), "WARN"),
-    **dict.fromkeys(("ERR", "SEVERE", "FAILURE"), "ERROR"),
-    **dict.fromkeys(("CRITICAL", "CRIT", "ALERT", "EMERG", "PANIC"), "FATAL"),
-}
-_LEVEL = re.compile(rf"\b(?:{'|'.join(sorted(_MEANING, key=len, reverse=True))})\b", re.IGNORECASE)
-# The time, and after it the level, are looked for in as many characters.
-_NEAR = 80
-# A part belongs to a format if this share of the lines has it.
+# A draft is made from this many lines.
+MOST_LINES = 2_000
+# A time belongs to a format if this share of the lines has it at the same place.
 _MOST = 0.8
-_ANYTHING = ".*?"
-_SPECIAL = re.compile(r"([\\.^$|?*+()\[\]{}])")
+# A time that begins a line may be rarer: what follows it is then one record. It begins at least this share.
+_STARTS = 0.02
+# A word is a level if this share of the lines has one at the same place, among the first words after the time.
+_SURE, _WORDS = 0.95, 8
+# A larger share of lines of another kind, or with levels at changing places, forbids a draft.
+_OTHERS, _SCATTERED = 0.05, 0.3
+# How far a local time may be from the same instant in UTC, and how exactly they agree.
+_FARTHEST, _SAME = timedelta(hours=14), timedelta(seconds=2)
+_QUARTER = timedelta(minutes=15)
+_UNIT = r'\[[^\]\n]*\]|<[^>\n]*>|\([^)\n]*\)|"[^"\n]*"'
+_PLAIN = r'[^\s|;,\[\](){}<>"]+'
+# The words after a time, and those before it, which hang together where no space is between them.
+_TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
+_RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
+_LABEL = re.compile(r"\W+|.*[=:|>]")
+_NO_WORD = re.compile(r"\W*")
+_PRIORITY = re.compile(r"<(\d{1,3})>")
+_MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]*-(?:[A-Z0-9_]+-)?([0-7])-[A-Z0-9_]+")
+_LEAD = re.compile(r"[\])}>:|,;\s-]*")
+_FOLLOWS = re.compile(
+    r"\s|Caused by|Suppressed|Traceback|During handling|The above exception|\.\.\. \d+ more|[)}\]]|at |goroutine "
+    r"|[\w.$]+(?:Error|Exception|Throwable|Warning|Interrupt|Exit)\b"
+)
+_TIME_KEYS = (
+    *("time", "timestamp", "@timestamp", "ts", "datetime", "@t", "t", "_time", "eventtime", "date", "$date"),
+    *("asctime", "__realtime_timestamp", "logged_at", "at", "when"),
+)
+_LEVEL_KEYS = ("level", "severity", "lvl", "log.level", "loglevel", "levelname", "log_level", "@l", "priority", "s")
+_MESSAGE_KEYS = ("message", "msg", "@message", "@m", "@mt", "text", "body", "short_message", "log", "event", "message_")
+ASSUMED_ZONE = "UTC"
+NO_ZONE = "the times have no zone and are read as UTC"
+NO_YEAR = "the times have no year: each is put into the last year in which it is not later than its file"
+NO_LEVEL = "no level was found: every line counts as INFO"
 
 
-def draft_format(lines: Sequence[str]) -> str | None:
-    """Return a log format as YAML, to be tried and edited; None if no time is found in the lines."""
-    whole = [line.rstrip("\r") for line in lines if line.strip()]
-    declared = _of_objects(whole) or _of_text(whole)
-    if declared is None:
-        return None
-    return f"# {whole[0][:100]}\n{yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=10_000)}"
+class NoDraftError(Exception):
+    """Raised when the lines do not show how to read them; the message says why."""
 
 
 @dataclass(frozen=True)
-class Levels:
-    """The levels that some texts hold, and what stands before and after each."""
+class Draft:
+    """A drafted log format.
 
-    names: Sequence[str]
-    before: Sequence[str]
-    after: Sequence[str]
-
-
-def _of_text(lines: Sequence[str]) -> dict[str, Any] | None:
-    """Return a format with a pattern, if the lines have a time."""
-    found = {time: [each for line in lines if (each := re.search(time, line[:_NEAR]))] for time in _TIMES}
-    time, starts = max(found.items(), key=lambda each: len(each[1]))
-    if not starts:
-        return None
-    before = [each.string[: each.start()] for each in starts]
-    after = [each.string[each.end() :] for each in starts]
-    patterns = [_TIMES[time]]
-    if patterns[0].endswith(_TILDE):
-        fractions = {match[0] if (match := re.match(_FRACTION, rest)) else "" for rest in after}
-        shapes = sorted({re.sub(r"\d", "S", fraction) for fraction in fractions})
-        patterns = [patterns[0].replace(_TILDE, shape) for shape in shapes]
-        after = [re.sub(rf"\A{_FRACTION}", "", rest) for rest in after]
-        time += f"(?:{_FRACTION})?"
-    prefix, rest = _between(before), ""
-    levels = _levels(before)
-    if levels is not None:
-        prefix = f"{_before_level(levels)}{_between(levels.after)}"
-    elif (levels := _levels(after)) is not None:
-        rest = _before_level(levels)
-    declared: dict[str, Any] = {
-        "pattern": rf"^{prefix}(?<time>{time}){rest}[\])}}>:|,;-]*\s*(?<message>.*)$",
-        "time": patterns if len(patterns) > 1 else patterns[0],
-        **_named(levels.names if levels else []),
-    }
-    if len(starts) < len(lines):
-        declared["record"] = {"starts": f"^{prefix}{time}".replace("?<level>", "?:")}
-    return declared
-
-
-def _levels(texts: Sequence[str]) -> Levels | None:
-    """Return the first word of each text that is a level, if most texts have one."""
-    found = [match for text in texts if (match := _LEVEL.search(text[:_NEAR]))]
-    if len(found) < _MOST * len(texts):
-        return None
-    ends = [(match.string[: match.start()], match.string[match.end() :]) for match in found]
-    return Levels([match[0] for match in found], [one for one, _ in ends], [other for _, other in ends])
-
-
-def _before_level(levels: Levels) -> str:
-    """Return a regular expression for what stands before the level, and for the level.
-
-    After texts that differ, only the name of a level is one: any other word may stand there too.
+    Attributes:
+        text: the format as YAML, with comments.
+        assumptions: what the lines do not show, and what the draft assumes instead.
     """
-    before = _between(levels.before)
-    if before != _ANYTHING:
-        return f"{before}(?<level>[A-Za-z]+)"
-    names = sorted({*LEVELS, *(name.upper() for name in levels.names)})
-    return rf"{before}\b(?<level>(?i:{'|'.join(names)}))\b"
+
+    text: str
+    assumptions: Sequence[str]
+
+    @property
+    def log_format(self) -> LogFormat:
+        """The format."""
+        return LogFormat.model_validate(yaml.safe_load(self.text))
 
 
-def _between(texts: Sequence[str]) -> str:
-    """Return a regular expression for texts that stand at the same place."""
-    same = {re.sub(r"\s+", " ", text) for text in texts}
-    return _SPECIAL.sub(r"\\\1", same.pop()).replace(" ", r"\s+") if len(same) == 1 else _ANYTHING
+def draft_format(lines: Sequence[str], modified: datetime | None = None) -> Draft:
+    """Return a log format, to be tried and edited.
+
+    Args:
+        lines: the lines of a sample.
+        modified: when their file was written; no line is of a later time. Now if not given.
+
+    Raises:
+        NoDraftError: no time is found, or the lines can be read in several ways.
+    """
+    whole = [line.rstrip("\r").removeprefix("\ufeff") for line in lines if line.strip()][:MOST_LINES]
+    latest = modified or datetime.now(UTC)
+    try:
+        drafted = _of_objects(whole, latest) or _of_pairs(whole, latest) or _OfText(whole, latest).drafted()
+    except AmbiguousError as error:
+        raise NoDraftError(str(error)) from None
+    return drafted.checked(whole, modified)
 
 
-def _named(levels: Sequence[str]) -> dict[str, Any]:
-    if not levels:
-        return {"default_level": "INFO"}
-    others = sorted({level.upper() for level in levels} - {*LEVELS})
-    return {"levels": {level: _MEANING[level] for level in others}} if others else {}
+@dataclass(frozen=True)
+class _Drafted:
+    """A format as it is declared, the times that it must read, and what it assumes."""
+
+    declared: Mapping[str, Any]
+    column: TimeColumn
+    has_level: bool
+
+    def checked(self, lines: Sequence[str], modified: datetime | None) -> Draft:
+        """Return the draft, if it reads the times as they were found.
+
+        Raises:
+            NoDraftError: it does not.
+        """
+        assumptions = []
+        if not self.column.is_absolute:
+            assumptions.append(NO_ZONE)
+        if not self.column.has_year:
+            assumptions.append(NO_YEAR)
+        if not self.has_level:
+            assumptions.append(NO_LEVEL)
+        declared = dict(self.declared)
+        if not self.column.is_absolute:
+            declared["zone"] = ASSUMED_ZONE
+        text = yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=10_000)
+        zone = f"zone: {ASSUMED_ZONE}\n"
+        about_zone = "an assumption: the times have no zone. Write that of the machine that wrote them: Europe/Paris"
+        text = text.replace(zone, f"{zone.rstrip()}                # {about_zone}\n")
+        notes = "".join(f"# {note[0].upper()}{note[1:]}.\n" for note in assumptions if note != NO_ZONE)
+        draft = Draft(f"# {printable(lines[0], 100)}\n{notes}{text}", assumptions)
+        self._check(draft, lines, modified)
+        return draft
+
+    def _check(self, draft: Draft, lines: Sequence[str], modified: datetime | None) -> None:
+        try:
+            reader = PlainReader(draft.log_format, modified)
+            read = reader.lines("\n".join(lines))
+        except NeedsSparkError as error:
+            raise NoDraftError(f"{error} is not read here") from None
+        except ValueError as error:
+            raise NoDraftError(f"the draft is not accepted: {error}") from None
+        good = [each for each in read if each.log_time is not None]
+        if len(good) < _MOST * len(self.column.times):
+            raise NoDraftError(f"a draft reads only {share(len(good), len(read))} of the lines")
+        times = {each.line: at for each, at in zip(self.column.times, self.column.instants(), strict=True)}
+        for each in good:
+            at = times.get(each.text.split("\n", 1)[0].rstrip("\r"))
+            second = timedelta(seconds=1)
+            if (
+                self.column.has_year
+                and at is not None
+                and each.log_time is not None
+                and abs(at - each.log_time) >= second
+            ):
+                raise NoDraftError(f"the time of the line {printable(each.text, 100)} has several readings")
 
 
-def _of_objects(lines: Sequence[str]) -> dict[str, Any] | None:
-    """Return a format for JSON lines, if most lines are objects, and a key holds their times."""
-    objects = [dict(_leaves(each)) for line in lines if isinstance(each := _parsed(line), dict)]
+class _OfText:
+    """Drafts a format with a pattern."""
+
+    def __init__(self, lines: Sequence[str], latest: datetime) -> None:
+        self._lines = [line for line in lines if not line.startswith("#")]
+        self._latest = latest
+        self._found = [times_in(line) for line in self._lines]
+
+    def drafted(self) -> _Drafted:
+        if sum(line.lstrip().startswith("{") for line in self._lines) > 0.2 * len(self._lines):
+            raise NoDraftError("lines begin as JSON objects, but are no whole objects")
+        column = self._column()
+        column.check()
+        starts = self._starts_of(column)
+        is_record = self._is_record(column, starts)
+        records = self._records(starts) if is_record else [time.line for time in column.times]
+        rests = [record[time.end :] for record, time in zip(records, column.times, strict=True)]
+        befores = [time.before for time in column.times]
+        prefix, rest, level = self._around(befores, rests)
+        fraction = r"[.,:](?<fraction>\d{1,9})" if column.counts_units else ""
+        time = column.expression
+        pattern = _numbered(rf"^{prefix}(?<time>{time}){fraction}{rest}(?<message>.*)$")
+        patterns = column.patterns
+        declared: dict[str, Any] = {"pattern": pattern, "time": patterns if len(patterns) > 1 else patterns[0]}
+        declared |= level.declared if level is not None else {"default_level": "INFO"}
+        if is_record:
+            declared["record"] = {"starts": re.sub(r"\(\?<\w+>", "(?:", _numbered(f"^{prefix}{time}"))}
+        return _Drafted(declared, column, level is not None)
+
+    def _column(self) -> TimeColumn:
+        """Return the times of the lines.
+
+        Raises:
+            NoDraftError: the lines have none at one place.
+            AmbiguousError: two columns of times differ, and neither is that of the line.
+        """
+        places: dict[tuple[object, ...], list[WrittenTime]] = {}
+        for times in self._found:
+            seen = set()
+            for time in times:
+                key = (*time.kind, len(_RUN.findall(time.before)))
+                if key not in seen:
+                    places.setdefault(key, []).append(time)
+                    seen.add(key)
+        columns = []
+        for times in places.values():
+            is_first = all(_NO_WORD.fullmatch(time.before) or _is_level_alone(time.before) for time in times)
+            if len(times) >= _MOST * len(self._lines) or (is_first and len(times) >= _STARTS * len(self._lines)):
+                try:
+                    columns.append(TimeColumn(times, self._latest))
+                except ValueError:
+                    continue
+        if not columns:
+            raise NoDraftError(self._why_no_time())
+        return _chosen(columns)
+
+    def _why_no_time(self) -> str:
+        times = [each[0] for each in self._found if each]
+        if times and all(time.is_number for time in times):
+            return f"numbers such as {times[0].text} may be times, but nothing shows that they are"
+        if times:
+            return f"times such as {times[0].text} do not stand at one place of the lines"
+        if sum(map(has_clock_alone, self._lines)) > _MOST * len(self._lines) / 2:
+            return "the lines have a time of day, but no date"
+        return "no time was found in the lines"
+
+    def _starts_of(self, column: TimeColumn) -> list[int]:
+        """Return the numbers of the lines that the times are of."""
+        wanted, out = iter(column.times), []
+        time = next(wanted, None)
+        for number, found in enumerate(self._found):
+            if time is not None and any(each is time for each in found):
+                out.append(number)
+                time = next(wanted, None)
+        return out
+
+    def _is_record(self, column: TimeColumn, starts: Sequence[int]) -> bool:
+        """Return True if lines without a time belong to the line above them.
+
+        Raises:
+            NoDraftError: many of them are lines of another kind.
+        """
+        has_time = set(starts)
+        others = [number for number in range(len(self._lines)) if number not in has_time]
+        if not others:
+            return False
+        foreign = [each for each in others if self._found[each] and _NO_WORD.fullmatch(self._found[each][0].before)]
+        if len(foreign) > _OTHERS * len(self._lines):
+            example = printable(self._lines[foreign[0]], 80)
+            raise NoDraftError(f"there are lines of two kinds; one of the other kind: {example}")
+        alone = sum(not time.after.strip() for time in column.times)
+        following = sum(
+            bool(_FOLLOWS.match(line)) or _is_level_first(line) for line in map(self._lines.__getitem__, others)
+        )
+        if not foreign and (2 * alone >= len(starts) or 2 * following >= len(others)):
+            return True
+        if 2 * len(starts) < len(self._lines):
+            raise NoDraftError(f"only {share(len(starts), len(self._lines))} of the lines begin with a time")
+        return False
+
+    def _records(self, starts: Sequence[int]) -> list[str]:
+        ends = [*starts[1:], len(self._lines)]
+        return ["\n".join(self._lines[one:other]) for one, other in zip(starts, ends, strict=True)]
+
+    def _around(self, befores: Sequence[str], rests: Sequence[str]) -> tuple[str, str, "_Level | None"]:
+        """Return expressions for what stands before the time, and after it up to the message; and the level.
+
+        Raises:
+            NoDraftError: there are levels, but not at one place.
+        """
+        before, after = _level_in(befores, _RUN, _by_priority), _level_in(rests, _TOKEN, _by_mnemonic)
+        if before is not None and (after is None or before.rank >= after.rank):
+            prefix = before.expression(befores, _RUN) + _between(
+                [each[end:] for each, end in before.ends(befores)], _RUN
+            )
+            return prefix, _lead(rests), before
+        prefix = _between(befores, _RUN)
+        if after is not None:
+            ends = [rest[end:] for rest, end in after.ends(rests)]
+            return prefix, after.expression(rests, _TOKEN) + _lead(ends), after
+        scattered = [words for rest in rests if (words := level_words_in(rest))]
+        if len(scattered) > _SCATTERED * len(rests):
+            names = listed(sorted({word for words in scattered for word in words}))
+            raise NoDraftError(f"{names} look like levels, but do not stand at one place of the lines")
+        return prefix, _lead(rests), None
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Where a level stands: in which word, and what its names mean.
+
+    Attributes:
+        word: the number of its word.
+        find: finds it in that word.
+        rank: how sure it is: a known name is surer than a single letter.
+        group: its expression.
+        declared: the keys of the format.
+    """
+
+    word: int
+    find: Callable[[str], LevelWord | None]
+    rank: int
+    group: str
+    declared: Mapping[str, Any]
+    tokens: re.Pattern[str]
+
+    def _spans(self, text: str) -> tuple[int, int] | None:
+        token = _nth(self.tokens, text, self.word)
+        found = self.find(token[0]) if token is not None else None
+        return None if token is None or found is None else (token.start() + found.start, token.start() + found.end)
+
+    def ends(self, texts: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield the texts that have the level, each with where it ends."""
+        for text in texts:
+            if (span := self._spans(text)) is not None:
+                yield text, span[1]
+
+    def expression(self, texts: Sequence[str], tokens: re.Pattern[str]) -> str:
+        """Return an expression for what stands before the level, and for the level."""
+        heads = [text[: span[0]] for text in texts if (span := self._spans(text)) is not None]
+        return f"{_between(heads, tokens, self.word)}(?<level>{self.group})"
+
+
+def _by_priority(token: str) -> LevelWord | None:
+    found = _PRIORITY.match(token)
+    return LevelWord(found[1], found.start(1), found.end(1)) if found and int(found[1]) <= 191 else None
+
+
+def _by_mnemonic(token: str) -> LevelWord | None:
+    found = _MNEMONIC.match(token)
+    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+
+
+def _level_in(
+    texts: Sequence[str], tokens: re.Pattern[str], by_number: Callable[[str], LevelWord | None]
+) -> _Level | None:
+    """Return the level that most texts have in the same word; a name before a single letter."""
+    found: list[_Level] = []
+    words = [[match[0] for match, _ in zip(tokens.finditer(text), range(_WORDS), strict=False)] for text in texts]
+    for at in range(_WORDS):
+        here = [each[at] for each in words if len(each) > at]
+        if len(here) < _SURE * len(texts):
+            break
+        numbers = [each for word in here if (each := by_number(word)) is not None]
+        if len(numbers) >= _SURE * len(here):
+            found.append(_Level(at, by_number, 3, r"\d{1,3}", {"level_is": "priority"}, tokens))
+        named = [each for word in here if (each := level_word(word)) is not None]
+        names = {each.text.upper() for each in named}
+        if len(named) < _SURE * len(here):
+            continue
+        if names & CORE:
+            found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
+        elif names <= LETTERS.keys() and ("I" in names or len(names) > 1):
+            found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
+    return max(found, key=lambda each: each.rank, default=None)
+
+
+def _nth(tokens: re.Pattern[str], text: str, number: int) -> re.Match[str] | None:
+    return next((match for at, match in enumerate(tokens.finditer(text)) if at == number), None)
+
+
+def _is_level_alone(before: str) -> bool:
+    words = re.findall(r"\w+", before)
+    return len(words) == 1 and (level_word(words[0]) is not None or bool(_PRIORITY.fullmatch(before.strip())))
+
+
+def _is_level_first(line: str) -> bool:
+    word = line.split(maxsplit=1)[0] if line.split() else ""
+    found = level_word(word)
+    return found is not None and found.text.upper() in CORE
+
+
+def _between(texts: Sequence[str], tokens: re.Pattern[str], count: int | None = None) -> str:
+    """Return an expression for texts of the same number of words; each word becomes a field."""
+    cut = [_cut(text, tokens) for text in texts]
+    length = mode(len(each) for each in cut) if count is None else 2 * count + 1
+    same = [each for each in cut if len(each) == length]
+    return "".join(
+        _separator([each[at] for each in same]) if at % 2 == 0 else _word([each[at] for each in same], tokens)
+        for at in range(length)
+    )
+
+
+def _cut(text: str, tokens: re.Pattern[str]) -> list[str]:
+    """Return what is between the words of a text, and the words, in turn."""
+    out, at = [], 0
+    for match in tokens.finditer(text):
+        out += [text[at : match.start()], match[0]]
+        at = match.end()
+    return [*out, text[at:]]
+
+
+def _separator(texts: Sequence[str]) -> str:
+    if not any(text.strip() for text in texts):
+        return "" if not any(texts) else r"\s+" if all(texts) else r"\s*"
+    forms = Counter(re.sub(r"\s+", " ", text) for text in texts)
+    found = [escaped(form).replace(" ", r"\s+") for form, _ in forms.most_common()]
+    return found[0] if len(found) == 1 else f"(?:{'|'.join(sorted(found, key=len, reverse=True))})"
+
+
+def _word(texts: Sequence[str], tokens: re.Pattern[str]) -> str:
+    """Return an expression for a word: a mark or a label as it is, any other one as a field."""
+    is_label = len(set(texts)) == 1 and _LABEL.fullmatch(texts[0])
+    if is_label and (tokens is _TOKEN or texts[0] != "-"):
+        return escaped(texts[0])
+    for opens, closes in ("[]", "<>", "()", '""'):
+        if tokens is _TOKEN and all(text.startswith(opens) and text.endswith(closes) for text in texts):
+            return rf"\{opens}(?<field>[^\{closes}]*)\{closes}"
+    if tokens is _RUN:
+        return r"(?<field>\S+)"
+    is_plain = all(re.fullmatch(_PLAIN, text) for text in texts)
+    return f"(?<field>{_PLAIN})" if is_plain else f"(?<field>{_UNIT}|{_PLAIN})"
+
+
+def _lead(texts: Sequence[str]) -> str:
+    """Return an expression for the marks and spaces that stand before every message."""
+    leads = [found[0] for text in texts if text and (found := _LEAD.match(text))]
+    common = re.sub(r"\s+", " ", _common(leads)).rstrip(" ")
+    if not common:
+        return r"\s*"
+    lead = escaped(common).replace(" ", r"\s+")
+    return rf"{lead}\s*" if all(texts) else rf"(?:{lead})?\s*"
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return the characters with which all texts begin."""
+    shortest, longest = min(texts, default=""), max(texts, default="")
+    same = (one == other for one, other in zip(shortest, longest, strict=False))
+    return shortest[: next((at for at, is_same in enumerate(same) if not is_same), min(len(shortest), len(longest)))]
+
+
+def _numbered(pattern: str) -> str:
+    """Return a pattern whose groups `field` are numbered."""
+    pieces = pattern.split("(?<field>")
+    return pieces[0] + "".join(f"(?<field{at}>{piece}" for at, piece in enumerate(pieces[1:], 1))
+
+
+def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
+    """Return the column of the lines' own times: the first one, or the same instant with an offset or a year.
+
+    Raises:
+        AmbiguousError: there are only numbers, in several columns.
+    """
+    in_order = sorted(columns, key=lambda each: (-len(each.times), each.times[0].start))
+    written = [each for each in in_order if not each.times[0].is_number]
+    if not written:
+        if len(in_order) > 1:
+            one, other = in_order[0].times[0], in_order[1].times[0]
+            raise AmbiguousError(f"a line has two numbers that may be its time, {one.text} and {other.text}")
+        return in_order[0]
+    first = min(written, key=lambda each: (len(each.times) < _MOST * len(written[0].times), each.times[0].start))
+    if first.is_absolute:
+        return first
+    others = [each for each in in_order if each is not first]
+    absolute = [each for each in others if each.is_absolute and _is_same(first, each)]
+    dated = [each for each in others if each.has_year and not first.has_year and _is_same(first, each)]
+    return next(iter([*absolute, *dated]), first)
+
+
+def _is_same(local: TimeColumn, other: TimeColumn) -> bool:
+    """Return True if two columns hold the same instants, one of them in another zone."""
+    instants = {id(time.line): (time, at) for time, at in zip(other.times, other.instants(), strict=True)}
+    close = compared = 0
+    for time in local.times:
+        if (found := instants.get(id(time.line))) is None or found[1] is None:
+            continue
+        mine = time.instant(local.readings[0], found[1].year)
+        compared += 1
+        if mine is not None and abs(apart := found[1] - mine) <= _FARTHEST + _SAME:
+            nearest = round(apart / _QUARTER) * _QUARTER
+            close += abs(apart - nearest) <= _SAME
+    return compared > 0 and close >= _SURE * compared
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """The values of lines of keys and values, by their key or path."""
+
+    values: Sequence[Mapping[str, str]]
+
+    def often(self) -> list[str]:
+        """Return the keys that most lines have."""
+        counts = Counter(key for each in self.values for key in each)
+        return [key for key, count in counts.items() if count >= _MOST * len(self.values)]
+
+    def of(self, key: str) -> list[str]:
+        """Return the values of a key."""
+        return [each[key] for each in self.values if key in each]
+
+    def drafted(self, latest: datetime) -> tuple[dict[str, Any], TimeColumn, Mapping[str, Any], bool] | None:
+        """Return the keys, the times, the format's keys for levels, and if there are levels; None without a time.
+
+        Raises:
+            AmbiguousError: several keys may be the time.
+        """
+        columns: dict[str, TimeColumn] = {}
+        for key in self.often():
+            times = [each[0] for value in self.of(key) if (each := times_in(value)) and each[0].text == value]
+            if len(times) == len(self.of(key)) and len({time.kind for time in times}) == 1:
+                try:
+                    columns[key] = TimeColumn(times, latest)
+                except ValueError:
+                    continue
+        if not columns:
+            return None
+        named = [key for name in _TIME_KEYS for key in columns if _last_of(key) == name]
+        if not named and len(columns) > 1:
+            raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
+        key = named[0] if named else next(iter(columns))
+        columns[key].check()
+        level, declared = self._level(key)
+        message = next((each for name in _MESSAGE_KEYS for each in self._all_keys() if _last_of(each) == name), None)
+        keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
+        return keys, columns[key], declared, level is not None
+
+    def _all_keys(self) -> list[str]:
+        return list(dict.fromkeys(key for each in self.values for key in each))
+
+    def _prose(self, *others: str | None) -> str | None:
+        """Return the key whose values are mostly several words."""
+        return next(
+            (
+                key
+                for key in self.often()
+                if key not in others and sum(" " in value for value in self.of(key)) > _MOST * len(self.of(key))
+            ),
+            None,
+        )
+
+    def _level(self, time: str) -> tuple[str | None, Mapping[str, Any]]:
+        named = [key for name in _LEVEL_KEYS for key in self._all_keys() if _last_of(key) == name and key != time]
+        for key in [*named, *(each for each in self.often() if each not in named and each != time)]:
+            values = self.of(key)
+            missing = {"default_level": "INFO"} if len(values) < len(self.values) else {}
+            names = {value.upper() for value in values}
+            if _last_of(key) == "priority" and names <= set("01234567"):
+                return key, {"level_is": "priority", **missing}
+            words = [level_word(value) for value in values]
+            if any(word is None or word.text != value for word, value in zip(words, values, strict=True)):
+                continue
+            is_letter = key in named and names <= LETTERS.keys() | {"D1", "D2", "D3", "D4", "D5"} and "I" in names
+            if is_letter or (names & CORE and (key in named or len(names & CORE) > 1)):
+                return key, {**meanings(names), **missing}
+        return None, {"default_level": "INFO"}
+
+
+def _last_of(key: str) -> str:
+    return (
+        re.sub(r"^.*(?:\.|\[')(?=[^.\]]+(?:'\])?$)", "", key).removesuffix("']").lower()
+        if key.startswith("$")
+        else key.lower()
+    )
+
+
+def _of_objects(lines: Sequence[str], latest: datetime) -> _Drafted | None:
+    """Return a format for JSON lines, if most lines are objects and have a time."""
+    objects = [dict(_leaves(each)) for line in lines if (each := json_object(line)) is not None]
+    return _of_keys("json", objects, lines, latest)
+
+
+def _of_pairs(lines: Sequence[str], latest: datetime) -> _Drafted | None:
+    """Return a format for lines of key=value pairs, if most lines are such and have a time."""
+    pairs = [pairs for line in lines if (pairs := logfmt_pairs(line)) is not None]
+    several = [{key: text for key, text in each.items() if text is not None} for each in pairs if len(each) > 1]
+    return _of_keys("logfmt", several, lines, latest)
+
+
+def _of_keys(
+    kind: str, objects: Sequence[Mapping[str, str]], lines: Sequence[str], latest: datetime
+) -> _Drafted | None:
     if not objects or len(objects) < _MOST * len(lines):
         return None
-    counts = Counter(key for each in objects for key in each)
-    often = [key for key, count in counts.items() if count >= _MOST * len(objects)]
-    values = {key: [str(each[key]) for each in objects if key in each] for key in often}
-    times = [(key, time) for key in often for time in _TIMES if all(re.fullmatch(time, each) for each in values[key])]
-    if not times:
+    found = _Objects(objects).drafted(latest)
+    if found is None:
         return None
-    key, time = times[0]
-    levels = [each for each in often if all(_LEVEL.fullmatch(value) for value in values[each])]
-    texts = [each for each in often if each != key and each not in levels]
-    message = max(texts, key=lambda each: sum(map(len, values[each])), default=key)
-    declared: dict[str, Any] = {
-        "json": {"time": key, "level": levels[0] if levels else "level", "message": message},
-        "time": _TIMES[time].removesuffix(_TILDE),
-    }
-    return declared | _named(values[levels[0]] if levels else [])
+    keys, column, levels, has_level = found
+    patterns = column.patterns
+    declared = {kind: keys, "time": patterns if len(patterns) > 1 else patterns[0], **levels}
+    return _Drafted(declared, column, has_level)
 
 
-def _parsed(line: str) -> object:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
-
-
-def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the values of an object that are no objects or lists, by their key or path as in a log format."""
     for key, inner in value.items():
         below = f"{path or '$'}.{key}" if re.fullmatch(r"\w+", key) else f"{path or '$'}['{key}']"
         if isinstance(inner, dict):
             yield from _leaves(inner, below)
-        elif not isinstance(inner, list) and inner is not None:
-            yield below if path else key, inner
+        elif not isinstance(inner, list) and (text := json_text(inner)) is not None:
+            yield below if path else key, text
+
+
+__all__ = ["ASSUMED_ZONE", "LEVELS", "MOST_LINES", "Draft", "NoDraftError", "draft_format"]

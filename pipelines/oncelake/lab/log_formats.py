@@ -1,37 +1,40 @@
-"""Try log formats on the first lines of a file, without a lake: which lines parse and how, and which format fits."""
+"""Try log formats on the first lines of a file, without a lake: which lines parse and how, and which format fits.
+
+Trying a format starts Spark, which decides. Finding one does not: it answers at once.
+"""
 
 import bz2
 import gzip
-import json
 import os
 import sys
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import yaml
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.bronze.records import check_reader, why_not_read
+from oncelake.bronze.records import check_reader
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, SILVER
-from oncelake.engine.configuration import shipped_conf
+from oncelake.common.lake import BRONZE
+from oncelake.common.wording import share
 from oncelake.exactly_once.listing import is_packed
-from oncelake.lab.drafted_format import draft_format
+from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
+from oncelake.lab.evidence import Evidence, evidence
+from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
-from oncelake.quality.split import FIELDS, MARKS
+from oncelake.quality.split import MARKS
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.stream import Silver
-from oncelake.silver.suggest import suggest_silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
@@ -40,13 +43,16 @@ _OPENED: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".gzip": gzip.
 # A trial shows at most this many lines that parse, one of each level if it can, and as many that do not.
 _SHOWN = 5
 # If no known format parses this share of the lines, one is drafted.
-_FITS = 0.5
+FITS = 0.5
+# A format that reads none of this many lines is not tried on all of them.
+_FEW = 200
 
 
 @dataclass(frozen=True)
 class ParsedLine:
     """A line, or a record of several lines, that a format parses; the fields and columns that are not null, as text."""
 
+    line: str
     log_time: datetime
     level: str
     message: str
@@ -99,9 +105,36 @@ class Trial:
         return {**asdict(self), "parsed": parsed, "share": round(self.share, 4)}
 
 
-@contextmanager
-def sampled(file: str, masked: Callable[[bytes], bytes] = bytes) -> Iterator[Path]:
-    """Yield a copy of the first lines of a file.
+@dataclass(frozen=True)
+class Sample:
+    """The first lines of a file.
+
+    Attributes:
+        content: the lines, with their ends.
+        modified: when the file was written; None for standard input.
+    """
+
+    content: bytes
+    modified: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        """The lines as text."""
+        return self.content.decode("utf-8", "replace")
+
+    @contextmanager
+    def file(self) -> Iterator[Path]:
+        """Yield a file with the lines, of the same time."""
+        with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
+            copy = Path(directory) / "sample.log"
+            copy.write_bytes(self.content)
+            if self.modified is not None:  # a time without a year is near that of the file
+                os.utime(copy, (self.modified.timestamp(), self.modified.timestamp()))
+            yield copy
+
+
+def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes) -> Sample:
+    """Return the first lines of a file.
 
     Args:
         file: the file; `-` is standard input.
@@ -120,18 +153,13 @@ def sampled(file: str, masked: Callable[[bytes], bytes] = bytes) -> Iterator[Pat
                 raise ConfigError(f"{file}: the format of {path.suffix} files is not read here; unpack it first")
             opened = _OPENED[end](path) if end else path.open("rb")
             with opened as stream:
-                content, modified = _first_lines(cast(BinaryIO, stream)), path.stat().st_mtime
-    except (OSError, EOFError) as error:
+                content = _first_lines(cast(BinaryIO, stream))
+            modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not content:
         raise ConfigError(f"{file} is empty; give a file with lines of a log")
-    content = b"\n".join(map(masked, content.split(b"\n")))
-    with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
-        copy = Path(directory) / "sample.log"
-        copy.write_bytes(content)
-        if modified is not None:
-            os.utime(copy, (modified, modified))  # a time without a year is near that of the file
-        yield copy
+    return Sample(b"\n".join(map(masked, content.split(b"\n"))), modified)
 
 
 def _first_lines(stream: BinaryIO) -> bytes:
@@ -187,6 +215,7 @@ def try_format(
         {name: broken[column_rule(name)] for name in log_format.columns if broken[column_rule(name)]},
         [
             ParsedLine(
+                row["line"],
                 at_micros(row["at"]),
                 row["level"],
                 row["message"],
@@ -211,70 +240,77 @@ def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFram
     return from_files(line_reader(spark, spark.read, log_format.record).load(f"file:{sample}"), log_format.record)
 
 
-def suggest_suite(spark: SparkSession, sample: Path, log_format: LogFormat) -> dict[str, Any]:
-    """Return a suite for silver: the shipped one, and what holds for the fields of a sample.
-
-    Levels and messages are left out: a sample rarely has all of them.
-    """
-    shipped: dict[str, Any] = json.loads((shipped_conf() / "expectations" / f"{SILVER}.json").read_text("utf-8"))
-    rows = accepted(parse(_lines(spark, sample, log_format), log_format, TimeLimits()))
-    of_fields = [each for each in suggest_silver(rows) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
-    return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
-
-
 @dataclass(frozen=True)
 class Suggestion:
     """The known formats on a sample, and a draft if none of them fits.
 
     Attributes:
-        trials: the trials of the known formats, the best first.
-        draft: a new format as YAML; None if a known one fits, or if the lines have no time.
-        drafted: the trial of the draft.
+        known: what the known formats read, the best first.
+        draft: a new format; None if a known one fits, or if none can be drafted.
+        drafted: what the draft reads.
+        reason: why there is no draft, if none of the known formats fits.
+        unread: the formats that only Spark can try, each with the reason.
     """
 
-    trials: Sequence[Trial]
-    draft: str | None = None
-    drafted: Trial | None = None
+    known: Sequence[Evidence]
+    draft: Draft | None = None
+    drafted: Evidence | None = None
+    reason: str | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def best(self) -> Trial:
-        """The known format that fits best."""
-        return self.trials[0]
+    def best(self) -> Evidence | None:
+        """The known format that fits best; None if none reads a line."""
+        return self.known[0] if self.known and self.known[0].accepted else None
 
     @property
-    def fits(self) -> bool:
-        """True if a known format or the draft parses a line."""
-        return self.best.accepted > 0 or (self.drafted is not None and self.drafted.accepted > 0)
+    def chosen(self) -> Evidence | None:
+        """Return the evidence of a known format that reads half of the lines, or of the draft; None without one."""
+        if self.best is not None and self.best.share >= FITS:
+            return self.best
+        return self.drafted
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion for JSON."""
-        shares = {trial.format: round(trial.share, 4) for trial in self.trials}
-        best = self.best.format if self.best.accepted else None
-        return {"formats": shares, "best": best, "draft": self.draft}
+        return {
+            "formats": {each.format: round(each.share, 4) for each in self.known},
+            "best": self.best.format if self.best is not None else None,
+            "draft": self.draft.text if self.draft is not None else None,
+            "reason": self.reason,
+            "evidence": self.chosen.to_dict() if self.chosen is not None else None,
+        }
 
 
-def suggest_format(spark: SparkSession, sample: Path, places: Sequence[Path]) -> Suggestion:
-    """Try every format on a sample, except those with records of several lines if the session cannot read them.
+def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
+    """Try every format on a sample, without Spark.
 
     Args:
-        spark: the session.
         sample: the sample.
         places: directories with formats; the first that has a name counts.
 
     Returns:
-        The trials, ordered by the lines that parse, then by the fields that are found, then by name; and a draft if the
-        best one parses less than half of the lines.
+        What the formats read, ordered by the lines, then by the values, then by name; and a draft, or why there is
+        none, if the best one reads less than half of the lines.
     """
-    known = {name: load_format(name, places) for name in format_names(places)}
-    reads_records = why_not_read(spark) is None
-    readable = {name: each for name, each in known.items() if each.record is None or reads_records}
-    trials = [try_format(spark, sample, name, each) for name, each in readable.items()]
-    trials.sort(key=lambda trial: (-trial.share, -trial.found, trial.format))
-    draft = draft_format(sample.read_text(errors="replace").split("\n")) if trials[0].share < _FITS else None
-    if draft is None:
-        return Suggestion(trials)
+    text = sample.text
+    few = "\n".join(text.split("\n", _FEW)[:_FEW])
+    found, unread = list[Evidence](), dict[str, str]()
+    for name in format_names(places):
+        log_format = load_format(name, places)
+        try:
+            tried = evidence(name, log_format, few, sample.modified)
+            found.append(evidence(name, log_format, text, sample.modified) if tried.accepted else tried)
+        except NeedsSparkError as error:
+            unread[name] = str(error)
+    found.sort(key=lambda each: (-each.share, -each.values, each.format))
+    if found and found[0].share >= FITS:
+        return Suggestion(found, unread=unread)
     try:
-        drafted = try_format(spark, sample, "the draft", LogFormat.model_validate(yaml.safe_load(draft)))
-    except (ConfigError, ValidationError):
-        return Suggestion(trials)
-    return Suggestion(trials, draft, drafted)
+        draft = draft_format(text.split("\n"), sample.modified)
+        drafted = evidence("the draft", draft.log_format, text, sample.modified)
+    except (NoDraftError, NeedsSparkError, ValidationError) as error:
+        return Suggestion(found, reason=str(error), unread=unread)
+    if drafted.share < FITS:
+        reason = f"a draft reads only {share(drafted.accepted, drafted.lines)} of the {drafted.counted}"
+        return Suggestion(found, reason=reason, unread=unread)
+    return Suggestion(found, draft, drafted, unread=unread)

@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from oncelake.common.models import Strict, shown
-from oncelake.common.wording import count_of, duration, share
+from oncelake.common.wording import count_of, duration, listed, share
 from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.settings import GateSettings
@@ -24,6 +24,8 @@ from oncelake.quality.split import at
 from oncelake.quality.suite import Severity, Suite
 
 Level = Literal["warn", "fail"]
+# How many of the broken rules a refusal names.
+_FREQUENT = 3
 _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
 
 
@@ -133,6 +135,7 @@ class Counted:
         rules: how many rows broke each rule; only rules that were broken.
         values: all aggregates, by name.
         planned: when the batch was planned, UTC.
+        is_first: True if it is the first batch of its stage.
     """
 
     lines: int
@@ -140,6 +143,13 @@ class Counted:
     rules: Mapping[str, int]
     values: Mapping[str, Any]
     planned: datetime
+    is_first: bool = False
+
+    @property
+    def frequent(self) -> str:
+        """The rules that the most rows broke, and how many rows; empty if none was broken."""
+        most = sorted(self.rules.items(), key=lambda each: (-each[1], each[0]))
+        return listed((f"{rule} {count:,}" for rule, count in most), most=_FREQUENT)
 
 
 @dataclass(frozen=True)
@@ -160,13 +170,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Quarantined(Check):
-    """A limit on the share of refused lines."""
+    """A limit on the share of refused lines.
+
+    Attributes:
+        from_lines: the lines of a batch from which on it is checked, unless it is the first one; None for every batch.
+    """
 
     share: float
+    from_lines: int | None = None
 
     def breach(self, counted: Counted) -> str | None:
         """Compare the share of refused lines with the limit."""
-        if counted.refused <= self.share * counted.lines:
+        is_small = self.from_lines is not None and counted.lines < self.from_lines and not counted.is_first
+        if is_small or counted.refused <= self.share * counted.lines:
             return None
         of = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
         refused = count_of(counted.refused, f"{of} is refused", f"{of} are refused")
@@ -248,7 +264,8 @@ def checks(settings: GateSettings, suite: Suite | None) -> Iterator[Check]:
     for level in levels:
         share, age = getattr(settings.quarantined, level), getattr(settings.age, level)
         if share is not None:
-            yield Quarantined(f"quality.gate.quarantined.{level}", level, share)
+            least = settings.quarantined.fail_from if level == "fail" else None
+            yield Quarantined(f"quality.gate.quarantined.{level}", level, share, least)
         if age is not None:
             yield Age(f"quality.gate.age.{level}", level, age)
     if suite is None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from oncelake.common.models import Duration, Strict
+from oncelake.common.models import Duration, Strict, later
 
 
 class ShareLimits(Strict):
@@ -15,6 +15,11 @@ class ShareLimits(Strict):
     )
     fail: float | None = Field(
         None, ge=0, le=1, description="a larger share of refused lines stops silver before it writes the batch"
+    )
+    fail_from: int | None = later(
+        None,
+        gt=0,
+        description="`fail` is for the first batch, and for batches of at least this many lines; unset: for all",
     )
 
 

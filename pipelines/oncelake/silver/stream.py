@@ -162,7 +162,8 @@ class Silver:
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
         """Return the counts of a batch from the values of its aggregates."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
-        return Counted(seen["lines"], seen["refused"], rules, seen, batch.metadata(SILVER).planned)
+        planned = batch.metadata(SILVER).planned
+        return Counted(seen["lines"], seen["refused"], rules, seen, planned, is_first=batch.batch_id == 0)
 
 
 def source_name() -> Column:
@@ -420,7 +421,8 @@ def _count(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     values = _values(parsed.collected.frame(), measures) if measures else {}
     lines, rules = parsed.collected.rows.num_rows, collected.broken(parsed.collected)
     refused = lines - collected.accepted(parsed.collected).rows.num_rows
-    return Counted(lines, refused, rules, values, batch.metadata(SILVER).planned)
+    planned = batch.metadata(SILVER).planned
+    return Counted(lines, refused, rules, values, planned, is_first=batch.batch_id == 0)
 
 
 def _values(frame: DataFrame, aggregates: Sequence[Column]) -> dict[str, Any]:
@@ -434,7 +436,7 @@ def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> 
     if not breaches:
         return
     said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
-    broken = ", ".join(f"{rule} {count:,}" for rule, count in counted.rules.items())
+    broken = counted.frequent
     raise GateError(
         f"the gate refused batch {batch.batch_id}. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
         f"{_lines(parsed)}Nothing of the batch was written. Every start tries it again, so change the format, the "

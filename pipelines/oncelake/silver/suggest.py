@@ -22,7 +22,7 @@ from oncelake.silver.transform import TimeLimits, is_accepted, parse
 FEW_VALUES, ROWS_EACH = 20, 20
 MOST_FIELDS = 50
 # Shapes of a text; the first shape that all values match is proposed.
-_SHAPES: Mapping[str, str] = {
+SHAPES: Mapping[str, str] = {
     "whole": r"^-?[0-9]+$",
     "decimal": r"^-?[0-9]+\.[0-9]+$",
     "uuid": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
@@ -88,7 +88,16 @@ def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
     names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
     profiles = profiled(rows, {name: at(name) for name in names})
     few = {each.column for each in profiles if each.is_of_few and each.column != "message"}
-    sets = _values(rows, sorted(few))
+    return suggest_profiled(profiles, _values(rows, sorted(few)))
+
+
+def suggest_profiled(profiles: Sequence[Profile], sets: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """Propose expectations for silver's rows.
+
+    Args:
+        profiles: the profiles of columns.
+        sets: the values of the columns that have few.
+    """
     found = [_expectation("values_to_not_be_null", "log_time", "has_time")]
     for profile in profiles:
         found += _of_column(profile, sets.get(profile.column))
@@ -113,14 +122,14 @@ def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
         length = F.length(value)
         seen = {"values": F.count(value), "distinct": F.approx_count_distinct(value)}
         seen |= {"shortest": F.min(length), "longest": F.max(length)}
-        seen |= {name: F.count_if(value.rlike(shape)) for name, shape in _SHAPES.items()}
+        seen |= {name: F.count_if(value.rlike(shape)) for name, shape in SHAPES.items()}
         wanted.append(F.struct(*(each.alias(name) for name, each in seen.items())).alias(str(place)))
     (found,) = rows.agg(*wanted).collect()
     return [_profile(name, found["rows"], found[str(place)]) for place, name in enumerate(columns)]
 
 
 def _profile(name: str, rows: int, seen: Any) -> Profile:
-    shapes = [shape for shape in _SHAPES if seen["values"] and seen[shape] == seen["values"]]
+    shapes = [shape for shape in SHAPES if seen["values"] and seen[shape] == seen["values"]]
     lengths = seen["shortest"] or 0, seen["longest"] or 0
     return Profile(name, rows, seen["values"], seen["distinct"], lengths, shapes)
 
@@ -142,7 +151,7 @@ def _of_column(profile: Profile, values: list[str] | None) -> Iterator[dict[str,
     if values:
         yield expectation("values_to_be_in_set", value_set=values)
     elif profile.shapes:
-        yield expectation("values_to_match_regex", regex=_SHAPES[profile.shapes[0]])
+        yield expectation("values_to_match_regex", regex=SHAPES[profile.shapes[0]])
     if not values:
         shortest, longest = profile.lengths
         bounds: dict[str, Any] = {"min_value": 1} if shortest else {}

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.lab.log_formats import MAX_LINES, sampled
+from oncelake.lab.log_formats import MAX_LINES, sample_of
 from tests.support.house import House
 
 pytestmark = pytest.mark.spark
@@ -132,6 +132,6 @@ def test_what_cannot_be_tried_is_refused_in_one_line(spark: SparkSession, tmp_pa
 def test_a_sample_is_the_beginning_of_a_long_file(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text("".join(f"{number}\n" for number in range(2 * MAX_LINES)))
-    with sampled(str(path)) as sample:
-        assert sample.read_text().split("\n")[-2:] == [str(MAX_LINES - 1), ""]
-        assert int(sample.stat().st_mtime) == int(path.stat().st_mtime)
+    with sample_of(str(path)).file() as copy:
+        assert copy.read_text().split("\n")[-2:] == [str(MAX_LINES - 1), ""]
+        assert int(copy.stat().st_mtime) == int(path.stat().st_mtime)

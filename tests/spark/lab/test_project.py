@@ -36,7 +36,7 @@ def init(*arguments: str) -> str:
 
 def test_a_project_from_a_sample_counts_its_lines(logs: Path, spark: SparkSession) -> None:
     said = init("lake", "--from", str(logs / "shop.log"))
-    assert said.splitlines()[0] == f"100.0% of the lines of {logs}/shop.log parse as shop"
+    assert said.splitlines()[0] == f"100.0% of 200 lines of {logs}/shop.log parse as shop"
     assert said.splitlines()[-1] == "next: cd lake && oncelake run --once"
     conf = Path("lake/conf/local.yaml")
     settings, _ = configured(conf, [])

@@ -1,79 +1,233 @@
-"""A drafted format names the time, the level and the message that the lines have."""
+"""A drafted format reads the time, the level and the message that the lines have; a doubtful one is refused."""
 
 import re
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
 import yaml
 
-from oncelake.lab.drafted_format import draft_format
-from oncelake.silver.format import LogFormat
+from oncelake.lab.drafted_format import NO_LEVEL, NO_YEAR, NO_ZONE, Draft, NoDraftError, draft_format
+from oncelake.lab.plain_reader import PlainLine, PlainReader
 
-LINES: dict[str, tuple[str, dict[str, Any]]] = {
+# when the samples' files were written
+WRITTEN = datetime(2026, 11, 28, tzinfo=UTC)
+T = "2026-11-25 10:00:0"
+
+# what it is → lines, and of each record its time, level and message; None is a refused line
+READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
     "a level after the time, and lines that follow": (
-        "26/11/25 10:19:49 WARN Utils: Your hostname\n26/11/25 10:19:50 INFO X: y\n\tat z\n",
-        {
-            "time": ("yy/MM/dd HH:mm:ss",),
-            "parts": ("26/11/25 10:19:49", "WARN", "Utils: Your hostname"),
-            "record": True,
-        },
+        "26/11/2025 10:19:49 WARN Utils: Your hostname\n26/11/2025 10:19:50 INFO X: y\n\tat z\n",
+        [("2025-11-26 10:19:49", "WARN", "Utils: Your hostname"), ("2025-11-26 10:19:50", "INFO", "X: y\n\tat z")],
     ),
     "brackets, fractions and other names of levels": (
         "[2026-11-25 10:00:00.123] [info] one\n[2026-11-25 10:00:00.5] [err] two\n",
-        {"time": ("iso8601",), "parts": ("2026-11-25 10:00:00.123", "info", "one"), "levels": {"ERR": "ERROR"}},
+        [("2026-11-25 10:00:00.123", "INFO", "one"), ("2026-11-25 10:00:00.500", "ERROR", "two")],
     ),
     "a level before the time": (
         "SEVERE: 25-Nov-2026 10:00:00.123 [main] y\nINFO: 25-Nov-2026 10:00:01 [main] z\n",
-        {
-            "time": ("dd-MMM-yyyy HH:mm:ss", "dd-MMM-yyyy HH:mm:ss.SSS"),
-            "parts": ("25-Nov-2026 10:00:00.123", "SEVERE", "[main] y"),
-            "levels": {"SEVERE": "ERROR"},
-        },
+        [("2026-11-25 10:00:00.123", "ERROR", "[main] y"), ("2026-11-25 10:00:01", "INFO", "[main] z")],
     ),
     "words that differ before the level": (
         "<26.11.2026 10:00:00> (till-1) Err: card refused\n<26.11.2026 10:00:01> (till-22) info: paid\n",
-        {
-            "time": ("dd.MM.yyyy HH:mm:ss",),
-            "parts": ("26.11.2026 10:00:00", "Err", "card refused"),
-            "levels": {"ERR": "ERROR"},
-        },
+        [("2026-11-26 10:00:00", "ERROR", "card refused"), ("2026-11-26 10:00:01", "INFO", "paid")],
     ),
     "no level": (
         "25.11.2026 10:00:00 user ann logged in\n",
-        {"time": ("dd.MM.yyyy HH:mm:ss",), "parts": ("25.11.2026 10:00:00", None, "user ann logged in")},
+        [("2026-11-25 10:00:00", "INFO", "user ann logged in")],
     ),
-}
+    "a time that is part of a name, and one that is not": (
+        f"api.log.1.2017-05-16_13:53:08 {T}0.008 42 INFO one\napi.log.1.2017-05-16_13:53:08 {T}1.000 42 WARNING two\n",
+        [(f"{T}0.008", "INFO", "one"), (f"{T}1", "WARN", "two")],
+    ),
+    "a number of seconds beside a local time": (
+        "- 1117838570 2005.06.03 R02 2005-06-03-15.42.50.675872 RAS INFO one\n"
+        "X 1117838573 2005.06.03 R02 2005-06-03-15.42.53.276129 RAS SEVERE two\n",
+        [("2005-06-03 22:42:50", "INFO", "one"), ("2005-06-03 22:42:53", "ERROR", "two")],
+    ),
+    "a time of an offset beside a local time": (
+        "25.11.2026 10:00:00 [2026-11-25T09:00:00+00:00] INFO one\n"
+        "25.11.2026 10:00:01 [2026-11-25T09:00:01+00:00] INFO two\n",
+        [("2026-11-25 09:00:00", "INFO", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "a number that is another time than that of the line": (
+        f"{T}0 INFO 1600000000 expires\n{T}1 INFO 1600000900 expires\n",
+        [(f"{T}0", "INFO", "1600000000 expires"), (f"{T}1", "INFO", "1600000900 expires")],
+    ),
+    "an offset behind a space, in two forms of zones": (
+        "2026-11-25 10:00:00 +0100 1abc <= ann\n2026-11-25 10:00:01 +0000 1abc => bob\n",
+        [("2026-11-25 09:00:00", "INFO", "1abc <= ann"), ("2026-11-25 10:00:01", "INFO", "1abc => bob")],
+    ),
+    "an offset of two digits": (
+        "2026-11-25 10:00:00.123+03 LOG:  one\n2026-11-25 10:00:01.123+03 ERROR:  two\n",
+        [("2026-11-25 07:00:00.123", "INFO", "one"), ("2026-11-25 07:00:01.123", "ERROR", "two")],
+    ),
+    "hours of a half day": (
+        "11/25/2026 01:00:00 PM INFO one\n11/25/2026 12:00:01 AM ERROR two\n",
+        [("2026-11-25 13:00:00", "INFO", "one"), ("2026-11-25 00:00:01", "ERROR", "two")],
+    ),
+    "six digits that go on at midnight": (
+        "081109 235959 1 INFO one\n081110 000001 1 INFO two\n",
+        [("2008-11-09 23:59:59", "INFO", "one"), ("2008-11-10 00:00:01", "INFO", "two")],
+    ),
+    "milliseconds without leading zeros": (
+        "20171223-22:15:29:606|Step|one\n20171224-0:7:20:44|Step|two\n",
+        [("2017-12-23 22:15:29", "INFO", "Step|one"), ("2017-12-24 00:07:20", "INFO", "Step|two")],
+    ),
+    "single letters": (
+        "03-17 16:13:38.811  1702  2395 D Window: one\n03-17 16:13:38.819  1702  8671 I Power: two\n",
+        [("2026-03-17 16:13:38.811", "DEBUG", "Window: one"), ("2026-03-17 16:13:38.819", "INFO", "Power: two")],
+    ),
+    "a level on the line below the time": (
+        "Nov 25, 2026 1:00:00 PM org.apache.Main start\nINFO: Starting\n"
+        "Nov 25, 2026 1:00:01 PM org.apache.Main start\nSEVERE: failed\n",
+        [("2026-11-25 13:00:00", "INFO", "Starting"), ("2026-11-25 13:00:01", "ERROR", "failed")],
+    ),
+    "times on lines of their own": (
+        "2026-11-25T10:00:00.123456+01:00\n"
+        "Thread 1 advanced\n  Current log# 1\n2026-11-25T10:00:01.123456+01:00\nDone\n",
+        [
+            ("2026-11-25 09:00:00.123456", "INFO", "Thread 1 advanced\n  Current log# 1"),
+            ("2026-11-25 09:00:01.123456", "INFO", "Done"),
+        ],
+    ),
+    "a priority of syslog, and a year": (
+        "<166>Nov 25 2026 10:00:01 fw1 : %ASA-6-302013: Built\n<163>Nov 25 2026 10:00:02 fw1 : %ASA-3-302014: No\n",
+        [
+            ("2026-11-25 10:00:01", "INFO", "fw1 : %ASA-6-302013: Built"),
+            ("2026-11-25 10:00:02", "ERROR", "fw1 : %ASA-3-302014: No"),
+        ],
+    ),
+    "lines of directives, which no record swallows": (
+        "#Fields: date time cs-method\n"
+        "2026-11-25 10:00:00 GET /a 200\n#Date: 2026-11-25 10:00:01\n2026-11-25 10:00:01 GET /b 200\n",
+        [None, (f"{T}0", "INFO", "GET /a 200"), None, (f"{T}1", "INFO", "GET /b 200")],
+    ),
+    "lines of another program between those of a log": (
+        f"{T}0 INFO one\n--------- beginning of main\n{T}1 INFO two\n",
+        [(f"{T}0", "INFO", "one"), None, (f"{T}1", "INFO", "two")],
+    ),
+    "a message that begins with a minus": (
+        f"{T}0 INFO -5 degrees\n{T}1 WARN 7 degrees\n",
+        [(f"{T}0", "INFO", "-5 degrees"), (f"{T}1", "WARN", "7 degrees")],
+    ),
+    "MongoDB": (
+        '{"t":{"$date":"2026-11-25T10:00:01.500+00:00"},"s":"I","c":"NETWORK","msg":"one"}\n'
+        '{"t":{"$date":"2026-11-25T11:00:30.250+01:00"},"s":"W","c":"STORAGE","msg":"two"}\n',
+        [("2026-11-25 10:00:01.500", "INFO", "one"), ("2026-11-25 10:00:30.250", "WARN", "two")],
+    ),
+    "systemd's journal as JSON": (
+        '{"__REALTIME_TIMESTAMP":"1764064801500123","__MONOTONIC_TIMESTAMP":"12","PRIORITY":"3","MESSAGE":"one"}\n',
+        [("2025-11-25 10:00:01.500123", "ERROR", "one")],
+    ),
+    "keys and values": (
+        'at=2026-11-25T10:00:00Z sev=x severity=err text="a b"\nat=2026-11-25T10:00:01Z sev=x severity=info text=c\n',
+        [("2026-11-25 10:00:00", "ERROR", "a b"), ("2026-11-25 10:00:01", "INFO", "c")],
+    ),
+}  # fmt: skip
+
+# what it is → lines, and what the refusal says
+REFUSED: dict[str, tuple[str, str]] = {
+    "nothing": ("", "no time was found"),
+    "no time": ("no time here\n", "no time was found"),
+    "an object without a time": ('{"a": 1}\n', "begin as JSON objects"),
+    "two digits each": (
+        "17/06/09 20:10:40 INFO one\n",
+        "yy/MM/dd HH:mm:ss (2017-06-09) or dd/MM/yy HH:mm:ss (2009-06-17)",
+    ),
+    "a day or a month": (
+        "05/06/2026 20:10:40 INFO one\n",
+        "dd/MM/yyyy HH:mm:ss (2026-06-05) or MM/dd/yyyy HH:mm:ss (2026-05-06)",
+    ),
+    "a day or a month without a year": (
+        "[05.06 16:49:06] chrome.exe\n",
+        "MM.dd HH:mm:ss (May 06) or dd.MM HH:mm:ss (June 05)",
+    ),
+    "a date that is the same every month": (
+        "01/02/2026 02:00:00 INFO one\n02/02/2026 02:00:00 INFO two\n03/02/2026 02:00:00 INFO three\n",
+        "dd/MM/yyyy HH:mm:ss (2026-02-01) or MM/dd/yyyy HH:mm:ss (2026-01-02)",
+    ),
+    "a number inside a word": (
+        "Received block blk_-1608999687919862906 of size 1\nblk_1608999687919862906 done\n",
+        "no time was found",
+    ),
+    "a time inside a word": (f"job-{T[:10]}T10:00:00-x failed\n", "no time was found"),
+    "times at any place": ("started 2026-11-25 10:00:00\nthe job on host b started 2026-11-25 10:00:01\n", "one place"),
+    "a time of day": ("10:00:01.123 [main] INFO one\n", "a time of day, but no date"),
+    "identifiers that count up": ("".join(f"{1500000000 + at} paid\n" for at in range(9)), "may be times"),
+    "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
+    "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
+    "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
+    "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),
+    "a fraction or a column": (f"{T}0,5,GET\n{T}1,42,GET\n", "a fraction or a column"),
+    "levels at any place": (f"{T}0 a ERROR b\n{T}1 ERROR b\n{T}2 a b c INFO d\n", "look like levels"),
+    "two kinds of lines": (f"{T}0 INFO one\n25.11.2026 10:00:00 two\n" * 9, "lines of two kinds"),
+    "records with their time in the middle": (
+        "Event[0]:\n  Log Name: Application\n  Date: 2026-11-25T10:00:00.000\n  Level: Error\n" * 3, "one place"
+    ),
+    "two numbers that may be times": (
+        "a 1764064801 1764064861 ACCEPT\nb 1764064901 1764064999 ACCEPT\n",
+        "two numbers",
+    ),
+    "two keys that may be the time": ('{"a": "2026-11-25T10:00:00Z", "b": "2026-11-25T11:00:00Z"}\n', "a, b are times"),
+    "lines of JSON over several lines": ('{"time": "2026-11-25T10:00:00Z",\n"x": 1}\n', "JSON objects"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", LINES)
-def test_a_draft_fits_the_lines_that_it_was_made_from(case: str) -> None:
-    text, expected = LINES[case]
-    drafted = LogFormat.model_validate(yaml.safe_load(draft_format(text.split("\n")) or ""))
-    assert drafted.time == expected["time"]
-    assert drafted.levels == expected.get("levels", {})
-    pattern = (drafted.pattern or "").replace("(?<", "(?P<")
-    match = re.fullmatch(pattern, text.split("\n", maxsplit=1)[0])
-    assert match
-    parts = match.groupdict()
-    assert (parts["time"], parts.get("level"), parts["message"]) == expected["parts"]
-    assert (drafted.default_level is None) == ("level" in parts)
-    assert (drafted.record is not None) == expected.get("record", False)
-    if drafted.record is not None:
-        assert [bool(re.search(drafted.record.starts or "", line)) for line in text.split("\n")[:3]] == [
-            True,
-            True,
-            False,
-        ]
+def drafted(text: str) -> Draft:
+    return draft_format(text.split("\n"), WRITTEN)
+
+
+def read(text: str) -> list[PlainLine]:
+    return PlainReader(drafted(text).log_format, WRITTEN).lines(text)
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_draft_reads_the_lines_that_it_was_made_from(case: str) -> None:
+    text, expected = READ[case]
+    found = [
+        (f"{each.log_time:%Y-%m-%d %H:%M:%S.%f}", each.level, each.message) if each.log_time else None
+        for each in read(text)
+    ]
+    assert found == [
+        (f"{datetime.fromisoformat(each[0]):%Y-%m-%d %H:%M:%S.%f}", *each[1:]) if each else None for each in expected
+    ]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_be_read_in_several_ways_is_refused_by_name(case: str) -> None:
+    text, said = REFUSED[case]
+    with pytest.raises(NoDraftError, match=re.escape(said)):
+        drafted(text)
+
+
+def test_what_a_draft_assumes_is_said_once_and_in_the_format() -> None:
+    local = drafted("03-17 16:13:38 up\n")
+    assert local.assumptions == [NO_ZONE, NO_YEAR, NO_LEVEL]
+    assert "\nzone: UTC                # an assumption: " in local.text
+    assert "# The times have no year: " in local.text
+    assert "# No level was found: " in local.text
+    absolute = drafted("2026-11-25T10:00:00Z INFO up\n")
+    assert absolute.assumptions == []
+    assert "zone" not in absolute.text
+
+
+def test_no_text_of_a_line_is_dropped_without_a_field() -> None:
+    (line,) = read("- 1117838570 2005.06.03 R02 [a b] INFO one\n")
+    assert list(line.fields.values()) == ["-", "2005.06.03", "R02", "a b"]
+
+
+def test_a_level_inside_a_name_is_none() -> None:
+    draft = drafted(f"{T}0 error.log opened\n{T}1 error.log closed\n")
+    assert NO_LEVEL in draft.assumptions
+
+
+@pytest.mark.parametrize("word", ["ALERT", "LOG", "FINE"])
+def test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone(word: str) -> None:
+    assert NO_LEVEL in drafted(f"{T}0 {word} one\n{T}1 {word} two\n").assumptions
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:
     line = '{"meta": {"ts": "2026-11-25T10:00:00Z", "a level": "%s"}, "body": {"text": "a long text"}, "n": 1}'
-    drafted = yaml.safe_load(draft_format([line % "warning", line % "info"]) or "")
-    assert drafted["json"] == {"time": "$.meta.ts", "level": "$.meta['a level']", "message": "$.body.text"}
-    assert (drafted["time"], drafted["levels"]) == ("iso8601", {"WARNING": "WARN"})
-    assert LogFormat.model_validate(drafted)
-
-
-@pytest.mark.parametrize("text", ["", "no time here", '{"a": 1}', "\n\n"])
-def test_without_a_time_nothing_is_drafted(text: str) -> None:
-    assert draft_format(text.split("\n")) is None
+    draft = yaml.safe_load(drafted("\n".join([line % "warning", line % "info", line % "debug"])).text)
+    assert draft["json"] == {"time": "$.meta.ts", "level": "$.meta['a level']", "message": "$.body.text"}
+    assert (draft["time"], draft["levels"]) == ("iso8601", {"WARNING": "WARN"})

@@ -8,21 +8,20 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
 
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line
-from oncelake.engine.configuration import LOCAL, format_places, shipped_conf
+from oncelake.engine.configuration import LOCAL
 from oncelake.engine.json_schema import settings_schema
-from oncelake.lab.log_formats import sampled, suggest_format, suggest_suite
+from oncelake.lab.evidence import assumes_zone
+from oncelake.lab.project.kinds import LogKind, LogKinds
 from oncelake.lab.project.logrotate import rotation_of
-from oncelake.silver.format import LogFormat, format_names, load_format
+from oncelake.lab.project.sampled_suite import suite_of
 
 SERVICE = "oncelake.service"
 _SCHEMA = "oncelake.schema.json"
@@ -57,20 +56,22 @@ class NewSource:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a sample of lines shows.
+class _Source:
+    """A source as the configuration declares it.
 
     Attributes:
-        format: the name of the format that fits.
-        draft: that format as YAML, if it is a new one.
-        share: the share of the lines that it parses.
-        suite: a suite for silver's rows.
+        name: its name; None if it is the only one.
+        logs: its path; None for a topic.
+        rotation: how its logs are rotated, if that is known.
+        format: the name of its format.
+        zone: the zone of its times, if the format does not say it and they have none.
     """
 
-    format: str = "default"
-    draft: str | None = None
-    share: float | None = None
-    suite: Mapping[str, Any] | None = None
+    name: str | None
+    logs: str | None
+    rotation: str | None
+    format: str
+    zone: str | None
 
 
 @dataclass(frozen=True)
@@ -104,74 +105,30 @@ def check_new(directory: Path) -> None:
         raise ConfigError(f"{str(directory)!r} has a character that cannot be printed; name another directory")
 
 
-def sample_in(place: Path) -> Path:
-    """Return the file to take as a sample: the place itself, or the newest file with content below a directory.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
-    if not place.is_dir():
-        return place
-    named = (each for each in place.rglob("*") if not re.search(r"(^|/)[._]", str(each.relative_to(place))))
-    files = [(each.stat().st_mtime, each) for each in named if each.is_file() and each.stat().st_size]
-    if not files:
-        raise ConfigError(f"--from {place}: there is no file with lines in this directory; name a log file")
-    return max(files)[1]
-
-
-def learn(spark: SparkSession, file: Path) -> Learned:
-    """Return the format that fits a file's first lines, and a suite for their rows.
-
-    Raises:
-        ConfigError: the file cannot be read, or is empty.
-    """
-    places = format_places(None)
-    with sampled(str(file)) as sample:
-        found = suggest_format(spark, sample, places)
-        if not found.fits:
-            return Learned(share=0.0)
-        if found.drafted is not None and found.drafted.share > found.best.share and found.draft is not None:
-            declared = LogFormat.model_validate(yaml.safe_load(found.draft))
-            name, draft, share = _free_name(file, places), found.draft, found.drafted.share
-        else:
-            name, draft, share = found.best.format, None, found.best.share
-            declared = load_format(name, places)
-        return Learned(name, draft, share, suggest_suite(spark, sample, declared))
-
-
-def _free_name(file: Path, places: list[Path]) -> str:
-    """Return a name for a file's format that no other format has."""
-    name = re.sub(r"[^a-z0-9]+", "_", file.name.split(".")[0].lower()).strip("_") or "own"
-    return f"my_{name}" if name in format_names(places) else name
-
-
-def write_project(directory: Path, source: NewSource, learned: Learned, sample: Path | None = None) -> NewProject:
+def write_project(directory: Path, source: NewSource, found: LogKinds | None = None) -> NewProject:
     """Write the files of a project that do not exist yet.
 
     Args:
         directory: where to write them; it is created if it does not exist.
         source: where lines come from.
-        learned: what a sample of them shows.
-        sample: the sample, if its directory cannot be the source because the project is inside it.
+        found: the kinds of logs that samples show.
 
     Raises:
-        ConfigError: the directory cannot be written.
+        ConfigError: the directory cannot be written, or the kinds of logs cannot be told apart by their names.
     """
-    root = directory.absolute()
+    root, kinds = directory.absolute(), found.kinds if found is not None else ()
     values = {
         "directory": str(root),
         "schema": _SCHEMA,
         "kind": "files" if source.logs is None else "tail",
-        "logs": source.logs or str(root / _LOGS),
-        "rotation": rotation_of(Path(source.logs)) if source.logs is not None else None,
+        "sources": _sources(root, source, found),
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
-        "format": learned.format,
         "program": _program(),
         "java_home": os.environ.get("JAVA_HOME"),
     }
-    suite = learned.suite or json.loads((shipped_conf() / _SUITE).read_text(encoding="utf-8"))
+    suite = suite_of(kinds[0] if len(kinds) == 1 else None)
     texts = {
         str(LOCAL): _rendered("local.yaml.j2", values),
         f"{LOCAL.parent}/{_SUITE}": f"{json.dumps(suite, indent=2, ensure_ascii=False)}\n",
@@ -179,8 +136,7 @@ def write_project(directory: Path, source: NewSource, learned: Learned, sample: 
         SERVICE: _rendered("oncelake.service.j2", values),
         ".gitignore": _rendered("gitignore.j2", values),
     }
-    if learned.draft is not None:
-        texts[f"{LOCAL.parent}/formats/{learned.format}.yaml"] = learned.draft
+    texts |= {f"{LOCAL.parent}/formats/{each.format}.yaml": each.draft for each in kinds if each.draft is not None}
     files: list[Path] = []
     kept: list[Path] = []
     try:
@@ -190,7 +146,43 @@ def write_project(directory: Path, source: NewSource, learned: Learned, sample: 
             (root / _LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be written: {error.strerror}; name another directory") from None
-    return NewProject(files, kept, _next(directory, source, sample))
+    return NewProject(files, kept, _next(directory, source, found))
+
+
+def _sources(root: Path, source: NewSource, found: LogKinds | None) -> list[_Source]:
+    """Return the sources to declare: one, or one for each kind of logs.
+
+    Raises:
+        ConfigError: there are several kinds, and they cannot be several sources.
+    """
+    kinds = found.kinds if found is not None else ()
+    if source.bootstrap_servers is not None or source.logs is None:
+        if len(kinds) > 1:
+            formats = ", ".join(f"{each.format} ({each.files[0].name})" for each in kinds)
+            raise ConfigError(f"--from has logs in several formats, {formats}; name one log file")
+        logs = None if source.bootstrap_servers is not None else str(root / _LOGS)
+        return [_Source(None, logs, None, kinds[0].format if kinds else "default", _zone(kinds[0] if kinds else None))]
+    if found is None or not kinds:
+        return [_Source(None, source.logs, rotation_of(Path(source.logs)), "default", None)]
+    inside = Path(source.logs)
+    is_one = len(kinds) == 1
+    return [
+        _Source(
+            None if is_one else each.name,
+            found.path_of(each, inside),
+            rotation_of(inside),
+            each.format,
+            _zone(each),
+        )
+        for each in kinds
+    ]
+
+
+def _zone(kind: LogKind | None) -> str | None:
+    """Return the zone to write into a source: its format is a shipped one and says UTC of times without a zone."""
+    if kind is None or kind.draft is not None or "zone" not in SourceSettings.model_fields:
+        return None
+    return kind.declared.zone if assumes_zone(kind.declared) else None
 
 
 def _write_new(path: Path, text: str) -> bool:
@@ -204,13 +196,14 @@ def _write_new(path: Path, text: str) -> bool:
     return True
 
 
-def _next(directory: Path, source: NewSource, sample: Path | None) -> str:
+def _next(directory: Path, source: NewSource, found: LogKinds | None) -> str:
     steps = ["oncelake run --once"]
     if directory.absolute() != Path.cwd():
         steps.insert(0, f"cd {shlex.quote(str(directory))}")
     if source.logs is None and source.bootstrap_servers is None:
         logs = shlex.quote(str(directory / _LOGS))
-        steps.insert(0, f"cp {shlex.quote(str(sample)) if sample else 'YOUR_LOGS'} {logs}")
+        sample = shlex.quote(str(found.kinds[0].files[0])) if found is not None and found.kinds else "YOUR_LOGS"
+        steps.insert(0, f"cp {sample} {logs}")
     return " && ".join(steps)
 
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import jsonschema
@@ -16,10 +15,8 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER
-from oncelake.common.spark import session
-from oncelake.engine.configuration import configured
-from oncelake.lab.project import write
-from oncelake.lab.project.write import Learned, NewSource, sample_in, write_project
+from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.lab.project.write import NewSource
 from oncelake.quality.suite import read_suites
 from tests.support.terminal import Terminal
 
@@ -30,10 +27,10 @@ FILES = {
     "oncelake.service",
     ".gitignore",
 }
-DRAFT = r"""# 2026-11-26 10:00:00 [shop] ERROR x
-pattern: '^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s+\[shop\]\s+(?<level>[A-Za-z]+)\s*(?<message>.*)$'
-time: iso8601
-"""
+# no shipped format fits these
+TILL = "".join(f"<26.11.2026 10:00:0{at}> (till-{at}) Err: card refused\n" for at in range(9))
+JAVA = "".join(f"2026-11-25 10:00:00,123 INFO  [main] c.e.App - started {at}\n" for at in range(9))
+AMBIGUOUS = "05/06/26 20:10:40 INFO x\n"
 
 
 def init(*arguments: str, expect: int = 0) -> str:
@@ -90,15 +87,88 @@ def test_a_topic_is_read_as_named(place: Path) -> None:
 
 
 def test_a_directory_of_logs_is_followed_in_the_format_that_was_drafted(place: Path) -> None:
-    learned = Learned("shop", DRAFT, 0.9, {"name": "silver.access_log", "expectations": []})
-    written = write_project(Path("lake"), NewSource(logs="/var/log/my: shop"), learned)
+    (place / "my: logs").mkdir()
+    (place / "my: logs/shop.log").write_text(TILL)
+    said = init("lake", "--from", "my: logs")
     assert below(place / "lake") == {*FILES, "conf/formats/shop.yaml"}
     settings, formats = configured(place / "lake/conf/local.yaml", [])
     source = settings.by_name["access_log"]
-    assert (source.kind, source.path, source.format) == ("tail", "/var/log/my: shop", "shop")
-    assert "shop" in str(formats["access_log"].pattern)
-    assert json.loads((place / "lake/conf/expectations/silver.access_log.json").read_text())["expectations"] == []
-    assert written.next == "cd lake && oncelake run --once"
+    assert (source.kind, source.path, source.format) == ("tail", f"{place}/my: logs", "shop")
+    assert "Err" not in str(formats["access_log"].pattern)
+    assert formats["access_log"].levels == {"ERR": "ERROR"}
+    assert said.splitlines()[-1] == "next: cd lake && oncelake run --once"
+    assert "zone: UTC                # an assumption: " in (place / "lake/conf/formats/shop.yaml").read_text()
+
+
+def test_what_the_format_reads_is_shown(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/shop.log").write_text(f"{TILL}no line of this kind\n")
+    said = init("lake", "--from", "logs").splitlines()
+    assert said[:8] == [
+        "90.0% of 10 lines of logs/shop.log parse as shop",
+        "  from 2026-11-26 10:00:00 to 2026-11-26 10:00:08 UTC; ERROR 9",
+        "  read     <26.11.2026 10:00:00> (till-0) Err: card refused",
+        "    2026-11-26 10:00:00.000000 UTC ERROR card refused",
+        "    field1=till-0",
+        "  refused  no line of this kind",
+        "    pattern 1",
+        "  assumed: the times have no zone and are read as UTC",
+    ]
+
+
+def test_each_kind_of_logs_is_a_source_of_its_own(place: Path) -> None:
+    for name, text in {
+        "web/app.log": JAVA,
+        "web/app.log.1": JAVA,
+        "till/till-20261126.log": TILL,
+        "x.log": JAVA,
+    }.items():
+        (place / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "logs" / name).write_text(text)
+    (place / "logs/wtmp").write_bytes(bytes(99))
+    said = init("lake", "--from", "logs")
+    assert "oncelake: warning: logs/wtmp is left out: it is no text" in said
+    sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
+    assert {each.format: each.path for each in sources.values()} == {
+        "java": f"{place}/logs/{{web/app.log*,x.log*}}",
+        "till": f"{place}/logs/till/till-*.log*",
+    }
+
+
+def test_the_names_of_two_kinds_need_not_differ_at_their_beginning(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(JAVA)
+    (place / "logs/app.log_till").write_text(TILL)
+    init("lake", "--from", "logs")
+    sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
+    paths = {each.format: str(each.path) for each in sources.values()}
+    assert paths == {"java": f"{place}/logs/{{app.log,app.log[-.]*}}", "app": f"{place}/logs/app.log_till*"}
+
+
+def test_one_file_is_read_without_the_files_beside_it(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(JAVA)
+    (place / "logs/till.log").write_text(TILL)
+    init("lake", "--from", "logs/app.log")
+    source = configured(place / "lake/conf/local.yaml", [])[0].by_name["access_log"]
+    assert (source.path, source.format) == (f"{place}/logs/app.log*", "java")
+
+
+@pytest.mark.parametrize("logs", ["logs", "logs/a.log"])
+def test_without_a_format_nothing_is_written(place: Path, logs: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/a.log").write_text(AMBIGUOUS)
+    said = init("lake", "--from", logs, expect=1)
+    assert "so nothing was written: " in said
+    assert "yy/MM/dd HH:mm:ss (2005-06-26) or dd/MM/yy HH:mm:ss (2026-06-05) or MM/dd/yy" in said
+    assert not (place / "lake").exists()
+
+
+def test_a_new_project_stops_if_most_lines_are_refused(place: Path) -> None:
+    init(".")
+    limits = configured(place / "conf/local.yaml", [])[0].quality.gate.quarantined
+    assert (limits.warn, limits.fail, limits.fail_from) == (0.05, 0.5, 1000)
+    assert configured(shipped_conf() / "local.yaml", [])[0].quality.gate.quarantined.fail is None
 
 
 @pytest.mark.parametrize("service", [[], ["--kafka", "broker1:9092", "--topic", "app-log"]])
@@ -161,35 +231,39 @@ def test_wrong_use_is_one_line_and_writes_nothing(place: Path, arguments: list[s
     assert below(place) == {"file", "empty/.hidden.log", "empty/zero.log"}
 
 
-def test_the_newest_file_with_lines_is_the_sample_of_a_directory(place: Path) -> None:
-    for age, name in enumerate(("new/.b.log", "_c.log", "new/a.log", "old.log")):
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text("x\n")
-        stamp = 1_000_000_000 - age
-        os.utime(place / name, (stamp, stamp))
-    assert sample_in(place) == place / "new/a.log"
-    assert sample_in(place / "old.log") == place / "old.log"
+def test_the_newest_file_of_a_log_is_its_sample(place: Path) -> None:
+    for age, (name, text) in enumerate({"new/.b.log": "x\n", "_c.log": "x\n", "a.log": JAVA, "a.log.1": "x\n"}.items()):
+        (place / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "logs" / name).write_text(text)
+        stamp = 1_790_000_000 - age
+        os.utime(place / "logs" / name, (stamp, stamp))
+    said = init("lake", "--from", "logs")
+    assert "100.0% of 9 records of logs/a.log parse as java\n  and 1 more file: a.log.1\n" in said
 
 
-def test_logs_around_the_project_are_copied_into_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "shop.log").write_text("x\n")
-    monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(write, "learn", lambda *_: Learned("java", share=0.5))
+def test_logs_around_the_project_are_copied_into_it(place: Path) -> None:
+    (place / "shop.log").write_text(JAVA)
     said = init("lake", "--from", "shop.log").splitlines()
-    assert said[0] == "50.0% of the lines of shop.log parse as java"
+    assert said[0] == "100.0% of 9 records of shop.log parse as java"
     assert said[-1] == "next: cp shop.log lake/data/logs && cd lake && oncelake run --once"
     source = configured(place / "lake/conf/local.yaml", [])[0].by_name["access_log"]
     assert (source.path, source.kind, source.format) == (f"{place}/lake/data/logs", "files", "java")
     assert Path(str(source.path)).is_dir()
 
 
-def test_a_sample_that_no_format_parses_is_a_warning(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "shop.log").write_text("x\n")
-    monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(write, "learn", lambda *_: Learned(share=0.0))
-    said = init("lake", "--from", ".")
-    assert "oncelake: warning: no known format parses a line of shop.log; write one as docs/formats.md shows" in said
-    assert configured(place / "lake/conf/local.yaml", [])[0].by_name["access_log"].format == "default"
+def test_no_jvm_is_started(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/shop.log").write_text(TILL)
+    for command in (["init", "lake", "--from", "logs"], ["format", "suggest", "logs/shop.log"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "oncelake", *command],
+            env={**os.environ, "JAVA_HOME": "/none", "PATH": "/none"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_only_a_terminal_is_asked_for_a_sample(place: Path) -> None:

@@ -1,0 +1,178 @@
+"""What a format reads in a sample, shown so that a person sees whether it is right: without Spark, and at once."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from oncelake.common.wording import count_of, duration, listed, share
+from oncelake.lab.level_words import words_like_levels
+from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
+from oncelake.lab.plain_times import NeedsSparkError
+from oncelake.silver.format import LEVELS, LogFormat
+from oncelake.silver.times import SPECIAL, names_zone
+
+# Reading a sample by one format takes at most this many seconds.
+_LONGEST = 5.0
+# A step back in time of more than this counts as unordered, if more than this share of the records makes one.
+_BACK, _SOME = timedelta(minutes=1), 0.01
+_YEAR = timedelta(days=366)
+# How many texts that no group holds are named.
+_UNHELD = 5
+_SEPARATORS = "[](){}<>\"'`:;,|=#-+*/\\.&?!@$%^~"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a format reads in a sample.
+
+    Attributes:
+        format: the format's name.
+        is_record: True if the format puts several lines together; `lines` then counts records.
+        lines: the lines of the sample.
+        accepted: how many of them it reads.
+        values: how many values these have on average, besides time, level and message.
+        first: the earliest time.
+        last: the latest time.
+        levels: how many lines each level has.
+        rules: how many lines break each rule.
+        parsed: a line that it reads, with a value for each field.
+        refused: a line that it does not read; None if it reads all.
+        unheld: text that the pattern matches but no group holds, in how many lines; separators are left out.
+        warnings: what a person should look at.
+    """
+
+    format: str
+    is_record: bool
+    lines: int
+    accepted: int
+    values: float
+    first: datetime | None
+    last: datetime | None
+    levels: Mapping[str, int]
+    rules: Mapping[str, int]
+    parsed: PlainLine | None
+    refused: PlainLine | None
+    unheld: Mapping[str, int]
+    warnings: Sequence[str]
+
+    @property
+    def share(self) -> float:
+        """The share of lines that the format reads."""
+        return self.accepted / self.lines if self.lines else 0.0
+
+    @property
+    def counted(self) -> str:
+        """The number of lines or records, with its noun."""
+        return count_of(self.lines, "record" if self.is_record else "line")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evidence for JSON."""
+        return {
+            "format": self.format,
+            "lines": self.lines,
+            "accepted": self.accepted,
+            "share": round(self.share, 4),
+            "first": self.first.isoformat() if self.first else None,
+            "last": self.last.isoformat() if self.last else None,
+            "levels": dict(self.levels),
+            "rules": dict(self.rules),
+            "unheld": dict(self.unheld),
+            "warnings": list(self.warnings),
+        }
+
+
+def evidence(name: str, log_format: LogFormat, content: str, modified: datetime | None = None) -> Evidence:
+    """Return what a format reads in a sample.
+
+    Args:
+        name: the format's name.
+        log_format: the format.
+        content: the sample.
+        modified: when its file was written.
+
+    Raises:
+        NeedsSparkError: only Spark can read the lines by this format.
+    """
+    reader = PlainReader(log_format, modified)
+    with bounded(_LONGEST, f"the format {name}"):
+        read = reader.lines(content)
+        unheld = _unheld(reader, (each.text for each in read if each.log_time is not None))
+    good = [each for each in read if each.log_time is not None]
+    times = [each.log_time for each in good if each.log_time is not None]
+    levels = Counter(each.level for each in good if each.level is not None)
+    values = sum(value is not None for each in good for value in each.fields.values())
+    return Evidence(
+        name,
+        log_format.record is not None,
+        len(read),
+        len(good),
+        values / len(good) if good else 0.0,
+        min(times, default=None),
+        max(times, default=None),
+        {level: levels[level] for level in LEVELS if levels[level]},
+        dict(Counter(rule for each in read for rule in each.rules).most_common()),
+        max(good, key=_fullness, default=None),
+        next((each for each in read if each.rules and "blank" not in each.rules), None),
+        unheld,
+        [*_of_times(times), *_of_levels(good, log_format)],
+    )
+
+
+def unheld_text(log_format: LogFormat, content: str) -> dict[str, int]:
+    """Return text that a pattern matches but no group holds, in how many lines; none if only Spark reads them."""
+    try:
+        reader = PlainReader(log_format)
+        with bounded(_LONGEST, "the pattern"):
+            return _unheld(reader, reader.records(content))
+    except NeedsSparkError:
+        return {}
+
+
+def _unheld(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(word for record in records for word in _words(reader.unheld(record))).most_common(_UNHELD))
+
+
+def assumes_zone(log_format: LogFormat) -> bool:
+    """Return True if a format reads times that have no zone, and says UTC of them."""
+    local = [each for each in log_format.time if each not in SPECIAL and not names_zone(each)]
+    return log_format.zone == "UTC" and (bool(local) or "iso8601" in log_format.time)
+
+
+def _fullness(line: PlainLine) -> tuple[int, int]:
+    return sum(value is not None for value in line.fields.values()), bool(line.message)
+
+
+def _words(unheld: str) -> set[str]:
+    """Return the words of a text, without the separators around them."""
+    found = (word.strip(_SEPARATORS) for word in unheld.split())
+    return {word for word in found if re.search(r"\w", word)}
+
+
+def _of_times(times: Sequence[datetime]) -> list[str]:
+    out = []
+    steps = [other - one for one, other in pairwise(times)]
+    back = [step for step in steps if step < -_BACK]
+    if len(back) > _SOME * len(steps):
+        farthest = duration(int(-min(back).total_seconds()))
+        lines = count_of(len(back), "line is", "lines are")
+        out.append(f"the times are unordered: {lines} earlier than the one before, by up to {farthest}")
+    if times and max(times) - min(times) > _YEAR:
+        out.append(f"the times span years, from {min(times):%Y-%m-%d} to {max(times):%Y-%m-%d}")
+    return out
+
+
+def _of_levels(good: Sequence[PlainLine], log_format: LogFormat) -> list[str]:
+    has_level = log_format.pattern is None or "(?<level>" in log_format.pattern
+    if not good or (has_level and len({each.level for each in good}) > 1):
+        return []
+    if log_format.default_level is None or any(each.level != log_format.default_level for each in good):
+        return []
+    words = Counter(word for each in good for word in words_like_levels(each.text))
+    if not words:
+        return []
+    seen = listed(f"{word} in {share(count, len(good))}" for word, count in words.most_common(3))
+    return [f"no level was found, and every line counts as {log_format.default_level}; words look like levels: {seen}"]

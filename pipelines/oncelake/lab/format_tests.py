@@ -1,0 +1,235 @@
+"""Keep lines and what a format reads in them beside the format, and find what a changed format reads otherwise."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.bronze.records import check_reader
+from oncelake.bronze.transform import from_files, line_reader
+from oncelake.common import unique_yaml
+from oncelake.common.errors import ConfigError
+from oncelake.common.models import Strict, one_line
+from oncelake.common.unique_yaml import RepeatedKeyError
+from oncelake.engine.configuration import shipped_conf
+from oncelake.lab.log_formats import Trial
+from oncelake.quality.reasons import at_micros
+from oncelake.silver.check import check
+from oncelake.silver.format import LogFormat
+from oncelake.silver.times import SPECIAL, names_year
+from oncelake.silver.transform import TimeLimits, parse
+
+# The directory of the kept lines, below that of the formats.
+DIRECTORY = "tests"
+_ABOUT = """\
+# What lines of the format {name} are read as. Check it after a change of the format: oncelake format test {name}
+# Edit it, or keep more lines: oncelake format try FILE {name} --save
+"""
+
+
+def _in_utc(value: object) -> object:
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC) if isinstance(at, datetime) else value
+
+
+Instant = Annotated[datetime, BeforeValidator(_in_utc)]
+
+
+class KeptLine(Strict):
+    """A line, or a record of several lines, and what a format reads in it.
+
+    Attributes:
+        written: when its file was written, if its time has no year.
+        refused: the rules that it breaks; it then has no time, level and message.
+    """
+
+    line: str
+    written: Instant | None = None
+    time: Instant | None = None
+    level: str | None = None
+    message: str | None = None
+    fields: dict[str, str] = Field(default_factory=dict)
+    columns: dict[str, str] = Field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line as YAML holds it, without what is not set."""
+        of_times = {name: at.isoformat() for name in ("written", "time") if (at := getattr(self, name)) is not None}
+        found = self.model_dump(exclude_defaults=True) | of_times
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+
+    @property
+    def outcome(self) -> str:
+        """Return whether the line is read or refused."""
+        return f"refused ({', '.join(self.refused)})" if self.refused else "read"
+
+    def differences(self, other: "KeptLine") -> list[str]:
+        """Return what another reading of the line has otherwise: `level is INFO, not ERROR`."""
+        if self.refused != other.refused:
+            return [f"it is {other.outcome}, not {self.outcome}"]
+        out = []
+        for name in ("time", "level", "message", "fields", "columns"):
+            mine, found = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Mapping):
+                keys = [key for key in dict.fromkeys([*mine, *found]) if mine.get(key) != found.get(key)]
+                out += [f"{name}.{key} is {_shown(found.get(key))}, not {_shown(mine.get(key))}" for key in keys]
+            elif mine != found:
+                out.append(f"{name} is {_shown(found)}, not {_shown(mine)}")
+        return out
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "nothing" if value is None else repr(value)
+
+
+def kept_of(trial: Trial, log_format: LogFormat, written: datetime | None) -> list[KeptLine]:
+    """Return the lines that a trial shows, and what they are read as.
+
+    Args:
+        trial: the trial.
+        log_format: its format.
+        written: when the file was written.
+    """
+    has_year = all(each in SPECIAL or names_year(each) for each in log_format.time)
+    near = None if has_year else written
+    parsed = [
+        KeptLine(
+            line=each.line,
+            written=near,
+            time=each.log_time,
+            level=each.level,
+            message=each.message,
+            fields=dict(each.fields),
+            columns=dict(each.columns),
+        )
+        for each in trial.parsed
+    ]
+    # whether a time is too far ahead depends on the day
+    rules = [(each.line, [str(reason["rule"]) for reason in each.reasons]) for each in trial.refused]
+    refused = [
+        KeptLine(line=line, written=near, refused=tuple(names))
+        for line, names in rules
+        if line and "time_range" not in names
+    ]
+    return [*parsed, *refused]
+
+
+def tests_file(name_or_path: str, places: Sequence[Path]) -> Path:
+    """Return the file with a format's kept lines: beside the format; of a shipped one, beside the configuration."""
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        return path.parent / DIRECTORY / f"{path.stem}.yaml"
+    own = [place for place in places if place.absolute() != (shipped_conf() / "formats").absolute()]
+    found = next((place for place in places if (place / f"{name_or_path}.yaml").is_file()), None)
+    place = found if found in own else (own or places)[0]
+    return place / DIRECTORY / f"{name_or_path}.yaml"
+
+
+def tested_formats(places: Sequence[Path]) -> list[str]:
+    """Return the names of the formats with kept lines."""
+    return sorted({path.stem for place in places for path in (place / DIRECTORY).glob("*.yaml")})
+
+
+def read_kept(path: Path) -> list[KeptLine]:
+    """Return the kept lines of a file; none if there is no file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is wrong.
+    """
+    try:
+        declared = unique_yaml.load(path.read_text(encoding="utf-8"))
+        return [KeptLine.model_validate(each) for each in declared or []]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    except RepeatedKeyError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (ValidationError, TypeError) as error:
+        said = (
+            one_line(error) if isinstance(error, ValidationError) else "write a list of lines, each with the key line"
+        )
+        raise ConfigError(f"{path}: {said}") from None
+
+
+def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
+    """Add lines to a file of kept lines, in place of the same lines; return how many it has.
+
+    Raises:
+        ConfigError: the file is wrong, or cannot be written.
+    """
+    known = {each.line: each for each in read_kept(path)} | {each.line: each for each in lines}
+    text = yaml.safe_dump(
+        [each.to_dict() for each in known.values()], sort_keys=False, allow_unicode=True, width=100_000
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{_ABOUT.format(name=name)}{text}", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    return len(known)
+
+
+def changed(
+    spark: SparkSession, log_format: LogFormat, kept: Sequence[KeptLine]
+) -> Iterator[tuple[KeptLine, list[str]]]:
+    """Yield the kept lines that a format reads otherwise now, each with the differences.
+
+    Raises:
+        ConfigError: Java does not accept the format, or the session cannot read records of several lines.
+    """
+    for line, found in zip(kept, _read_again(spark, log_format, kept), strict=True):
+        if len(found) != 1:
+            yield line, [f"it is {len(found)} records, not one"]
+        elif differences := line.differences(found[0]):
+            yield line, differences
+
+
+def _read_again(spark: SparkSession, log_format: LogFormat, kept: Sequence[KeptLine]) -> list[list[KeptLine]]:
+    """Return what the format reads in each line, which has a file of its own."""
+    if log_format.record is not None:
+        check_reader(spark)
+    check(spark, log_format)
+    with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
+        for number, each in enumerate(kept):
+            path = Path(directory) / f"{number:06}.log"
+            path.write_text(each.line, encoding="utf-8", newline="")
+            if each.written is not None:
+                os.utime(path, (each.written.timestamp(), each.written.timestamp()))
+        reader = line_reader(spark, spark.read, log_format.record)
+        rows = parse(from_files(reader.load(f"file:{directory}"), log_format.record), log_format, TimeLimits())
+        columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
+        place = F.regexp_extract("file", r"(\d{6})\.log$", 1).cast("int")
+        read = rows.select(
+            place.alias("number"),
+            F.make_valid_utf8(F.col("value").cast("string")).alias("line"),
+            *(F.unix_micros("log_time").alias("at"), "level", "message", "fields", "reasons", columns.alias("columns")),
+        ).collect()
+    out: list[list[KeptLine]] = [[] for _ in kept]
+    for row in read:
+        out[row["number"]].append(_kept(row))
+    return out
+
+
+def _kept(row: Any) -> KeptLine:
+    if row["reasons"]:
+        return KeptLine(line=row["line"], refused=tuple(reason["rule"] for reason in row["reasons"]))
+    return KeptLine(
+        line=row["line"],
+        time=at_micros(row["at"]),
+        level=row["level"],
+        message=row["message"],
+        fields={key: value for key, value in row["fields"].items() if value is not None},
+        columns={key: value for key, value in row["columns"].asDict().items() if value is not None},
+    )

@@ -1,0 +1,325 @@
+"""Read lines by a log format without Spark, as silver reads them with Spark.
+
+It serves `oncelake init` and `oncelake format suggest`, which answer at once. What it cannot read as silver does, it
+refuses with NeedsSparkError; tests compare both on every shipped format. Silver decides.
+"""
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import FrameType
+from typing import Any
+
+from oncelake.bronze.records import Records
+from oncelake.lab.plain_times import NeedsSparkError, TimeReader
+from oncelake.silver.format import LEVELS, LogFormat, PartKeys, is_path
+from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.transform import TimeLimits
+
+# The keys of a format whose meaning is known here. A format with another one needs Spark.
+_KNOWN = {*("levels", "level_is", "default_level", "time", "zone"), *("json_keys", "logfmt", "pattern", "record")}
+_KNOWN_OF_RECORD = {"starts", "max_lines", "max_bytes", "part", "joint"}
+_SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
+_PARTS = ("time", "level", "message")
+_SEARCHED = 1024
+# Java has these, and Python has not, or means another thing.
+_JAVA_ONLY = re.compile(r"\\[pPQEhHRXGNxk0ecZ]|&&|\(\?[a-zA-Z]+(?:-[a-zA-Z]+)?\)|\(\?[a-zA-Z]*[-du]")
+_PAIR = re.compile(r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+', re.ASCII | re.DOTALL)
+_PAIRS = re.compile(rf"\s*+(?=[^\s=\"]++=)(?:{_PAIR.pattern}(?:\s++|\Z))++", re.ASCII | re.DOTALL)
+_STEP = re.compile(r"\.([^\s.\[\]*'$]+)|\[(\d+)\]|\['([^']+)'\]")
+_ESCAPES = {"n": "\n", "t": "\t"}
+
+
+@dataclass(frozen=True)
+class PlainLine:
+    """A line, or a record of several, and what a format reads in it.
+
+    Attributes:
+        text: the record, its line ends in it.
+        log_time: its time; None if it is refused.
+        rules: the rules of the format that it breaks, each with the text that breaks it.
+    """
+
+    text: str
+    log_time: datetime | None = None
+    level: str | None = None
+    message: str = ""
+    fields: Mapping[str, str | None] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    time: str | None
+    level: str | None
+    message: str
+    fields: Mapping[str, str | None]
+
+
+class PlainReader:
+    """Reads the lines of a file by a log format."""
+
+    def __init__(self, log_format: LogFormat, modified: datetime | None = None, limits: TimeLimits | None = None):
+        """Translate a format.
+
+        Args:
+            log_format: the format.
+            modified: when the file was written; a time without a year is near it. Now if not given.
+            limits: the accepted range of times.
+
+        Raises:
+            NeedsSparkError: a part of the format is not read here.
+        """
+        _refuse_unknown(log_format)
+        self._format = log_format
+        self._now = datetime.now(UTC)
+        self._latest = (modified or self._now) + timedelta(days=1)
+        self._limits = limits or TimeLimits()
+        self._times = TimeReader(log_format.time, log_format.zone)
+        self._pattern = python_pattern(whole_line(log_format.pattern)) if log_format.pattern is not None else None
+        self._names = list(groups(log_format.pattern).names) if log_format.pattern is not None else []
+        record = log_format.record
+        self._starts = python_pattern(record.starts) if record is not None and record.starts else None
+        self._part = python_pattern(record.part) if record is not None and record.part else None
+        joint = record.joint if record is not None else None
+        self._joint = python_pattern(joint, re.MULTILINE) if joint is not None else None
+        self._levels = {level: level for level in LEVELS} | dict(log_format.levels)
+
+    def lines(self, content: str) -> list[PlainLine]:
+        """Return the lines or records of a file's content, each as the format reads it."""
+        return [self.read(record) for record in self.records(content)]
+
+    def records(self, content: str) -> list[str]:
+        """Return the lines of a file's content, those of one record together."""
+        lines = content.removeprefix("\ufeff").split("\n")
+        lines = lines[:-1] if lines[-1] == "" else lines
+        record = self._format.record
+        if record is None:
+            return lines
+        out: list[list[str]] = []
+        for line in lines:
+            if out and self._continues(out[-1][-1], line) and not _is_full(out[-1], line, record):
+                out[-1].append(line)
+            else:
+                out.append([line])
+        return ["\n".join(each) for each in out]
+
+    def _continues(self, before: str, line: str) -> bool:
+        if self._part is not None:
+            return self._more(before) and self._of(before) == self._of(line) and self._of(line) is not None
+        return not self._is_start(line)
+
+    def _is_start(self, line: str) -> bool:
+        return self._starts is not None and bool(self._starts.search(line.removesuffix("\r")[:_SEARCHED]))
+
+    def _more(self, line: str) -> bool:
+        found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
+        return found is not None and found["more"] is not None
+
+    def _of(self, line: str) -> str | None:
+        found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
+        return found["of"] if found is not None else None
+
+    def read(self, record: str) -> PlainLine:
+        """Return what the format reads in a line, or in a record of several lines."""
+        whole = record
+        if self._joint is not None and "\n" in record:
+            whole = self._joint.sub("", record)
+        line = whole.removesuffix("\r")
+        if self._starts is not None and line and not self._is_start(line.split("\n", 1)[0]):
+            return PlainLine(record, rules={"record_start": record})
+        if self._format.record is not None and _is_long(record, self._format.record):
+            return PlainLine(record, rules={"record_size": record})
+        if not line:
+            return PlainLine(record, rules={"blank": ""})
+        parts = self._parts(line)
+        if parts is None:
+            return PlainLine(record, rules={"pattern": line})
+        at = self._times.read(parts.time, self._latest) if parts.time is not None else None
+        level = self._level(parts.level)
+        rules = {}
+        if at is None:
+            rules["time"] = parts.time or ""
+        elif not self._limits.earliest <= at <= self._now + self._limits.ahead:
+            rules["time_range"] = parts.time or ""
+        if level is None:
+            rules["level"] = parts.level or ""
+        if rules:
+            return PlainLine(record, rules=rules)
+        return PlainLine(record, at, level, parts.message, parts.fields)
+
+    def unheld(self, record: str) -> str:
+        """Return the text of a matching line that no group of the pattern holds, with a blank for each group."""
+        found = self._pattern.fullmatch(record.removesuffix("\r")) if self._pattern is not None else None
+        if found is None:
+            return ""
+        held = [False] * len(found.string)
+        for name in self._names:
+            start, end = found.span(name)
+            held[max(start, 0) : max(end, 0)] = [True] * (end - start)
+        return "".join(" " if is_held else mark for mark, is_held in zip(found.string, held, strict=True))
+
+    def _parts(self, line: str) -> _Parts | None:
+        if self._pattern is not None:
+            found = self._pattern.fullmatch(line)
+            if found is None:
+                return None
+            parts = found.groupdict()
+            others = {name: parts[name] or None for name in self._names if name not in _PARTS}
+            return _Parts(parts["time"] or None, parts.get("level"), parts["message"] or "", others)
+        if self._format.logfmt is not None:
+            pairs = logfmt_pairs(line)
+            return None if pairs is None else _by_keys(pairs, self._format.logfmt, line_object=None)
+        values = json_object(line)
+        if values is None or self._format.json_keys is None:
+            return None
+        return _by_keys({key: json_text(each) for key, each in values.items()}, self._format.json_keys, values)
+
+    def _level(self, text: str | None) -> str | None:
+        if not text and self._format.default_level is not None:
+            return self._format.default_level
+        if text is None:
+            return None
+        if self._format.level_is == "name":
+            return self._levels.get(text.upper())
+        if not re.fullmatch(r"0|[1-9]\d{0,8}", text, re.ASCII):
+            return None
+        number = int(text)
+        if self._format.level_is == "priority":
+            return _SEVERITY[number % 8] if number <= 191 else None
+        return None if not 100 <= number <= 599 else "ERROR" if number >= 500 else "WARN" if number >= 400 else "INFO"
+
+
+def _refuse_unknown(log_format: LogFormat) -> None:
+    """Raise NeedsSparkError if a format says more than is known here."""
+    set_here = log_format.model_fields_set - _KNOWN - {"columns"}
+    if any(column.misfit == "quarantine" for column in log_format.columns.values()):
+        set_here.add("columns")
+    if log_format.record is not None:
+        set_here |= {f"record.{name}" for name in log_format.record.model_fields_set - _KNOWN_OF_RECORD}
+    if set_here:
+        raise NeedsSparkError(f"the key {', '.join(sorted(set_here))}")
+
+
+def _is_long(record: str, bounds: Records) -> bool:
+    return record.count("\n") >= bounds.max_lines or len(record.encode()) > int(bounds.max_bytes)
+
+
+def _is_full(lines: Sequence[str], line: str, bounds: Records) -> bool:
+    return len(lines) > bounds.max_lines or sum(map(len, lines)) + len(line) > int(bounds.max_bytes)
+
+
+def python_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Translate a Java regular expression; ASCII as in Java.
+
+    Raises:
+        NeedsSparkError: it has a part that Python lacks, or reads in another way.
+    """
+    whole = pattern.removeprefix("(?s)")
+    if _JAVA_ONLY.search(whole.replace("\\\\", "")) or _has_nested_class(whole):
+        raise NeedsSparkError(f"the regular expression {pattern[:60]}")
+    text = re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", whole).replace(r"\z", r"\Z")
+    try:
+        return re.compile(text, re.ASCII | flags | (re.DOTALL if whole is not pattern else 0))
+    except re.error as error:
+        raise NeedsSparkError(f"the regular expression {pattern[:60]} ({error})") from None
+
+
+def _has_nested_class(pattern: str) -> bool:
+    """Return True if a character class has another one inside, which Java reads and Python does not."""
+    classes = re.finditer(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", pattern, re.DOTALL)
+    return any("[" in re.sub(r"\\.", "", each[1]) for each in classes if each[1])
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line is, numbers as they are written; None if it is not one."""
+    try:
+        value = json.loads(line, parse_float=_Number, parse_int=_Number)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Number(str):
+    """A number of a JSON line, as it is written."""
+
+    __slots__ = ()
+
+
+def json_text(value: object) -> str | None:
+    """Return a value of a JSON line as text; None for null."""
+    if value is None or isinstance(value, str):
+        return value
+    return _written(value)
+
+
+def _written(value: object) -> str:
+    """Write a value as JSON, without spaces and with numbers as they were written."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_written(key)}:{_written(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+
+
+def _at(key: str, texts: Mapping[str, str | None], line_object: Mapping[str, Any] | None) -> str | None:
+    if not is_path(key):
+        return texts.get(key)
+    value: Any = line_object
+    for step in _STEP.finditer(key, 1):
+        name = step[1] or step[3]
+        if name is not None:
+            value = value.get(name) if isinstance(value, dict) else None
+        else:
+            value = value[int(step[2])] if isinstance(value, list) and int(step[2]) < len(value) else None
+    return json_text(value)
+
+
+def _by_keys(texts: Mapping[str, str | None], keys: PartKeys, line_object: Mapping[str, Any] | None) -> _Parts:
+    found: dict[str, str | None] = {}
+    taken = set()
+    for part, names in {"time": keys.time, "level": keys.level, "message": keys.message}.items():
+        name = next((each for each in names if _at(each, texts, line_object) is not None), None)
+        found[part] = _at(name, texts, line_object) if name is not None else None
+        taken.add(name)
+    others = {key: text for key, text in texts.items() if key not in taken}
+    return _Parts(found["time"], found["level"], found["message"] or "", others)
+
+
+def logfmt_pairs(line: str) -> dict[str, str | None] | None:
+    if not _PAIRS.fullmatch(line):
+        return None
+    return {key: _unquoted(value) for key, value in _PAIR.findall(line)}
+
+
+def _unquoted(value: str) -> str:
+    bare = value[1:-1] if value.startswith('"') else value
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), bare, flags=re.DOTALL)
+
+
+@contextmanager
+def bounded(seconds: float, what: str) -> Iterator[None]:
+    """Stop a regular expression that takes too long; nothing stops it outside of the main thread.
+
+    Raises:
+        NeedsSparkError: the time is over.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise NeedsSparkError(f"{what} takes longer than {seconds:g} s on these lines")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

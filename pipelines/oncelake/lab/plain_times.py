@@ -1,0 +1,233 @@
+"""Read the text of a time without Spark, as `silver.times` reads it with Spark.
+
+It serves what is shown before a lake exists: the evidence for a draft, and the choice of a format. Silver decides.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from oncelake.silver.times import ISO8601, names_year
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Names of zones that mean one offset everywhere.
+UTC_NAMES = frozenset({"Z", "UTC", "GMT", "UT", "UCT"})
+_LONG_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
+# The digits before and after the point of the decimal that Spark reads a number as, and its unit in microseconds.
+_EPOCHS: Mapping[str, tuple[int, int, Decimal]] = {
+    "epoch_seconds": (12, 6, Decimal(1_000_000)),
+    "epoch_millis": (15, 3, Decimal(1_000)),
+    "epoch_micros": (18, 0, Decimal(1)),
+    "epoch_nanos": (21, 0, Decimal("0.001")),
+}
+_YEARS_BACK = 8
+_ANY_OFFSET = r"Z|[+-]\d\d(?::?\d\d)?"
+_ZONE_NAME = rf"[A-Za-z][\w/+:-]*|{_ANY_OFFSET}"
+
+
+class NeedsSparkError(Exception):
+    """Raised when only Spark can read a format's lines; the message says which part of it."""
+
+
+class TimeReader:
+    """Reads times by the patterns of a log format, the first that fits."""
+
+    def __init__(self, patterns: tuple[str, ...], zone: str) -> None:
+        """Translate the patterns.
+
+        Raises:
+            NeedsSparkError: a pattern has a letter that is not read here.
+        """
+        self._zone = zone_of(zone)
+        self._readers = [self._reader(pattern) for pattern in patterns]
+
+    def read(self, text: str, latest: datetime) -> datetime | None:
+        """Return the instant of a time; None if no pattern reads it.
+
+        Args:
+            text: the time as the line has it.
+            latest: the latest instant that a time without a year may mean.
+        """
+        return next((at for reader in self._readers if (at := reader(text, latest)) is not None), None)
+
+    def _reader(self, pattern: str) -> Callable[[str, datetime], datetime | None]:
+        if pattern == ISO8601:
+            return lambda text, _: _iso8601(text, self._zone)
+        if pattern in _EPOCHS:
+            return lambda text, _: _epoch(text, *_EPOCHS[pattern])
+        written = WrittenPattern.of(pattern)
+        if names_year(pattern):
+            return lambda text, _: written.read(text, self._zone)
+        return lambda text, latest: self._nearest(written, text, latest)
+
+    def _nearest(self, written: "WrittenPattern", text: str, latest: datetime) -> datetime | None:
+        years = range(latest.year + 1, latest.year - _YEARS_BACK - 1, -1)
+        times = (written.read(text, self._zone, year) for year in years)
+        return next((at for at in times if at is not None and at <= latest), None)
+
+
+@dataclass(frozen=True)
+class WrittenPattern:
+    """A datetime pattern as a regular expression, and the letter of each of its groups."""
+
+    expression: re.Pattern[str]
+    letters: tuple[str, ...]
+
+    @staticmethod
+    @cache
+    def of(pattern: str) -> "WrittenPattern":
+        """Translate a datetime pattern of Spark.
+
+        Raises:
+            NeedsSparkError: it has a letter that is not read here.
+        """
+        out, letters, depth = "", list[str](), 0
+        for match in _TOKEN.finditer(pattern):
+            token, quoted, letter = match[0], match[1], match[2]
+            if quoted is not None:
+                out += re.escape(quoted.replace("''", "'") or "'")
+            elif letter is not None:
+                out += f"({_expression(token)})"
+                letters.append(letter)
+            elif token == "[":
+                out, depth = f"{out}(?:", depth + 1
+            elif token == "]":
+                out, depth = f"{out})?", depth - 1
+            else:
+                out += re.escape(token)
+        if depth:
+            raise NeedsSparkError(f"the time pattern {pattern}")
+        return WrittenPattern(re.compile(out, re.ASCII | re.IGNORECASE), tuple(letters))
+
+    def read(self, text: str, zone: tzinfo, year: int | None = None) -> datetime | None:
+        """Return the instant of a text; None if it does not fit, or does not exist.
+
+        Args:
+            text: the time.
+            zone: the zone of a time without one.
+            year: the year of a time without one.
+
+        Raises:
+            NeedsSparkError: it has the name of a zone that is not read here.
+        """
+        found = self.expression.fullmatch(text)
+        if found is None:
+            return None
+        values = {letter: each for letter, each in zip(self.letters, found.groups(), strict=True) if each is not None}
+        try:
+            at = _built(values, year)
+            own = _zone_in(values, zone)
+            return None if at is None or own is None else at.replace(tzinfo=own).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+
+
+def _expression(token: str) -> str:
+    letter, width = token[0], len(token)
+    for letters, widths, expression in (
+        ("yu", (2, 4), rf"\d{{{width}}}"),
+        ("ML", (3,), "|".join(MONTHS)),
+        ("ML", (4,), "|".join(_LONG_MONTHS)),
+        ("MLdHhms", (2,), r"\d\d"),
+        ("MLdHhms", (1,), r"\d{1,19}"),
+        ("S", range(1, 10), rf"\d{{1,{width}}}"),
+        ("a", (1,), "AM|PM"),
+        ("XxZ", (1, 2, 3), _ANY_OFFSET),
+        ("z", (1, 2, 3), _ZONE_NAME),
+        ("V", (2,), _ZONE_NAME),
+    ):
+        if letter in letters and width in widths:
+            return expression
+    raise NeedsSparkError(f"the letters {token} of a time pattern")
+
+
+def _built(values: Mapping[str, str], year: int | None) -> datetime | None:
+    """Return a local time; None if a part of it is missing."""
+    written = values.get("y") or values.get("u")
+    if written is not None:
+        year = int(written) + (2000 if len(written) == 2 else 0)
+    month, day = values.get("M") or values.get("L"), values.get("d")
+    if year is None or month is None or day is None:
+        return None
+    number = int(month) if month.isdigit() else MONTHS.index(month[:3].title()) + 1
+    hour = int(values.get("H", 0))
+    if "h" in values:
+        if not 1 <= int(values["h"]) <= 12 or "a" not in values:
+            return None
+        hour = int(values["h"]) % 12 + 12 * (values["a"].upper() == "PM")
+    micros = int(values.get("S", "0").ljust(6, "0")[:6])
+    return datetime(year, number, int(day), hour, int(values.get("m", 0)), int(values.get("s", 0)), micros)
+
+
+def _zone_in(values: Mapping[str, str], zone: tzinfo) -> tzinfo | None:
+    written = next((values[letter] for letter in "XxZzV" if letter in values), None)
+    if written is None:
+        return zone
+    if _OFFSET.fullmatch(written):
+        return offset_of(written)
+    if written.upper() in UTC_NAMES:
+        return UTC
+    raise NeedsSparkError(f"the zone {written} of a time")
+
+
+def offset_of(text: str) -> timezone | None:
+    """Return the zone of an offset such as `Z`, `+02`, `+0200` or `+02:00`; None if it is none."""
+    if text == "Z":
+        return UTC
+    found = _OFFSET.fullmatch(text)
+    if found is None:
+        return None
+    ahead = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
+    if ahead > timedelta(hours=18) or int(found[3] or 0) > 59:
+        return None
+    return timezone(-ahead if found[1] == "-" else ahead)
+
+
+@cache
+def zone_of(zone: str) -> tzinfo:
+    """Return a zone by its IANA name or its offset.
+
+    Raises:
+        NeedsSparkError: this machine's Python does not know it.
+    """
+    if (fixed := offset_of(zone)) is not None:
+        return fixed
+    try:
+        return UTC if zone == "UTC" else ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise NeedsSparkError(f"the zone {zone}") from None
+
+
+def _iso8601(text: str, zone: tzinfo) -> datetime | None:
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    own = offset_of(found[8]) if found[8] else zone
+    try:
+        year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
+        micros = int((found[7] or "0").ljust(6, "0")[:6])
+        at = datetime(year, month, day, hour, minute, second, micros)
+        return None if own is None else at.replace(tzinfo=own).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _epoch(text: str, before: int, after: int, unit: Decimal) -> datetime | None:
+    try:
+        number = Decimal(text.strip()).quantize(Decimal(1).scaleb(-after), ROUND_HALF_UP)
+        if not number.is_finite() or abs(number) >= Decimal(10) ** before:
+            return None
+        return EPOCH + timedelta(microseconds=int((number * unit).__floor__()))
+    except (InvalidOperation, OverflowError, ValueError):
+        return None

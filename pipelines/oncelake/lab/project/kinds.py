@@ -1,0 +1,246 @@
+"""Find the kinds of logs in a directory: which files belong together, and which format reads them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.wording import count_of, listed
+from oncelake.exactly_once.listing import is_packed
+from oncelake.lab.evidence import Evidence
+from oncelake.lab.log_formats import Sample, sample_of, suggest_format
+from oncelake.lab.plain_reader import PlainReader
+from oncelake.silver.format import LogFormat, format_names, load_format
+
+# At most this many kinds of names are tried.
+_MOST_GROUPS = 40
+_TEXTUAL = 8_192
+_PACKED = re.compile(r"\.(?:gz|gzip|bz2|zst|xz|lz4|snappy|deflate)$", re.IGNORECASE)
+# What differs between the files of one log: numbers and dates, in a rotated file or a file for each day.
+_DIFFERS = re.compile(r"[-._]?\d+")
+_ROTATED = re.compile(r"(?:[-._]\d+)+$")
+
+
+@dataclass(frozen=True)
+class LogKind:
+    """Files that one format reads.
+
+    Attributes:
+        name: the name of their source.
+        files: the files, the newest first.
+        format: the format's name.
+        declared: the format.
+        draft: that format as YAML, if it is a new one.
+        assumptions: what the draft assumes.
+        evidence: what it reads in the newest file.
+        sample: the first lines of that file.
+    """
+
+    name: str
+    files: Sequence[Path]
+    format: str
+    declared: LogFormat
+    draft: str | None
+    assumptions: Sequence[str]
+    evidence: Evidence
+    sample: Sample
+
+    def rows(self) -> list[Mapping[str, str | None]]:
+        """Return the columns of silver's rows of the sample: level, message and the fields."""
+        lines = PlainReader(self.declared, self.sample.modified).lines(self.sample.text)
+        return [
+            {
+                "level": each.level,
+                "message": each.message,
+                **{f"fields.{key}": text for key, text in each.fields.items()},
+            }
+            for each in lines
+            if each.log_time is not None
+        ]
+
+
+@dataclass(frozen=True)
+class LogKinds:
+    """The kinds of logs in a directory.
+
+    Attributes:
+        place: the directory, or the one file.
+        kinds: the files that a format reads, by format.
+        left_out: the other files, the newest of each name, with the reason.
+        beside: files with other names beside the one file.
+    """
+
+    place: Path
+    kinds: Sequence[LogKind]
+    left_out: Mapping[Path, str]
+    beside: Sequence[Path] = ()
+
+    def path_of(self, kind: LogKind, inside: Path) -> str:
+        """Return the path of a kind's source: the directory if it has no other files, else patterns of their names.
+
+        Args:
+            kind: the kind.
+            inside: the path of the directory of the logs.
+
+        Raises:
+            ConfigError: the names of the files of two kinds do not differ.
+        """
+        others = [file for each in self.kinds if each is not kind for file in each.files]
+        others += [*self.left_out, *self.beside]
+        if not others:
+            return str(inside)
+        for pattern_of in (_pattern, _narrow_pattern):
+            patterns = sorted({pattern_of(self._below(file)) for file in kind.files})
+            if not any(_fits(str(self._below(other)), patterns) for other in others):
+                return f"{inside}/{patterns[0] if len(patterns) == 1 else '{' + ','.join(patterns) + '}'}"
+        raise ConfigError(
+            f"in {inside}, the names of the logs in the format {kind.format} do not differ from others; move them to a "
+            "directory of their own, or name one file with --from"
+        )
+
+    def _below(self, file: Path) -> Path:
+        return file.relative_to(self.place if self.place.is_dir() else self.place.parent)
+
+
+def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
+    """Return the kinds of logs in a directory, or that of one file.
+
+    Args:
+        place: the directory, or the file.
+        places: directories with log formats.
+
+    Raises:
+        ConfigError: there is no file with lines, or the one file cannot be read.
+    """
+    groups = _groups(place)
+    found: list[LogKind] = []
+    left_out: dict[Path, str] = {}
+    taken: set[str] = set()
+    for files in groups:
+        kind = _kind(files, places, taken, one=not place.is_dir())
+        if isinstance(kind, str):
+            left_out[files[0]] = kind
+            continue
+        same = next((at for at, each in enumerate(found) if _is_same(each, kind)), None)
+        if same is None:
+            taken |= {kind.name, kind.format}
+            found.append(kind)
+        else:
+            found[same] = _joined(found[same], kind)
+    return LogKinds(place, found, left_out, [] if place.is_dir() else _beside(place))
+
+
+def _beside(file: Path) -> list[Path]:
+    """Return what stands beside a file and has another name; its rotated forms have the same."""
+    others = (each for each in file.parent.iterdir() if not each.name.startswith((".", "_")))
+    return [each for each in others if each.is_dir() or _stem(each.name) != _stem(file.name)]
+
+
+def _groups(place: Path) -> list[list[Path]]:
+    """Return the files with content, those with the same name but for numbers together, the newest first."""
+    if not place.is_dir():
+        return [[place]]
+    named = (each for each in place.rglob("*") if not re.search(r"(^|/)[._]", str(each.relative_to(place))))
+    files = [(each.stat().st_mtime, each) for each in named if each.is_file() and each.stat().st_size]
+    if not files:
+        raise ConfigError(f"--from {place}: there is no file with lines in this directory; name a log file")
+    groups: dict[str, list[Path]] = {}
+    for _, file in sorted(files, reverse=True):
+        groups.setdefault(_stem(str(file.relative_to(place))), []).append(file)
+    if len(groups) > _MOST_GROUPS:
+        names = listed(str(each[0].relative_to(place)) for each in groups.values())
+        raise ConfigError(
+            f"--from {place}: there are {count_of(len(groups), 'kind')} of names, {names}; name a log file, or a "
+            "directory with fewer"
+        )
+    return list(groups.values())
+
+
+def _stem(name: str) -> str:
+    """Return a name without numbers, dates and the end of a packed file."""
+    return _DIFFERS.sub("", _PACKED.sub("", name)) or name
+
+
+def _kind(files: Sequence[Path], places: Sequence[Path], taken: set[str], *, one: bool) -> LogKind | str:
+    """Return the kind of files with one name, or why no format reads them."""
+    newest = files[0]
+    try:
+        with newest.open("rb") as stream:
+            is_text = is_packed(str(newest)) or b"\0" not in stream.read(_TEXTUAL)
+        sample = sample_of(str(newest))
+    except (OSError, OncelakeError) as error:
+        if one:
+            raise (
+                error if isinstance(error, OncelakeError) else ConfigError(f"{newest} cannot be read: {error}")
+            ) from None
+        return str(error)
+    if not is_text:
+        return "it is no text"
+    found = suggest_format(sample, places)
+    chosen = found.chosen
+    if chosen is None:
+        return found.reason or "no known format reads half of its lines"
+    if found.draft is not None and chosen is found.drafted:
+        name = _free_name(newest, [*format_names(places), *taken])
+        return LogKind(
+            _free_source(newest, taken), files, name, found.draft.log_format, found.draft.text,
+            found.draft.assumptions, chosen, sample,
+        )  # fmt: skip
+    declared = load_format(chosen.format, places)
+    return LogKind(_free_source(newest, taken), files, chosen.format, declared, None, (), chosen, sample)
+
+
+def _is_same(one: LogKind, other: LogKind) -> bool:
+    return one.declared == other.declared
+
+
+def _joined(one: LogKind, other: LogKind) -> LogKind:
+    values: dict[str, Any] = {**one.__dict__, "files": [*one.files, *other.files]}
+    return LogKind(**values)
+
+
+def _free_name(file: Path, known: Sequence[str]) -> str:
+    """Return a name for a file's format that no other format has."""
+    name = _plain_name(file) or "own"
+    name = f"my_{name}" if name in known else name
+    return name if name not in known else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in known)
+
+
+def _free_source(file: Path, taken: set[str]) -> str:
+    name = re.sub(r"^(?=\d)", "log_", _plain_name(file)) or "log"
+    return name if name not in taken else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in taken)
+
+
+def _plain_name(file: Path) -> str:
+    stem = _DIFFERS.sub("", _PACKED.sub("", file.name)).split(".")[0] or file.name.split(".")[0]
+    return re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?{}\[\]\\,])", r"\\\1", name)
+
+
+def _pattern(name: Path) -> str:
+    """Return a pattern for a file and its rotated forms."""
+    parts = [*name.parts[:-1], _ROTATED.sub("", _PACKED.sub("", name.name))]
+    numbered = ["*".join(_escaped(piece) for piece in re.split(r"\d+", part)) for part in parts]
+    return re.sub(r"\*(?:[-._]?\*)+", "*", f"{'/'.join(numbered)}*")
+
+
+def _narrow_pattern(name: Path) -> str:
+    """Return a pattern for a file and its rotated forms, with a mark between its name and what follows."""
+    parts = [*name.parts[:-1], _DIFFERS.sub("", _PACKED.sub("", name.name))]
+    whole = "/".join(_escaped(part) for part in parts)
+    return "{" + f"{whole},{whole}[-.]*" + "}"
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    """Return True if a name, or what it is rotated to, fits a pattern."""
+    for pattern in patterns:
+        inner = pattern[1:-1].split(",") if pattern.startswith("{") else [pattern]
+        if any(fnmatch(name, re.sub(r"\\(.)", r"[\1]", each)) for each in inner):
+            return True
+    return False

@@ -1,0 +1,113 @@
+"""What is read without Spark, for a draft and its evidence, is what silver reads with Spark."""
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelake.lab.plain_reader import PlainReader
+from oncelake.lab.plain_times import NeedsSparkError
+from oncelake.silver.format import LogFormat, format_names, load_format
+from tests.support.places import FORMATS, ROOT
+from tests.support.plain_reading import disagreement
+
+pytestmark = pytest.mark.spark
+
+NAMES = format_names([FORMATS])
+HELD_OUT = ROOT / "tests/spark/silver/held_out"
+# What each shipped format gets besides the examples of all formats.
+ODD = [
+    "",
+    " ",
+    "\t",
+    "x",
+    "{",
+    "{}",
+    "[]",
+    '{"time": 1}',
+    "a=1",
+    "=",
+    "2026-02-30 10:00:00 INFO x",
+    "\ufeff2026-11-25 x",
+]
+TIMES = {
+    "yyyy-MM-dd HH:mm:ss": ["2026-11-25 10:00:00", "2026-1-25 10:00:00", "2026-11-25 24:00:00", "+2026-11-25 10:00:00"],
+    "yy/MM/dd HH:mm:ss": ["26/11/25 10:00:00", "26/13/25 10:00:00", "2026/11/25 10:00:00"],
+    "yyyyMMdd-H:m:s": ["20261125-1:2:3", "20261125-01:02:03", "20261125-1:2:60"],
+    "MMM d HH:mm:ss": ["Nov 5 10:00:00", "Nov 25 10:00:00", "Nov  5 10:00:00", "nov 25 10:00:00", "Feb 29 10:00:00"],
+    "MMM  d HH:mm:ss": ["Nov  5 10:00:00", "Nov 25 10:00:00"],
+    "MM/dd/yyyy hh:mm:ss a": ["11/25/2026 12:00:00 AM", "11/25/2026 01:00:00 pm", "11/25/2026 13:00:00 PM"],
+    "dd/MMM/yyyy:HH:mm:ss Z": ["25/Nov/2026:10:00:00 -0700", "25/Nov/2026:10:00:00 +0000"],
+    "yyyy-MM-dd HH:mm:ss,SSS": ["2026-11-25 10:00:00,1", "2026-11-25 10:00:00,123", "2026-11-25 10:00:00,1234"],
+    "yyyy-MM-dd HH:mm:ss XXX": ["2026-11-25 10:00:00 +01:00", "2026-11-25 10:00:00 Z"],
+    "iso8601": ["2026-11-25T10:00:00Z", "2026-11-25 10:00:00.123456789+0530", "2026-11-25T10:00:00,5-03", "2026-11-25"],
+    "epoch_seconds": ["1501423748", "1501423748.1234567", "1.501423748E9", "-1", "1501423748000000", "x", "NaN"],
+    "epoch_millis": ["1501423748123", "1501423748123.45", "1501423748.1"],
+    "epoch_micros": ["1501423748123456", "1501423748123456.5"],
+    "epoch_nanos": ["1501423748123456789", "1501423748123456499"],
+}  # fmt: skip
+
+
+def examples() -> list[str]:
+    """Return the example lines of all shipped formats, which stand in their comments and in the documentation."""
+    of_files = [
+        re.sub(r" {2,}\([^)]*\)$", "", line[2:])
+        for name in NAMES
+        for line in (FORMATS / f"{name}.yaml").read_text().split("\n")
+        if line.startswith("# ")
+    ]
+    of_docs = re.findall(r"^\|[^|]*\| `(.*?)`", (ROOT / "docs/formats.md").read_text(), re.MULTILINE)
+    assert len(of_docs) > len(NAMES)
+    return [*of_files, *of_docs]
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join([*lines, "\tat c.e.Api.get(Api.java:10)", ""]), encoding="utf-8")
+    stamp = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
+    os.utime(path, (stamp, stamp))
+    return path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_format_is_read_as_with_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    log_format = load_format(name, [FORMATS])
+    lines = [each for example in examples() for each in (example, f" {example}", f"{example} more", example[:-5])]
+    log = written(tmp_path / "a.log", [*lines, *ODD, *reversed(lines)])
+    assert disagreement(log_format, log, spark) is None
+
+
+@pytest.mark.parametrize("system", sorted(path.stem for path in HELD_OUT.glob("*.log")))
+def test_a_format_of_ones_own_is_read_as_with_spark(spark: SparkSession, system: str, tmp_path: Path) -> None:
+    log_format = load_format(str(HELD_OUT / f"{system}.yaml"), [])
+    log = written(tmp_path / "a.log", (HELD_OUT / f"{system}.log").read_text().split("\n"))
+    assert disagreement(log_format, log, spark) is None
+
+
+@pytest.mark.parametrize("pattern", TIMES)
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "-03:30"])
+def test_a_time_is_read_as_with_spark(spark: SparkSession, pattern: str, zone: str, tmp_path: Path) -> None:
+    declared = {"pattern": "^(?<time>.*)\\|(?<message>.*)$", "default_level": "INFO", "time": pattern, "zone": zone}
+    log_format = LogFormat.model_validate(declared)
+    texts = [*TIMES[pattern], *(text.replace("11", "03", 1).replace("25", "29") for text in TIMES[pattern])]
+    log = written(tmp_path / "a.log", [f"{text}|x" for text in texts])
+    assert disagreement(log_format, log, spark) is None
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"pattern": r"^(?<time>\p{Digit}+) (?<message>.*)$"},
+        {"pattern": r"^(?<time>[0-9&&[^5]]+) (?<message>.*)$"},
+        {"pattern": r"^(?<time>\d+) (?i)x(?<message>.*)$"},
+        {"time": "yyyy-MM-dd HH:mm:ss zzzz"},
+        {"columns": {"n": {"type": "int", "from": "message", "misfit": "quarantine"}}},
+    ],
+    ids=str,
+)
+def test_what_only_spark_reads_is_refused_here(declared: dict[str, object]) -> None:
+    whole = {"pattern": "^(?<time>.*) (?<message>.*)$", "time": "iso8601", "default_level": "INFO", **declared}
+    with pytest.raises(NeedsSparkError):
+        PlainReader(LogFormat.model_validate(whole))
