@@ -223,7 +223,7 @@ def _unclear(text: Column, pattern: str, zone: str) -> Column:
         for name, meanings in unclear(zone).items()
     }
 
-    def said(parts: _Parts) -> Column:
+    def said(parts: _AroundZone) -> Column:
         unknown = F.concat(parts.zone, F.lit(": no zone uses it in "), parts.year)
         is_name = parts.zone.rlike("[A-Za-z]") & ~parts.zone.contains("/") & _offset(parts, zone).isNull()
         return F.when(is_name, F.coalesce(_of_year(several, parts), unknown))
@@ -241,7 +241,7 @@ def _abbreviates(pattern: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _AroundZone:
     """The text of a time before its zone, the zone, the text after it, and the year."""
 
     before: Column
@@ -250,7 +250,7 @@ class _Parts:
     year: Column
 
 
-def _around_zone(text: Column, pattern: str, made: Callable[[_Parts], Column]) -> Column:
+def _around_zone(text: Column, pattern: str, made: Callable[[_AroundZone], Column]) -> Column:
     """Return what is made of the parts of a time around its zone; null if the time has another form.
 
     The parts are bound to a lambda's argument: Spark compiles a plan that has them a dozen times for seconds.
@@ -268,7 +268,7 @@ def _around_zone(text: Column, pattern: str, made: Callable[[_Parts], Column]) -
     marked = F.regexp_replace(text, whole, _MARK.join(("${before}", "${zone}", "${after}", f"{century}${{year}}")))
     found = F.array(F.when(text.rlike(whole), F.split(marked, _MARK)))
     return F.get(
-        F.transform(found, lambda parts: made(_Parts(*(F.get(parts, F.lit(at)) for at in range(4))))), F.lit(0)
+        F.transform(found, lambda parts: made(_AroundZone(*(F.get(parts, F.lit(at)) for at in range(4))))), F.lit(0)
     )
 
 
@@ -277,7 +277,7 @@ def _with_abbreviation(text: Column, pattern: str, zone: str) -> Column:
         "".join(letters if token[0] == "z" else token for token in _tokens(pattern)) for letters in ("XXXXX", "VV")
     )
 
-    def instant(parts: _Parts) -> Column:
+    def instant(parts: _AroundZone) -> Column:
         with_offset = F.concat(parts.before, _offset(parts, zone), parts.after)
         by_name = F.try_to_timestamp(F.concat(parts.before, parts.zone, parts.after), F.lit(name))
         return F.when(parts.zone.contains("/"), by_name).otherwise(F.try_to_timestamp(with_offset, F.lit(offset)))
@@ -285,7 +285,7 @@ def _with_abbreviation(text: Column, pattern: str, zone: str) -> Column:
     return _around_zone(text, pattern, instant)
 
 
-def _offset(parts: _Parts, zone: str) -> Column:
+def _offset(parts: _AroundZone, zone: str) -> Column:
     """Return the offset that the zone of a time means, as +05:30:00; null if it is unclear."""
     digits = F.translate(parts.zone, "+-:", "")
     digits = F.rpad(F.when(F.length(digits) % 2 == 1, F.concat(F.lit("0"), digits)).otherwise(digits), 6, "0")
@@ -295,7 +295,7 @@ def _offset(parts: _Parts, zone: str) -> Column:
     return F.when(is_written, F.concat(F.substring(parts.zone, 1, 1), written)).otherwise(_of_year(by_name, parts))
 
 
-def _of_year(texts: Mapping[str, Sequence[tuple[Meaning, str]]], parts: _Parts) -> Column:
+def _of_year(texts: Mapping[str, Sequence[tuple[Meaning, str]]], parts: _AroundZone) -> Column:
     """Return the text for a zone's name and a year; null if there is none.
 
     The texts are one constant: a chain of conditions would take Spark seconds to compile.
