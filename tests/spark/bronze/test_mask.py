@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -322,7 +322,7 @@ def escaped(draw: st.DrawFn, text: str) -> str:
 @st.composite
 def lines(draw: st.DrawFn) -> tuple[str, str, int]:
     """Draw a line with the canary: its format, the line, and how deep the canary is in strings."""
-    form = draw(st.sampled_from(["NFC", "NFD"]))
+    form: Literal["NFC", "NFD"] = draw(st.sampled_from(("NFC", "NFD")))
     canary = unicodedata.normalize(form, draw(st.sampled_from([CANARY, CANARY.upper(), CANARY.lower()])))
     around = st.text(st.sampled_from(" \t\n\"\\{}[]:,<>'"), max_size=4)
     text, depth = draw(around) + " " + canary + " " + draw(around), draw(st.integers(1, 3))
