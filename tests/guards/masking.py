@@ -73,4 +73,32 @@ GUARDS = (
         answers("None"),
         tests=(f"{_CHAIN}test_masked_data_is_nowhere_after_crashes_replays_and_every_command",),
     ),
+    Guard(
+        "new rules see a text as its readers see it, with escapes read",
+        "an address with an escape in it is in silver, unmasked",
+        f"{_RULES}MaskSettings.resolved",
+        reads("_AS_READ", "_AS_WRITTEN"),
+        tests=(f"{_SPARK}test_no_reader_can_bring_a_masked_text_back",),
+    ),
+    Guard(
+        "the parts of a cut line are masked as joined",
+        "an address that a container runtime has cut in two is in silver, unmasked",
+        f"{_RULES}Mask.__init__",
+        reads("records.joint if records is not None else None", "None"),
+        tests=(f"{_SPARK}test_parts_that_a_runtime_has_cut_are_masked_as_joined_and_stay_lines",),
+    ),
+    Guard(
+        "a line of parts is read again as it was read",
+        "prove --deep calls every file of a format with parts changed",
+        "bronze/mask_versions.py::MaskVersions._read",
+        reads("{'starts', 'part'}", "{'starts'}"),
+        tests=(f"{_SPARK}test_an_old_version_of_the_rules_sees_the_text_as_it_is_written",),
+    ),
+    Guard(
+        "a line is compared as rules saw it when it was read",
+        "after an update of oncelake, files with escapes count as changed",
+        f"{_RULES}Mask.__init__",
+        reads("masking.way", "2"),
+        tests=(f"{_SPARK}test_an_old_version_of_the_rules_sees_the_text_as_it_is_written",),
+    ),
 )

@@ -212,3 +212,17 @@ def test_records_of_growing_files_are_masked_as_a_whole_and_compared(
     assert said.endswith("each byte once, 1 file read again and equal line by line")
     house.rebuild(spark, "bronze")
     assert found(spark, house, earlier) == []
+
+
+@pytest.mark.parametrize("kind", ["files", "tail"])
+def test_cut_lines_are_masked_as_joined_and_compared(
+    house: House, spark: SparkSession, earlier: set[Path], kind: str
+) -> None:
+    house.sets += [f"source.kind={kind}", "source.format=kubernetes", mask("NEW_KEY")]
+    place = b"2026-07-25T10:00:01Z stdout "
+    house.write("pod.log", place + b"P from " + MAIL[:15], place + b"F " + MAIL[15:] + b" now")
+    house.run(spark)
+    assert [row["message"] for row in house.rows("silver/access_log")] == [f"from {pseudonym(KEY).decode()} now"]
+    (said,) = deep(spark, house)
+    assert said.endswith("1 read again and equal line by line" if kind == "files" else "equal line by line")
+    assert found(spark, house, earlier) == []

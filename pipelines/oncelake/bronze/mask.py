@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField
 
-from oncelake.bronze.records import why_not_on_class_path
+from oncelake.bronze.records import Records, why_not_on_class_path
 from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
 from oncelake.common.errors import ConfigError
@@ -48,10 +48,14 @@ COLUMNS = (
 )
 # What the rules replace.
 _FIELDS = ("value", "key", "headers")
+# How rules see a text: as it is written, or as its readers see it, with escapes read and parts joined; see Mask.java.
+_AS_WRITTEN, _AS_READ = 1, 2
 _TYPES = {"value": "binary", "key": "binary", "headers": BRONZE["headers"].dataType.simpleString()}
 _ROW = ", ".join([*(f"{name} {of_type}" for name, of_type in _TYPES.items()), f"{MASKED} map<string,int>"])
 
 Named = Literal["all", "authorization", "card", "email", "ipv4", "ipv6"]
+# \p{M} are the marks of decomposed letters
+_LETTER = r"\p{L}\p{M}\p{N}"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 # After a scheme that is not one of these, the word after it is masked as well.
 _SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]++"
@@ -59,13 +63,13 @@ _SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]+
 _NAMED: Mapping[Named, tuple[str, int, str | None]] = {
     "all": (r"(?s).++", 0, None),
     "authorization": (
-        rf"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']?(?:{_SCHEME}\s{{1,9}})?|"
+        rf"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{{0,9}}[:=]\s{{0,9}}\[?[\"']?(?:{_SCHEME}\s{{1,9}})?|"
         rf"\b(?:bearer|basic)\s{{1,9}})((?<={_SCHEME}\s{{1,9}}){_TOKEN}|{_TOKEN}(?:\s{{1,9}}{_TOKEN})?)",
         1,
         None,
     ),
     "card": (r"(?<!\d)[2-6](?:[ -]?\d){12,18}(?!\d)", 0, "luhn"),
-    "email": (r"(?<![\p{L}\p{N}._%+-])[\p{L}\p{N}._%+-]++@[\p{L}\p{N}-]++(?:\.[\p{L}\p{N}-]++)+", 0, None),
+    "email": (rf"(?<![{_LETTER}._%+-])[{_LETTER}._%+-]++@[{_LETTER}-]++(?:\.[{_LETTER}-]++)+", 0, None),
     "ipv4": (rf"(?<![\d.])(?:{_BYTE}\.){{3}}{_BYTE}(?!\d|\.\d)", 0, None),
     "ipv6": (r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]++(?!\w)", 0, "ipv6"),
 }
@@ -120,12 +124,14 @@ class Masking(Strict):
         key_variable: the environment variable with the key.
         key_id: a value that only this key gives, and from which the key cannot be computed.
         max_line: the bytes of a line that is masked whole; of a longer one, only its beginning is kept.
+        way: how the rules see a text; rules of an older oncelake have no number, and see it as it is written.
     """
 
     rules: tuple[Mapping[str, Any], ...]
     key_variable: str | None = None
     key_id: str | None = None
     max_line: ByteSize = later(MAX_LINE)
+    way: int = later(_AS_WRITTEN, ge=_AS_WRITTEN, le=_AS_READ)
 
     def problem(self) -> str | None:
         """Return why the key is not there, or is another one; None if it is there, or not needed."""
@@ -172,6 +178,7 @@ class MaskSettings(Strict):
             key_variable=self.key_variable,
             key_id=key_id(self.key_variable),
             max_line=ByteSize(max_line),
+            way=_AS_READ,
         )
 
 
@@ -208,15 +215,17 @@ class Mask:
     Args:
         spark: the session.
         masking: the rules; their key is set, see `Masking.problem`.
+        records: how the log format puts the lines of a file together; None if each line is a record.
     """
 
-    def __init__(self, spark: SparkSession, masking: Masking) -> None:
+    def __init__(self, spark: SparkSession, masking: Masking, records: Records | None = None) -> None:
         java, variable = jvm(spark).oncelake.Mask, masking.key_variable
         if variable is not None and masking.key_id is not None and not java.has(variable, masking.key_id):
             java.hold(os.environ[variable])
         rules = json.dumps([dict(each) for each in masking.rules])
         self._spark = spark
-        self._java = java.of(rules, variable, masking.key_id)
+        joint = records.joint if records is not None else None
+        self._java = java.of(rules, variable, masking.key_id, masking.way, joint)
 
     def problem(self) -> str | None:
         """Return why Java does not accept a rule; None if it accepts all."""

@@ -53,11 +53,12 @@ class MaskVersions:
         if kept is None:
             return f"masked with rules {fingerprint}, which the lake does not know"
         try:
-            records = next((Records.model_validate(each) for each in kept["rules"] if "starts" in each), None)
+            declared = (each for each in kept["rules"] if {"starts", "part"} & {*each})
+            records = next((Records.model_validate(each) for each in declared), None)
             masking = next(Masking.model_validate(each) for each in kept["rules"] if "rules" in each)
         except (ValidationError, StopIteration, KeyError):
             return f"masked with rules {fingerprint}, which this version of oncelake cannot read"
         problem = masking.problem()
         if problem is not None:
             return f"masked with rules {fingerprint}, and {problem}"
-        return MaskVersion(records, Mask(self.spark, masking), masking.max_line)
+        return MaskVersion(records, Mask(self.spark, masking, records), masking.max_line)

@@ -1,16 +1,26 @@
 """Rules mask what they find and no other byte, in a value alone and in bronze's rows alike."""
 
-from typing import Any
+import json
+import re
+import unicodedata
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.mask import BYTES, MASKED, VERSION, Mask, MaskSettings, check_mask
+from oncelake.bronze.mask import BYTES, MASKED, VERSION, Mask, Masking, MaskSettings, check_mask
+from oncelake.bronze.mask_versions import MaskVersion, MaskVersions
+from oncelake.bronze.records import Records
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.errors import ConfigError
 from oncelake.common.explain import explain
+from oncelake.engine.configuration import shipped_conf
+from oncelake.silver.format import load_format
 from tests.support import masking
 
 pytestmark = pytest.mark.spark
@@ -193,3 +203,166 @@ def test_a_rule_that_java_cannot_apply_is_refused(spark: SparkSession, rule: dic
     with pytest.raises(ConfigError) as found:
         check_mask(spark, settings(rule), "source")
     assert str(found.value).startswith(said)
+
+
+REPLACED = {"action": "replace", "text": "#"}
+EMAIL, CARD = {"find": "email", **REPLACED}, {"find": "card", **REPLACED}
+AUTHORIZATION = {"find": "authorization", **REPLACED}
+HASHED = {"find": "email", "action": "hash"}
+TOKEN = {"pattern": r"token=(\S+)", "group": 1, **REPLACED}
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "expected"),
+    [
+        (EMAIL, r'{"m":"ann\u0040example.com"}', '{"m":"#"}'),
+        (EMAIL, r'{"m":"a\tann@example.com"}', r'{"m":"a\t#"}'),
+        (EMAIL, r'{"m":"from \u003cann@example.com\u003e"}', r'{"m":"from \u003c#\u003e"}'),
+        (EMAIL, r'{"m":"C:\\new@example.com"}', r'{"m":"C:\\#"}'),
+        (EMAIL, r'{"\u0061nn@example.com":1}', '{"#":1}'),
+        (EMAIL, r"{'m':'ann\u0040example.com'}", "{'m':'#'}"),
+        (EMAIL, r"msg=\"\tann\@example.com\" x=1".replace('\\"', '"'), r'msg="\t#" x=1'),
+        (EMAIL, r"C:\tann@example.com", "C:\\#"),
+        (EMAIL, r'{"a":"x","b":"ann\u0040example.com', '{"a":"x","b":"#'),
+        (EMAIL, r'{"log":"{\"m\":\"\\tann\\u0040example.com\"}\n"}', r'{"log":"{\"m\":\"\\t#\"}\n"}'),
+        (CARD, '{"n": 4111111111111111, "x":1}', '{"n": "#", "x":1}'),
+        (CARD, r'{"log":"{\"n\":4111111111111111}\n"}', r'{"log":"{\"n\":\"#\"}\n"}'),
+        (CARD, "at {} [4111111111111111]", "at {} [#]"),
+        (
+            AUTHORIZATION,
+            r'{"m":"GET /\r\nAuthorization: ApiKey s3cr3t\r\n"}',
+            r'{"m":"GET /\r\nAuthorization: ApiKey #\r\n"}',
+        ),
+        (AUTHORIZATION, '{"Authorization": 12345}', '{"Authorization": "#"}'),
+        (AUTHORIZATION, r'{"Authoriz\u0061tion": "ApiKey s3\"cr3t"}', r'{"Authoriz\u0061tion": "ApiKey #"}'),
+        (AUTHORIZATION, '{"Authorization": ["ApiKey x"]}', '{"Authorization": ["ApiKey #"]}'),
+        (TOKEN, '{"m":"token=abc","x":1}', '{"m":"token=#","x":1}'),
+        ({"pattern": "^ada$", **REPLACED}, '{"m":"ada","x":1}', '{"m":"#","x":1}'),
+        ({"find": "all", **REPLACED}, r'{"m":"a\nb"}', "#"),
+        ({"pattern": "ada", "action": "replace", "text": 'a "b"'}, '{"m":"ada"}', r'{"m":"a \"b\""}'),
+        ({"pattern": r"\d{4}", **REPLACED}, '{"n":41111111}', '{"n":"##"}'),
+        ({"pattern": "jos\u00e9", **REPLACED}, "to jose\u0301.", "to #."),
+        (EMAIL, "x jose\u0301@example.com", "x #"),
+    ],
+)
+def test_a_rule_sees_what_a_reader_sees_and_json_stays_json(
+    spark: SparkSession, rule: dict[str, Any], value: str, expected: str
+) -> None:
+    assert masked(spark, value.encode(), rule).decode() == expected
+
+
+def test_a_text_has_one_pseudonym_in_whatever_form_it_is_written(spark: SparkSession) -> None:
+    composed = "jos\u00e9@example.com"
+    forms = (composed, unicodedata.normalize("NFD", composed), r"jos\u00e9\u0040example.com", r"jose\u0301@example.com")
+    for form in forms:
+        assert masked(spark, f'{{"m":"{form}"}}'.encode(), HASHED) == b'{"m":"%b"}' % pseudonym(composed.encode())
+
+
+SHIPPED = shipped_conf() / "formats"
+
+
+def records(name: str) -> Records:
+    found = load_format(name, [SHIPPED]).record
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        (
+            "kubernetes",
+            "2026Z stdout P to ann@exam\r\n2026Z stdout P ple.c\n2026Z stdout F om now",
+            "2026Z stdout P to #\r\n2026Z stdout P \n2026Z stdout F  now",
+        ),
+        (
+            "docker",
+            '{"log":"to ann\\u0040exam","stream":"stdout","attrs":{"by":"bob@example.com"},"time":"1"}\n'
+            '{"log":"ple.com\\n","stream":"stdout","time":"2"}',
+            '{"log":"to #","stream":"stdout","attrs":{"by":"#"},"time":"1"}\n'
+            '{"log":"\\n","stream":"stdout","time":"2"}',
+        ),
+    ],
+)
+def test_parts_that_a_runtime_has_cut_are_masked_as_joined_and_stay_lines(
+    spark: SparkSession, name: str, value: str, expected: str
+) -> None:
+    mask = Mask(spark, settings(EMAIL).resolved(), records(name))
+    assert mask.value(value.encode()).decode() == expected
+
+
+def test_an_old_version_of_the_rules_sees_the_text_as_it_is_written(spark: SparkSession) -> None:
+    kept = settings(EMAIL).resolved().model_dump(mode="json", exclude_defaults=True)
+    old = {name: value for name, value in kept.items() if name != "way"}
+    assert "way" not in Masking.model_validate(old).model_dump_json()
+    joined = records("kubernetes").model_dump(mode="json", exclude_defaults=True)
+    versions = MaskVersions(spark, {"old": {"rules": [joined, old]}, "new": {"rules": [joined, kept]}}.get)
+    value = b'2026Z stdout P {"m":"\\tann@example.com bob@e\n2026Z stdout F .example"}'
+    made = {}
+    for name in ("old", "new"):
+        version = versions.of(name)
+        assert isinstance(version, MaskVersion)
+        assert version.records == records("kubernetes")
+        made[name] = version.mask.value(value)
+    assert made["old"] == b'2026Z stdout P {"m":"\\# bob@e\n2026Z stdout F .example"}'
+    assert made["new"] == b'2026Z stdout P {"m":"\\t# #\n2026Z stdout F "}'
+
+
+CANARY = "Jose\u0301.Canary@mask.example"
+
+
+@st.composite
+def escaped(draw: st.DrawFn, text: str) -> str:
+    """Draw a spelling of a text in a string of JSON."""
+    spellings = (lambda each: json.dumps(each, ensure_ascii=False)[1:-1], "\\u{:04x}".format, "\\u{:04X}".format)
+    chosen = ((each, draw(st.integers(0, 2))) for each in text)
+    return "".join(spellings[way](ord(each) if way else each) for each, way in chosen)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[str, str, int]:
+    """Draw a line with the canary: its format, the line, and how deep the canary is in strings."""
+    form: Literal["NFC", "NFD"] = draw(st.sampled_from(("NFC", "NFD")))
+    canary = unicodedata.normalize(form, draw(st.sampled_from([CANARY, CANARY.upper(), CANARY.lower()])))
+    around = st.text(st.sampled_from(" \t\n\"\\{}[]:,<>'"), max_size=4)
+    text, depth = draw(around) + " " + canary + " " + draw(around), draw(st.integers(1, 3))
+    for _ in range(depth):
+        text = f'{{"a":1,"m":"{draw(escaped(text))}","n":[true,"x"]}}'
+    name = draw(st.sampled_from(["json", "kubernetes", "docker"]))
+    if name == "json":
+        return name, text, depth
+    cut = draw(st.integers(0, len(text)))
+    if name == "kubernetes":
+        return name, f"2026Z stdout P {text[:cut]}\n2026Z stdout F {text[cut:]}", depth
+    parts = [json.dumps(each, ensure_ascii=False) for each in (text[:cut], text[cut:] + "\n")]
+    return name, "\n".join(f'{{"log":{each},"stream":"stdout","time":"1"}}' for each in parts), depth
+
+
+def messages(name: str, line: str, depth: int) -> list[str]:
+    """Return what readers can see of a line: joined, and each string of JSON in a string of JSON."""
+    if name != "json":
+        line = re.sub(f"(?m){java(records(name).joint or '')}", "", line)
+    seen = [line]
+    text = line.split(" ", 3)[3] if name == "kubernetes" else line
+    if name == "docker":
+        text = json.loads(text)["log"]
+    for _ in range(depth):
+        text = json.loads(text)["m"]
+        seen.append(text)
+    return seen
+
+
+def java(pattern: str) -> str:
+    return pattern.replace("*+", "*").replace("?+", "?").replace("++", "+")
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(lines())
+def test_no_reader_can_bring_a_masked_text_back(spark: SparkSession, drawn: tuple[str, str, int]) -> None:
+    name, line, depth = drawn
+    mask = Mask(spark, settings(EMAIL).resolved(), None if name == "json" else records(name))
+    made = mask.value(line.encode()).decode()
+    assert made.count("\n") == line.count("\n")
+    for seen in messages(name, made, depth):
+        assert "canary" not in unicodedata.normalize("NFC", seen).lower(), made
+    assert " # " in seen, made

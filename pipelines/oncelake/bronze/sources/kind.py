@@ -102,7 +102,10 @@ class SourceKind(ABC):
             version: the fingerprint of the rules.
         """
         mask, rows = self.settings.mask, self.read(spark)
-        return rows if mask is None else Mask(spark, mask.resolved(self.settings.max_line)).rows(rows, version)
+        if mask is None:
+            return rows
+        records = self.records if self.directory else None
+        return Mask(spark, mask.resolved(self.settings.max_line), records).rows(rows, version)
 
     @property
     def rules(self) -> Sequence[str]:

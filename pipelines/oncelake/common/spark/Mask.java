@@ -1,8 +1,8 @@
 package oncelake;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
+import java.text.Normalizer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -26,6 +26,12 @@ import org.apache.spark.sql.types.StructType;
  * The rules are applied in order, each to the result of the one before. A rule sees UTF-8 text; a byte that is not
  * UTF-8 is a character of its own, and no byte outside a match changes.
  *
+ * A rule sees what a reader of the text sees, in this order: the content of each string with its escapes read, and of the
+ * strings within it; the text around the strings; and the whole text with everything read that can be an escape. Where
+ * two matches overlap, both are replaced by the text of the first. JSON stays JSON: of a match that goes over the strings
+ * and values of an object, only these are replaced, and a number that is masked becomes a string. Parts that a container
+ * runtime has cut are joined, as silver joins them; what is between two parts stays there.
+ *
  * The function holds the rules and the key's identity, not the key: each JVM has the key from `hold` or from its own
  * environment. An error names a rule, and never the text.
  */
@@ -38,17 +44,24 @@ public final class Mask implements UDF3 {
   // How many characters a rule may look at: a pattern that backtracks must not hold up the source for hours.
   private static final long STEPS = 1000000L;
   private static final long STEPS_PER_BYTE = 1000L;
+  private static final int AS_BYTES = 1;
+  private static final int[] NO_JOINTS = new int[0];
 
   private final String json;
   private final String variable;
   private final String keyId;
+  private final int way;
+  private final String joint;
   private transient Rule[] rules;
+  private transient Pattern joints;
   private transient Mac mac;
 
-  private Mask(String json, String variable, String keyId) {
+  private Mask(String json, String variable, String keyId, int way, String joint) {
     this.json = json;
     this.variable = variable;
     this.keyId = keyId;
+    this.way = way;
+    this.joint = joint;
   }
 
   /**
@@ -57,9 +70,11 @@ public final class Mask implements UDF3 {
    * @param json the rules, as `Masking` in mask.py writes them
    * @param variable the environment variable with the key; null if no rule needs one
    * @param keyId the key's identity, see `idOf`
+   * @param way 1: a rule sees the text as it is written, as oncelake did at first; 2: as its readers see it
+   * @param joint the pattern of what is between two parts of a value; null if values have no parts
    */
-  public static Mask of(String json, String variable, String keyId) {
-    return new Mask(json, variable, keyId);
+  public static Mask of(String json, String variable, String keyId, int way, String joint) {
+    return new Mask(json, variable, keyId, way, joint);
   }
 
   /** Returns the rules as a function of Spark; Spark calls it once for each row. */
@@ -128,15 +143,20 @@ public final class Mask implements UDF3 {
     if (bytes == null) {
       return null;
     }
-    Text text = null;
+    TextView text = null;
+    int[] between = NO_JOINTS;
     byte[] now = bytes;
     Rule[] all = rules();
     for (int at = 0; at < all.length; at++) {
       if (!all[at].isFor(field, header)) {
         continue;
       }
-      text = text == null ? new Text(now) : text;
-      byte[] made = applied(all[at], text, counts);
+      if (text == null) {
+        text = TextView.of(now, 0, now.length);
+        between = field.equals("value") ? joints(text) : NO_JOINTS;
+        text = between.length == 0 ? text : TextView.joined(now, between);
+      }
+      byte[] made = applied(all[at], now, text, between, counts);
       if (made != null) {
         now = made;
         text = null;
@@ -145,71 +165,41 @@ public final class Mask implements UDF3 {
     return now;
   }
 
-  /** Returns the text with a rule's matches replaced; null if nothing matches. */
-  private byte[] applied(Rule rule, Text text, Map counts) {
-    try {
-      return replaced(rule, text, counts);
-    } catch (StackOverflowError error) {
-      throw tooMany(rule, text);
+  private int[] joints(TextView text) {
+    if (joint == null || way == AS_BYTES || text.chars.indexOf('\n') < 0) {
+      return NO_JOINTS;
     }
+    joints = joints == null ? Pattern.compile("(?m:" + joint + ")") : joints;
+    return text.bytesOf(joints.matcher(text.chars));
   }
 
-  private byte[] replaced(Rule rule, Text text, Map counts) {
-    Counted chars = new Counted(text.chars, STEPS + STEPS_PER_BYTE * text.bytes.length);
-    Matcher matcher = rule.pattern.matcher(chars);
-    ByteArrayOutputStream out = null;
-    int done = 0;
-    int from = 0;
-    int count = 0;
-    while (from <= text.chars.length() && matcher.find(from)) {
-      if (chars.left < 0L) {
-        throw tooMany(rule, text);
+  /** Returns the record with a rule's matches replaced; null if nothing matches. */
+  private byte[] applied(Rule rule, byte[] bytes, TextView text, int[] between, Map counts) {
+    Search search = new Search(this, rule, bytes);
+    Search within = new Search(this, rule, bytes);
+    try {
+      if (way != AS_BYTES && search.isWhole(text)) {
+        search.changeAll(text);
+        return counted(rule, search.count, counts, search.edits.applied(bytes, NO_JOINTS, within.edits));
       }
-      int start = matcher.start(rule.group);
-      int end = matcher.end(rule.group);
-      from = Math.max(matcher.end(), matcher.start() + 1);
-      if (start >= 0 && rule.check != null) {
-        end = Checks.end(rule.check, text.chars, start, end);
-        from = end < 0 ? matcher.start() + 1 : Math.max(end, matcher.start() + 1);
+      search.lookAt(text);
+      for (int at = 0; at < between.length; at += 2) {
+        within.lookAt(TextView.of(bytes, between[at], between[at + 1]));
       }
-      if (start < 0 || end <= start || text.at(start) < done) {
-        continue;
-      }
-      out = out == null ? new ByteArrayOutputStream(text.bytes.length + 64) : out;
-      out.write(text.bytes, done, text.at(start) - done);
-      byte[] instead = instead(rule, text.bytes, text.at(start), text.at(end));
-      out.write(instead, 0, instead.length);
-      done = text.at(end);
-      count++;
+    } catch (StackOverflowError error) {
+      throw new IllegalStateException(
+          "mask rule " + rule.name + " takes too many steps on a record of " + bytes.length + " bytes");
     }
-    if (chars.left < 0L) {
-      throw tooMany(rule, text);
-    }
-    if (out == null) {
+    if (search.edits.isEmpty() && within.edits.isEmpty()) {
       return null;
     }
-    out.write(text.bytes, done, text.bytes.length - done);
+    return counted(rule, search.count + within.count, counts, search.edits.applied(bytes, between, within.edits));
+  }
+
+  private static byte[] counted(Rule rule, int count, Map counts, byte[] made) {
     Integer before = (Integer) counts.get(rule.name);
     counts.put(rule.name, Integer.valueOf(count + (before == null ? 0 : before.intValue())));
-    return out.toByteArray();
-  }
-
-  private byte[] instead(Rule rule, byte[] bytes, int start, int end) {
-    if (rule.hashed == 0) {
-      return rule.text;
-    }
-    Mac own = mac();
-    byte[] hash;
-    synchronized (own) {
-      own.update(bytes, start, end - start);
-      hash = own.doFinal();
-    }
-    return hex(hash, rule.hashed).getBytes(StandardCharsets.ISO_8859_1);
-  }
-
-  private static IllegalStateException tooMany(Rule rule, Text text) {
-    return new IllegalStateException(
-        "mask rule " + rule.name + " takes too many steps on a record of " + text.bytes.length + " bytes");
+    return made;
   }
 
   private Rule[] rules() {
@@ -263,13 +253,242 @@ public final class Mask implements UDF3 {
     return text.substring(0, length);
   }
 
+  /** Looks for a rule's matches in a record. */
+  private static final class Search {
+    final MaskEdits edits = new MaskEdits();
+    int count;
+    private final Mask mask;
+    private final Rule rule;
+    private final byte[] bytes;
+    private final boolean isAsBytes;
+
+    Search(Mask mask, Rule rule, byte[] bytes) {
+      this.mask = mask;
+      this.rule = rule;
+      this.bytes = bytes;
+      this.isAsBytes = mask.way == AS_BYTES;
+    }
+
+    /** Adds what to change in a text, and in the texts that are written in it. */
+    void lookAt(TextView text) {
+      boolean isPlain = isAsBytes || !text.hasEscapes();
+      if (isPlain && (isAsBytes || !text.hasParts())) {
+        find(text, text, null);
+        return;
+      }
+      if (isPlain && !rule.isAnchored && !isFound(text)) {
+        return;
+      }
+      if (text.level > 0 && isWhole(text)) {
+        changeAll(text);
+        return;
+      }
+      JsonParts parts = text.parts();
+      for (int part = 0; part < parts.size() && text.level < TextView.DEPTH; part++) {
+        if (parts.isEscaped(part) || (parts.isString(part) && parts.hasEscapes(part))) {
+          lookAt(text.content(part));
+        }
+        if (parts.isAssigned(part) && parts.hasEscapes(part)) {
+          TextView otherwise = text.unescaped(parts.start(part), parts.end(part), false);
+          find(otherwise, otherwise, null);
+        }
+      }
+      if (parts.hasEscapesInObjects()) {
+        find(text.inPlace(), text, parts);
+      }
+      find(text, text, parts);
+      TextView read = parts.hasOtherEscapes() ? text : null;
+      while (read != null && read.level < TextView.DEPTH && read.hasEscapes()) {
+        read = read.unescaped(0, read.chars.length(), true);
+        find(read, text, parts);
+      }
+    }
+
+    /** Returns true if the first match is the whole text. */
+    boolean isWhole(TextView text) {
+      Matcher matcher = rule.pattern.matcher(new Counted(text.chars, STEPS + STEPS_PER_BYTE * bytes.length));
+      return rule.check == null && !text.chars.isEmpty() && matcher.lookingAt() && matcher.start(rule.group) == 0
+          && matcher.end(rule.group) == text.chars.length();
+    }
+
+    void changeAll(TextView text) {
+      change(text, 0, text.chars.length(), text.level, text.chars);
+    }
+
+    private boolean isFound(TextView text) {
+      TextView composed = text.composed();
+      return findIn(text, null, null) || (composed != null && findIn(composed, null, null));
+    }
+
+    private void find(TextView seen, TextView text, JsonParts parts) {
+      findIn(seen, text, parts);
+      TextView composed = isAsBytes ? null : seen.composed();
+      if (composed != null) {
+        findIn(composed, text, parts);
+      }
+    }
+
+    /**
+     * Adds the changes of the matches in a view, and returns true if there is a match.
+     *
+     * @param seen the view
+     * @param text the text that the view is of; null to look for the first match only
+     * @param parts the parts of the text; null if it has none
+     */
+    private boolean findIn(TextView seen, TextView text, JsonParts parts) {
+      String chars = seen.chars;
+      Counted counted = new Counted(chars, STEPS + STEPS_PER_BYTE * bytes.length);
+      Matcher matcher = rule.pattern.matcher(counted);
+      boolean isFound = false;
+      int done = 0;
+      int from = 0;
+      while (from <= chars.length() && matcher.find(from)) {
+        int start = matcher.start(rule.group);
+        int end = matcher.end(rule.group);
+        from = Math.max(matcher.end(), matcher.start() + 1);
+        if (start >= 0 && rule.check != null) {
+          end = Checks.end(rule.check, chars, start, end);
+          from = end < 0 ? matcher.start() + 1 : Math.max(end, matcher.start() + 1);
+        }
+        if (start < 0 || end <= start || (isAsBytes && start < done)) {
+          continue;
+        }
+        isFound = true;
+        if (text == null) {
+          return true;
+        }
+        done = end;
+        int again = take(seen, text, parts, matcher, start, end);
+        from = again < 0 ? from : Math.max(matcher.start() + 1, again);
+      }
+      return isFound;
+    }
+
+    /** Adds the changes of one match; returns where to look on in the view, -1: behind the match. */
+    private int take(TextView seen, TextView text, JsonParts parts, Matcher matcher, int start, int end) {
+      int first = seen.placeIn(text, start);
+      int after = seen.placeAfterIn(text, end);
+      String value = seen.chars.substring(start, end);
+      if (parts == null) {
+        change(text, first, after, text.level, value);
+        return -1;
+      }
+      int own = parts.partAt(first);
+      boolean isOwn = own >= 0 && parts.isEscaped(own) && after <= parts.end(own);
+      boolean isWhole = isOwn && seen.placeIn(text, matcher.start()) >= parts.start(own)
+          && seen.placeAfterIn(text, matcher.end()) <= parts.end(own);
+      if (isWhole && text.level < TextView.DEPTH) {
+        return -1;  // its content has been looked at
+      }
+      boolean isFirst = true;
+      int at = first;
+      while (at < after) {
+        int cut = parts.endOfCut(at, first, after);
+        int to = cut < 0 ? parts.startOfCut(at, after) : Math.min(after, cut);
+        if (cut < 0) {
+          int level = isOwn ? text.level + 1 : seen.level;
+          change(text, parts.aroundEscape(at, false), parts.aroundEscape(to, true), level, isFirst ? value : null);
+          isFirst = false;
+        }
+        for (int part = parts.firstAfter(at); cut >= 0 && part < parts.size() && parts.start(part) < to; part++) {
+          int one = parts.aroundEscape(Math.max(at, parts.start(part)), false);
+          int other = parts.aroundEscape(Math.min(to, parts.end(part)), true);
+          if (other <= one) {
+            continue;
+          }
+          boolean isKnown = edits.overlaps(text.byteAt(one), text.byteAfter(other));
+          change(text, one, other, text.level + 1, isFirst ? value : null);
+          if (!parts.isString(part)) {
+            byte[] quote = utf8(written("\"", text.level));
+            edits.quote(text.byteAt(parts.start(part)), quote);
+            edits.quote(text.byteAfter(parts.end(part)), quote);
+          }
+          if (isFirst && isKnown && after > parts.end(part)) {
+            return seen.indexOf(text, parts.end(part));  // a match that begins in a string ends in it
+          }
+          isFirst = false;
+        }
+        at = to;
+      }
+      return -1;
+    }
+
+    /** Adds a change; `value` is what the rule has matched, null for a later part of it. */
+    private void change(TextView text, int first, int after, int level, String value) {
+      int start = text.byteAt(first);
+      int end = text.byteAfter(after);
+      byte[] instead = value == null ? new byte[0] : instead(start, end, level, value);
+      count += edits.add(start, end, instead) && value != null ? 1 : 0;
+    }
+
+    private byte[] instead(int start, int end, int level, String value) {
+      if (rule.hashed == 0) {
+        return level == 0 || isAsBytes ? rule.text : utf8(written(rule.words, level));
+      }
+      byte[] matched = isAsBytes ? java.util.Arrays.copyOfRange(bytes, start, end) : bytesOf(value);
+      Mac own = mask.mac();
+      byte[] hash;
+      synchronized (own) {
+        hash = own.doFinal(matched);
+      }
+      return hex(hash, rule.hashed).getBytes(StandardCharsets.ISO_8859_1);
+    }
+
+    /** Returns the bytes of a text in Unicode's composed form; what was no UTF-8 is the byte that it was. */
+    private static byte[] bytesOf(String value) {
+      String text = Normalizer.normalize(value.replace(TextView.INNER_QUOTE, '"'), Normalizer.Form.NFC);
+      java.io.ByteArrayOutputStream out = new java.io.ByteArrayOutputStream(text.length() + 16);
+      int at = 0;
+      while (at < text.length()) {
+        int point = text.codePointAt(at);
+        byte[] each = new byte[] {(byte) point};
+        if (point < 0xDC80 || point > 0xDCFF) {
+          each = utf8(new String(Character.toChars(point)));
+        }
+        out.write(each, 0, each.length);
+        at += Character.charCount(point);
+      }
+      return out.toByteArray();
+    }
+
+    private static byte[] utf8(String text) {
+      return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** Returns a text as it is written in a string of JSON, which itself is in another one, and so on. */
+    private static String written(String text, int level) {
+      String now = text;
+      for (int each = 0; each < level; each++) {
+        StringBuilder out = new StringBuilder();
+        for (int at = 0; at < now.length(); at++) {
+          char next = now.charAt(at);
+          int known = "\"\\\n\t\r".indexOf(next);
+          if (known >= 0) {
+            out.append('\\').append("\"\\ntr".charAt(known));
+          } else if (next < ' ') {
+            out.append(String.format("\\u%04x", new Object[] {Integer.valueOf(next)}));
+          } else {
+            out.append(next);
+          }
+        }
+        now = out.toString();
+      }
+      return now;
+    }
+  }
+
   private static final class Rule {
+    // Such a pattern can match in a string of a text and nowhere in the text itself.
+    private static final Pattern ANCHOR = Pattern.compile("(?<![\\[\\\\])[\\^$]|\\\\[AzZG]");
+
     final String name;
     final Pattern pattern;
     final int group;
     final String check;
     final byte[] text;
+    final String words;
     final int hashed;
+    final boolean isAnchored;
     private final boolean isForValue;
     private final boolean isForKey;
     private final boolean isForHeaders;
@@ -279,11 +498,13 @@ public final class Mask implements UDF3 {
       this.name = (String) rule.get("name");
       this.group = ((Number) rule.get("group")).intValue();
       this.check = (String) rule.get("check");
-      this.text = ((String) rule.get("text")).getBytes(StandardCharsets.UTF_8);
+      this.words = (String) rule.get("text");
+      this.text = words.getBytes(StandardCharsets.UTF_8);
       this.hashed = ((Number) rule.get("hashed")).intValue();
       boolean value = false;
       boolean key = false;
       boolean every = false;
+      this.isAnchored = ANCHOR.matcher((String) rule.get("pattern")).find();
       List fields = (List) rule.get("fields");
       for (int at = 0; at < fields.size(); at++) {
         String field = (String) fields.get(at);
@@ -354,78 +575,6 @@ public final class Mask implements UDF3 {
     @Override
     public String toString() {
       return chars;
-    }
-  }
-
-  /** Bytes as characters, and the byte at which each character begins. */
-  private static final class Text {
-    final byte[] bytes;
-    final String chars;
-    private final int[] places;
-
-    Text(byte[] bytes) {
-      this.bytes = bytes;
-      boolean isPlain = true;
-      for (int at = 0; at < bytes.length && isPlain; at++) {
-        isPlain = bytes[at] >= 0;
-      }
-      if (isPlain) {
-        this.chars = new String(bytes, StandardCharsets.ISO_8859_1);
-        this.places = null;
-        return;
-      }
-      char[] made = new char[bytes.length];
-      int[] begins = new int[bytes.length + 1];
-      int count = 0;
-      int at = 0;
-      while (at < bytes.length) {
-        int size = size(bytes, at);
-        begins[count] = at;
-        if (size == 4) {
-          int point = ((bytes[at] & 7) << 18) | (low(bytes, at + 1) << 12) | (low(bytes, at + 2) << 6)
-              | low(bytes, at + 3);
-          made[count] = Character.highSurrogate(point);
-          count++;
-          begins[count] = at;
-          made[count] = Character.lowSurrogate(point);
-        } else if (size == 3) {
-          made[count] = (char) (((bytes[at] & 15) << 12) | (low(bytes, at + 1) << 6) | low(bytes, at + 2));
-        } else if (size == 2) {
-          made[count] = (char) (((bytes[at] & 31) << 6) | low(bytes, at + 1));
-        } else {
-          made[count] = bytes[at] >= 0 ? (char) bytes[at] : (char) (0xDC00 + (bytes[at] & 255));
-        }
-        count++;
-        at += size;
-      }
-      begins[count] = bytes.length;
-      this.chars = new String(made, 0, count);
-      this.places = begins;
-    }
-
-    int at(int index) {
-      return places == null ? index : places[index];
-    }
-
-    private static int low(byte[] bytes, int at) {
-      return bytes[at] & 63;
-    }
-
-    /** Returns how many bytes the character has that begins at a byte; 1 if it is not UTF-8. */
-    private static int size(byte[] bytes, int at) {
-      int first = bytes[at] & 255;
-      int size = first < 0xC2 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 1;
-      if (size == 1 || at + size > bytes.length) {
-        return 1;
-      }
-      int least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-      int most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-      int second = bytes[at + 1] & 255;
-      boolean isWhole = second >= least && second <= most;
-      for (int next = at + 2; next < at + size; next++) {
-        isWhole &= (bytes[next] & 0xC0) == 0x80;
-      }
-      return isWhole ? size : 1;
     }
   }
 

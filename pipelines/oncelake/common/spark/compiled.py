@@ -5,9 +5,9 @@
 the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
 Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
 `RecordFormat.java` reads complete files and `TailSource.java` files that grow, both with `Records.java` and
-`BoundedLines.java`, `Mask.java` masks personal data, and `Topics.java` reads Kafka records whose timestamp is too large
-for Spark: nothing else reads records of several lines, growing files or such records, bounds what a line takes of the
-memory, or masks.
+`BoundedLines.java`, `Mask.java` masks personal data, with `TextView.java`, `JsonParts.java` and `MaskEdits.java`, and
+`Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing else reads records of several lines,
+growing files or such records, bounds what a line takes of the memory, or masks.
 """
 
 import hashlib
@@ -34,6 +34,9 @@ _NAMES = (
     "Topics",
     "ReadableFiles",
     "WakeableClock",
+    "JsonParts",
+    "TextView",
+    "MaskEdits",
     "Mask",
 )
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
