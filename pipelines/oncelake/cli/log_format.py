@@ -143,8 +143,8 @@ def check(
 def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbose = False) -> None:
     """Find the format that fits the first lines of a file best.
 
-    Spark is not needed. Every known format is tried: the shipped ones, and those next to the configuration. If none parses half of the
-    lines, a new one is drafted, unless the lines can be read in several ways.
+    Spark is not needed. Every known format is tried: the shipped ones, and those next to the configuration. If none
+    parses half of the lines, a new one is drafted, unless the lines can be read in several ways.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.engine.configuration import format_places
