@@ -304,8 +304,8 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
             unread[name] = str(error)
     found.sort(key=lambda each: (-each.share, -each.values, each.format))
     if found and found[0].share >= FITS:
-        better = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else None
-        return Suggestion(found, *(better or ()), unread=unread)
+        draft, drafted = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else (None, None)
+        return Suggestion(found, draft, drafted, unread=unread)
     try:
         draft = draft_format(text.split("\n"), sample.modified)
         drafted = evidence("the draft", draft.log_format, text, sample.modified)
@@ -317,11 +317,11 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
     return Suggestion(found, draft, drafted, unread=unread)
 
 
-def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | None:
+def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | tuple[None, None]:
     """Return a draft that reads several levels where a known format reads one, as of MySQL's log as syslog."""
     try:
         draft = draft_format(sample.text.split("\n"), sample.modified)
         drafted = evidence("the draft", draft.log_format, sample.text, sample.modified)
     except (NoDraftError, NeedsSparkError, ValidationError):
-        return None
-    return (draft, drafted) if len(drafted.levels) > 1 and drafted.share >= known.share else None
+        return None, None
+    return (draft, drafted) if len(drafted.levels) > 1 and drafted.share >= known.share else (None, None)
