@@ -19,7 +19,7 @@ from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, escaped, has_clock_alone, times_in
-from oncelake.silver.format import LEVELS, LogFormat
+from oncelake.silver.format import LEVELS, LogFormat, is_path
 
 # A draft is made from this many lines.
 MOST_LINES = 2_000
@@ -29,6 +29,8 @@ _MOST = 0.8
 _STARTS = 0.02
 # A word is a level if this share of the lines has one at the same place, among the first words after the time.
 _SURE, _WORDS = 0.95, 8
+# One name in all lines is a level only among fewer words: further on it may be a part of the message.
+_NEAR = 4
 # A larger share of lines of another kind, or with levels at changing places, forbids a draft.
 _OTHERS, _SCATTERED = 0.05, 0.3
 # How far a local time may be from the same instant in UTC, and how exactly they agree.
@@ -40,7 +42,8 @@ _PLAIN = r'[^\s|;,\[\](){}<>"]+'
 _TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
 _RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
 _LABEL = re.compile(r"\W+|.*[=:|>]")
-_NO_WORD = re.compile(r"\W*")
+_NO_WORD = re.compile(r"\W*(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\W+)?")
+_DIRECTIVE = re.compile(r"#(?!#)")
 _PRIORITY = re.compile(r"<(\d{1,3})>")
 _MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]*-(?:[A-Z0-9_]+-)?([0-7])-[A-Z0-9_]+")
 _LEAD = re.compile(r"[\])}>:|,;\s-]*")
@@ -162,7 +165,7 @@ class _OfText:
     """Drafts a format with a pattern."""
 
     def __init__(self, lines: Sequence[str], latest: datetime) -> None:
-        self._lines = [line for line in lines if not line.startswith("#")]
+        self._lines = [line for line in lines if not _DIRECTIVE.match(line)]
         self._latest = latest
         self._found = [times_in(line) for line in self._lines]
 
@@ -304,21 +307,25 @@ class _Level:
     declared: Mapping[str, Any]
     tokens: re.Pattern[str]
 
-    def _spans(self, text: str) -> tuple[int, int] | None:
+    def _spans(self, text: str) -> tuple[int, int, int] | None:
+        """Return where the word of the level starts, and where the level in it starts and ends."""
         token = _nth(self.tokens, text, self.word)
         found = self.find(token[0]) if token is not None else None
-        return None if token is None or found is None else (token.start() + found.start, token.start() + found.end)
+        if token is None or found is None:
+            return None
+        return token.start(), token.start() + found.start, token.start() + found.end
 
     def ends(self, texts: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield the texts that have the level, each with where it ends."""
         for text in texts:
             if (span := self._spans(text)) is not None:
-                yield text, span[1]
+                yield text, span[2]
 
     def expression(self, texts: Sequence[str], tokens: re.Pattern[str]) -> str:
         """Return an expression for what stands before the level, and for the level."""
-        heads = [text[: span[0]] for text in texts if (span := self._spans(text)) is not None]
-        return f"{_between(heads, tokens, self.word)}(?<level>{self.group})"
+        spans = [(text, span) for text in texts if (span := self._spans(text)) is not None]
+        heads, marks = [text[: span[0]] for text, span in spans], [text[span[0] : span[1]] for text, span in spans]
+        return f"{_between(heads, tokens, self.word)}{_separator(marks)}(?<level>{self.group})"
 
 
 def _by_priority(token: str) -> LevelWord | None:
@@ -348,7 +355,7 @@ def _level_in(
         names = {each.text.upper() for each in named}
         if len(named) < _SURE * len(here):
             continue
-        if names & CORE:
+        if names & CORE and (len(names) > 1 or at < _NEAR):
             found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
         elif names <= LETTERS.keys() and ("I" in names or len(names) > 1):
             found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
@@ -498,7 +505,7 @@ class _Objects:
             times = [each[0] for value in self.of(key) if (each := times_in(value)) and each[0].text == value]
             if len(times) == len(self.of(key)) and len({time.kind for time in times}) == 1:
                 try:
-                    columns[key] = TimeColumn(times, latest)
+                    columns[key] = TimeColumn(times, latest, is_named=_last_of(key) in _TIME_KEYS)
                 except ValueError:
                     continue
         if not columns:
@@ -522,7 +529,9 @@ class _Objects:
             (
                 key
                 for key in self.often()
-                if key not in others and sum(" " in value for value in self.of(key)) > _MOST * len(self.of(key))
+                if key not in others
+                and not is_path(key)
+                and sum(" " in value for value in self.of(key)) > _MOST * len(self.of(key))
             ),
             None,
         )
@@ -571,6 +580,8 @@ def _of_keys(
     if not objects or len(objects) < _MOST * len(lines):
         return None
     found = _Objects(objects).drafted(latest)
+    if found is None and kind == "json":
+        raise NoDraftError("the lines are JSON objects, but none of their keys is a time")
     if found is None:
         return None
     keys, column, levels, has_level = found

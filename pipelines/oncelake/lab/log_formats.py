@@ -266,7 +266,7 @@ class Suggestion:
     @property
     def chosen(self) -> Evidence | None:
         """Return the evidence of a known format that reads half of the lines, or of the draft; None without one."""
-        if self.best is not None and self.best.share >= FITS:
+        if self.drafted is None and self.best is not None and self.best.share >= FITS:
             return self.best
         return self.drafted
 
@@ -304,7 +304,8 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
             unread[name] = str(error)
     found.sort(key=lambda each: (-each.share, -each.values, each.format))
     if found and found[0].share >= FITS:
-        return Suggestion(found, unread=unread)
+        draft, drafted = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else (None, None)
+        return Suggestion(found, draft, drafted, unread=unread)
     try:
         draft = draft_format(text.split("\n"), sample.modified)
         drafted = evidence("the draft", draft.log_format, text, sample.modified)
@@ -314,3 +315,13 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
         reason = f"a draft reads only {share(drafted.accepted, drafted.lines)} of the {drafted.counted}"
         return Suggestion(found, reason=reason, unread=unread)
     return Suggestion(found, draft, drafted, unread=unread)
+
+
+def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | tuple[None, None]:
+    """Return a draft that reads several levels where a known format reads one, as of MySQL's log as syslog."""
+    try:
+        draft = draft_format(sample.text.split("\n"), sample.modified)
+        drafted = evidence("the draft", draft.log_format, sample.text, sample.modified)
+    except (NoDraftError, NeedsSparkError, ValidationError):
+        return None, None
+    return (draft, drafted) if len(drafted.levels) > 1 and drafted.share >= known.share else (None, None)

@@ -158,11 +158,11 @@ class PlainReader:
         found = self._pattern.fullmatch(record.removesuffix("\r")) if self._pattern is not None else None
         if found is None:
             return ""
-        held = [False] * len(found.string)
+        marks = list(found.string)
         for name in self._names:
             start, end = found.span(name)
-            held[max(start, 0) : max(end, 0)] = [True] * (end - start)
-        return "".join(" " if is_held else mark for mark, is_held in zip(found.string, held, strict=True))
+            marks[max(start, 0) : max(end, 0)] = " " * (end - start)
+        return "".join(marks)
 
     def _parts(self, line: str) -> _Parts | None:
         if self._pattern is not None:

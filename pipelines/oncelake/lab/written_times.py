@@ -83,6 +83,10 @@ _EPOCHS = {
     "epoch_nanos": (re.compile(rf"{_START}1\d{{18}}{_END}", re.ASCII), 1e-9),
 }
 _CLOCK_ALONE = re.compile(rf"{_START}\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?{_END}")
+# Unordered numbers are times only if there are this many, over this time: identifiers are closer together.
+_MANY, _LONG = 1_000, timedelta(days=30)
+# Winter and summer of one place have two offsets.
+_FEW_OFFSETS = 2
 _PARTS = frozenset({"n1", "mon", "n2", "n3", "H", "m", "s", "f", "half", "zone"})
 
 
@@ -199,18 +203,20 @@ def has_clock_alone(line: str) -> bool:
 class TimeColumn:
     """The times that stand at one place of many lines, in one form, and their reading."""
 
-    def __init__(self, times: Sequence[WrittenTime], latest: datetime) -> None:
+    def __init__(self, times: Sequence[WrittenTime], latest: datetime, *, is_named: bool = False) -> None:
         """Find how the times can be read.
 
         Args:
             times: the times, in the order of the lines.
             latest: no line can be of a later time.
+            is_named: True if the lines say that these are times.
 
         Raises:
             ValueError: they are no times.
         """
         self.times = times
         self._latest = latest
+        self._is_named = is_named
         self._first = times[0]
         self.readings = self._possible()
         if not self.readings:
@@ -246,7 +252,13 @@ class TimeColumn:
         for each in self.times:
             if (more := _MORE_ZONE.match(each.after)) is not None and "zone" not in each.parts and not each.is_number:
                 raise AmbiguousError(f"{each.text} is followed by {more[0].strip()}, which may be its zone")
-        if any(each.parts.get("zone", "").startswith((" +", " -")) for each in self.times) and not self.is_absolute:
+        zones = {each.parts["zone"] for each in self.times if "zone" in each.parts}
+        behind_space = {zone for zone in zones if zone.startswith((" +", " -"))}
+        odd = next((zone for zone in zones if zone.strip(" Z") and not _is_used(zone.strip())), None)
+        if odd is not None or len({zone for zone in behind_space if len(zone) == 4}) > _FEW_OFFSETS:
+            seen = (odd or min(behind_space)).strip()
+            raise AmbiguousError(f"{self._first.text} ends in a number such as {seen}, which may be no offset")
+        if behind_space and not self.is_absolute:
             raise AmbiguousError("only some times are followed by a number that may be their offset")
 
     def _is_uneven(self, separator: str, after: str) -> bool:
@@ -308,12 +320,15 @@ class TimeColumn:
         return at is not None and at <= self._latest.replace(tzinfo=None) + timedelta(days=1)
 
     def _is_plausible(self) -> bool:
-        """Return True unless numbers lie in the future, or count up by one as identifiers do."""
+        """Return True unless numbers lie in the future, or come as identifiers do: one by one, or in any order."""
         numbers = [float(each.text) for each in self.times]
         steps = [other - one for one, other in pairwise(numbers)]
         counts_up = len(steps) > 3 and steps.count(1.0) >= 0.9 * len(steps)
         unit = _EPOCHS[self._first.form][1]
-        return not counts_up and max(numbers) * unit <= (self._latest + timedelta(days=1)).timestamp()
+        is_past = max(numbers) * unit <= (self._latest + timedelta(days=1)).timestamp()
+        is_ordered = sum(step < 0 for step in steps) <= 0.1 * len(steps)
+        is_wide = len(numbers) >= _MANY and (max(numbers) - min(numbers)) * unit >= _LONG.total_seconds()
+        return is_past and (self._is_named or (not counts_up and (is_ordered or is_wide)))
 
     def _continued(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         """Return the one reading in which the clock goes on from midnight to the next day, if it is the only one."""
@@ -432,6 +447,17 @@ def _is_iso(time: WrittenTime) -> bool:
     if "s" not in parts or "half" in parts or parts.get("fs") == ":" or parts.get("zone", "Z").startswith(" "):
         return False
     return all(len(parts[name]) == 2 for name in ("n2", "n3", "H", "m", "s"))
+
+
+def _is_used(zone: str) -> bool:
+    """Return True for the name of a zone, and for an offset that a place of the world can have."""
+    if zone[0].isalpha():
+        return True
+    found = offset_of(zone)
+    ahead = found.utcoffset(None) if found is not None else None
+    return (
+        ahead is not None and timedelta(hours=-12) <= ahead <= timedelta(hours=14) and not ahead % timedelta(minutes=15)
+    )
 
 
 def _with_both_days(pattern: str) -> list[str]:

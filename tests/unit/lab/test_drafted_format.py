@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from oncelake.lab.drafted_format import NO_LEVEL, NO_YEAR, NO_ZONE, Draft, NoDraftError, draft_format
+from oncelake.lab.log_formats import Sample, suggest_format
 from oncelake.lab.plain_reader import PlainLine, PlainReader
+from tests.support.places import FORMATS
 
 # when the samples' files were written
 WRITTEN = datetime(2026, 11, 28, tzinfo=UTC)
@@ -90,6 +92,14 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
             ("2026-11-25 09:00:01.123456", "INFO", "Done"),
         ],
     ),
+    "a severity in a mnemonic": (
+        "Nov 25 2026 10:00:01 fw1 : %ASA-6-302013: Built\nNov 25 2026 10:00:02 fw1 : %ASA-3-302014: No\n",
+        [("2026-11-25 10:00:01", "INFO", "302013: Built"), ("2026-11-25 10:00:02", "ERROR", "302014: No")],
+    ),
+    "a weekday before a time on a line of its own": (
+        "Wed Nov 25 10:00:00 2026\nThread 1 advanced\nWed Nov 25 10:00:01 2026\nThread 2 advanced\n",
+        [("2026-11-25 10:00:00", "INFO", "Thread 1 advanced"), ("2026-11-25 10:00:01", "INFO", "Thread 2 advanced")],
+    ),
     "a priority of syslog, and a year": (
         "<166>Nov 25 2026 10:00:01 fw1 : %ASA-6-302013: Built\n<163>Nov 25 2026 10:00:02 fw1 : %ASA-3-302014: No\n",
         [
@@ -129,7 +139,7 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
 REFUSED: dict[str, tuple[str, str]] = {
     "nothing": ("", "no time was found"),
     "no time": ("no time here\n", "no time was found"),
-    "an object without a time": ('{"a": 1}\n', "begin as JSON objects"),
+    "an object without a time": ('{"a": 1}\n', "none of their keys is a time"),
     "two digits each": (
         "17/06/09 20:10:40 INFO one\n",
         "yy/MM/dd HH:mm:ss (2017-06-09) or dd/MM/yy HH:mm:ss (2009-06-17)",
@@ -154,12 +164,15 @@ REFUSED: dict[str, tuple[str, str]] = {
     "times at any place": ("started 2026-11-25 10:00:00\nthe job on host b started 2026-11-25 10:00:01\n", "one place"),
     "a time of day": ("10:00:01.123 [main] INFO one\n", "a time of day, but no date"),
     "identifiers that count up": ("".join(f"{1500000000 + at} paid\n" for at in range(9)), "may be times"),
+    "numbers in any order": ("1764012345 paid\n1764001234 paid\n1764054321 paid\n1764023456 paid\n", "may be times"),
+    "a number that is no offset": (f"{T}0 +15 points\n{T}1 +15 points\n", "may be no offset"),
     "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
     "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
     "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
     "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),
     "a fraction or a column": (f"{T}0,5,GET\n{T}1,42,GET\n", "a fraction or a column"),
     "levels at any place": (f"{T}0 a ERROR b\n{T}1 ERROR b\n{T}2 a b c INFO d\n", "look like levels"),
+    "one name far from the time": (f"{T}0 S a b c;CRITICAL;d\n{T}1 S a b c;CRITICAL;d\n", "look like levels"),
     "two kinds of lines": (f"{T}0 INFO one\n25.11.2026 10:00:00 two\n" * 9, "lines of two kinds"),
     "records with their time in the middle": (
         "Event[0]:\n  Log Name: Application\n  Date: 2026-11-25T10:00:00.000\n  Level: Error\n" * 3, "one place"
@@ -231,3 +244,10 @@ def test_the_keys_and_paths_of_json_lines_are_found() -> None:
     draft = yaml.safe_load(drafted("\n".join([line % "warning", line % "info", line % "debug"])).text)
     assert draft["json"] == {"time": "$.meta.ts", "level": "$.meta['a level']", "message": "$.body.text"}
     assert (draft["time"], draft["levels"]) == ("iso8601", {"WARNING": "WARN"})
+
+
+def test_a_draft_with_levels_beats_a_known_format_that_reads_none() -> None:
+    lines = [f"2026-11-25T10:00:0{at}.5Z {at} [{'Warning' if at else 'System'}] [MY-1] text\n" for at in range(3)]
+    found = suggest_format(Sample("".join([*lines, *lines]).encode(), WRITTEN), [FORMATS])
+    assert found.chosen is not None
+    assert found.chosen.levels == {"INFO": 2, "WARN": 4}
