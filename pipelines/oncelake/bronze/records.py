@@ -122,10 +122,12 @@ class Records(Strict):
 
     def is_mixed(self, record: Column) -> Column:
         """Return a condition on a record's text: it has a line that begins another record, or may not stand in one."""
-        if self.starts is None:
-            return F.lit(False)
-        other = _OTHER_RECORD if self.lines is None else rf"\n(?!(?m:{self.lines}))"
-        return record.contains("\n") & record.rlike(other)
+        return F.lit(False) if self.starts is None else record.contains("\n") & record.rlike(self.other_line)
+
+    @property
+    def other_line(self) -> str:
+        """A Java regular expression for a line end with a line behind it that is not part of a record."""
+        return _OTHER_RECORD if self.lines is None else rf"\n(?!(?m:{self.lines}))"
 
     def is_started(self, record: Column) -> Column:
         """Return a condition on a record's text: its first line is a start."""

@@ -85,7 +85,6 @@ def init(
 
 def _show_kind(console: "Console", kind: "LogKind") -> None:
     from oncelake.cli.log_format import show_evidence
-    from oncelake.lab.evidence import assumes_zone
 
     evidence = kind.evidence
     console.print(f"{evidence.share:.1%} of {evidence.counted} of {kind.files[0]} parse as {kind.format}")
@@ -96,7 +95,7 @@ def _show_kind(console: "Console", kind: "LogKind") -> None:
     show_evidence(console, evidence)
     for each in kind.assumptions:
         console.print(f"  assumed: {each}")
-    if kind.draft is None and assumes_zone(kind.declared):
+    if kind.draft is None and kind.declared.assumes_utc:
         console.print("  assumed: times without a zone are read as UTC")
 
 

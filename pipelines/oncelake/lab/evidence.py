@@ -13,7 +13,6 @@ from oncelake.lab.level_words import words_like_levels
 from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.format import LEVELS, LogFormat
-from oncelake.silver.times import SPECIAL, names_zone
 
 # Reading a sample by one format takes at most this many seconds.
 _LONGEST = 5.0
@@ -134,12 +133,6 @@ def unheld_text(log_format: LogFormat, content: str) -> dict[str, int]:
 
 def _unheld(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
     return dict(Counter(word for record in records for word in _words(reader.unheld(record))).most_common(_UNHELD))
-
-
-def assumes_zone(log_format: LogFormat) -> bool:
-    """Return True if a format reads times that have no zone, and says UTC of them."""
-    local = [each for each in log_format.time if each not in SPECIAL and not names_zone(each)]
-    return log_format.zone == "UTC" and (bool(local) or "iso8601" in log_format.time)
 
 
 def _fullness(line: PlainLine) -> tuple[int, int]:

@@ -23,12 +23,14 @@ from oncelake.silver.transform import TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.
 _KNOWN = {*("levels", "level_is", "default_level", "time", "zone"), *("json_keys", "logfmt", "pattern", "record")}
-_KNOWN_OF_RECORD = {"starts", "max_lines", "max_bytes", "part", "joint"}
+_KNOWN_OF_RECORD = {"starts", "max_lines", "max_bytes", "part", "joint", "content", "lines"}
 _SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _PARTS = ("time", "level", "message")
 _SEARCHED = 1024
 # Java has these, and Python has not, or means another thing.
-_JAVA_ONLY = re.compile(r"\\[pPQEhHRXGNxk0ecZ]|&&|\(\?[a-zA-Z]+(?:-[a-zA-Z]+)?\)|\(\?[a-zA-Z]*[-du]")
+_JAVA_ONLY = re.compile(
+    r"\\[pPQEhHRXGNk0ecZ]|\\x(?![\dA-Fa-f]{2})|&&|\(\?[a-zA-Z]+(?:-[a-zA-Z]+)?\)|\(\?[a-zA-Z]*[-du]"
+)
 _PAIR = re.compile(r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+', re.ASCII | re.DOTALL)
 _PAIRS = re.compile(rf"\s*+(?=[^\s=\"]++=)(?:{_PAIR.pattern}(?:\s++|\Z))++", re.ASCII | re.DOTALL)
 _STEP = re.compile(r"\.([^\s.\[\]*'$]+)|\[(\d+)\]|\['([^']+)'\]")
@@ -86,6 +88,7 @@ class PlainReader:
         record = log_format.record
         self._starts = python_pattern(record.starts) if record is not None and record.starts else None
         self._part = python_pattern(record.part) if record is not None and record.part else None
+        self._other = python_pattern(record.other_line) if record is not None and record.starts else None
         joint = record.joint if record is not None else None
         self._joint = python_pattern(joint, re.MULTILINE) if joint is not None else None
         self._levels = {level: level for level in LEVELS} | dict(log_format.levels)
@@ -131,12 +134,8 @@ class PlainReader:
         if self._joint is not None and "\n" in record:
             whole = self._joint.sub("", record)
         line = whole.removesuffix("\r")
-        if self._starts is not None and line and not self._is_start(line.split("\n", 1)[0]):
-            return PlainLine(record, rules={"record_start": record})
-        if self._format.record is not None and _is_long(record, self._format.record):
-            return PlainLine(record, rules={"record_size": record})
-        if not line:
-            return PlainLine(record, rules={"blank": ""})
+        if (rule := self._broken_by_record(record, line)) is not None:
+            return PlainLine(record, rules={rule: record})
         parts = self._parts(line)
         if parts is None:
             return PlainLine(record, rules={"pattern": line})
@@ -144,7 +143,8 @@ class PlainReader:
         level = self._level(parts.level)
         rules = {}
         if at is None:
-            rules["time"] = parts.time or ""
+            is_unclear = parts.time is not None and self._times.is_zone_unclear(parts.time)
+            rules["time_zone" if is_unclear else "time"] = parts.time or ""
         elif not self._limits.earliest <= at <= self._now + self._limits.ahead:
             rules["time_range"] = parts.time or ""
         if level is None:
@@ -152,6 +152,16 @@ class PlainReader:
         if rules:
             return PlainLine(record, rules=rules)
         return PlainLine(record, at, level, parts.message, parts.fields)
+
+    def _broken_by_record(self, record: str, line: str) -> str | None:
+        """Return the rule of records that a record breaks, whatever is in it; `line` is the record as it is read."""
+        if self._starts is not None and line and not self._is_start(line.split("\n", 1)[0]):
+            return "record_start"
+        if self._format.record is not None and _is_long(record, self._format.record):
+            return "record_size"
+        if self._other is not None and self._other.search(line):
+            return "record_mixed"
+        return None if line else "blank"
 
     def unheld(self, record: str) -> str:
         """Return the text of a matching line that no group of the pattern holds, with a blank for each group."""
@@ -187,12 +197,12 @@ class PlainReader:
             return None
         if self._format.level_is == "name":
             return self._levels.get(text.upper())
-        if not re.fullmatch(r"0|[1-9]\d{0,8}", text, re.ASCII):
-            return None
-        number = int(text)
+        number = int(text) if re.fullmatch(r"0|[1-9]\d{0,8}", text, re.ASCII) else -1
         if self._format.level_is == "priority":
-            return _SEVERITY[number % 8] if number <= 191 else None
-        return None if not 100 <= number <= 599 else "ERROR" if number >= 500 else "WARN" if number >= 400 else "INFO"
+            return _SEVERITY[number % 8] if 0 <= number <= 191 else None
+        if not 100 <= number <= 599:
+            return self._format.default_level if re.fullmatch(r"-|\d{1,9}", text, re.ASCII) else None
+        return "ERROR" if number >= 500 else "WARN" if number >= 400 else "INFO"
 
 
 def _refuse_unknown(log_format: LogFormat) -> None:
@@ -220,12 +230,12 @@ def python_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     Raises:
         NeedsSparkError: it has a part that Python lacks, or reads in another way.
     """
-    whole = pattern.removeprefix("(?s)")
+    whole = re.sub(r"\\x\{([\dA-Fa-f]{4})\}", r"\\u\1", pattern.removeprefix("(?s)"))
     if _JAVA_ONLY.search(whole.replace("\\\\", "")) or _has_nested_class(whole):
         raise NeedsSparkError(f"the regular expression {pattern[:60]}")
     text = re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", whole).replace(r"\z", r"\Z")
     try:
-        return re.compile(text, re.ASCII | flags | (re.DOTALL if whole is not pattern else 0))
+        return re.compile(text, re.ASCII | flags | (re.DOTALL if pattern.startswith("(?s)") else 0))
     except re.error as error:
         raise NeedsSparkError(f"the regular expression {pattern[:60]} ({error})") from None
 

@@ -4,7 +4,7 @@ It serves what is shown before a lake exists: the evidence for a draft, and the 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -12,7 +12,10 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from oncelake.silver.times import ISO8601, names_year
+from oncelake.silver.zones import Meaning, clear
 
+_NO_NAMES: Mapping[str, Sequence[Meaning]] = {}
+_ALWAYS = Meaning(1, 9999, {"+00:00:00": "UTC"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Names of zones that mean one offset everywhere.
@@ -31,9 +34,11 @@ _EPOCHS: Mapping[str, tuple[int, int, Decimal]] = {
     "epoch_micros": (18, 0, Decimal(1)),
     "epoch_nanos": (21, 0, Decimal("0.001")),
 }
-_YEARS_BACK = 8
 _ANY_OFFSET = r"Z|[+-]\d\d(?::?\d\d)?"
 _ZONE_NAME = rf"[A-Za-z][\w/+:-]*|{_ANY_OFFSET}"
+# What stands for the letter z: a name, or an offset in any form that silver reads.
+_ZONE_TEXT = r"[A-Za-z]\S*|[+-]\d[\d:]*"
+_SHORT_OFFSET = re.compile(r"[+-](?:\d\d?|\d{4}|\d{6}|\d\d?:\d\d(?::\d\d)?)", re.ASCII)
 
 
 class NeedsSparkError(Exception):
@@ -49,7 +54,8 @@ class TimeReader:
         Raises:
             NeedsSparkError: a pattern has a letter that is not read here.
         """
-        self._zone = zone_of(zone)
+        self._zone, self._known = zone_of(zone), clear(zone)
+        self._written: list[WrittenPattern] = []
         self._readers = [self._reader(pattern) for pattern in patterns]
 
     def read(self, text: str, latest: datetime) -> datetime | None:
@@ -67,14 +73,19 @@ class TimeReader:
         if pattern in _EPOCHS:
             return lambda text, _: _epoch(text, *_EPOCHS[pattern])
         written = WrittenPattern.of(pattern)
+        self._written.append(written)
         if names_year(pattern):
-            return lambda text, _: written.read(text, self._zone)
+            return lambda text, _: written.read(text, self._zone, None, self._known)
         return lambda text, latest: self._nearest(written, text, latest)
 
+    def is_zone_unclear(self, text: str) -> bool:
+        """Return True if a time has the name of a zone that means several offsets, or none."""
+        return any(written.is_zone_unclear(text, self._known) for written in self._written)
+
     def _nearest(self, written: "WrittenPattern", text: str, latest: datetime) -> datetime | None:
-        years = range(latest.year + 1, latest.year - _YEARS_BACK - 1, -1)
-        times = (written.read(text, self._zone, year) for year in years)
-        return next((at for at in times if at is not None and at <= latest), None)
+        times = (written.read(text, self._zone, latest.year + ahead, self._known) for ahead in (1, 0, -1))
+        earliest = latest - timedelta(days=366)
+        return next((at for at in times if at is not None and earliest <= at <= latest), None)
 
 
 @dataclass(frozen=True)
@@ -110,16 +121,16 @@ class WrittenPattern:
             raise NeedsSparkError(f"the time pattern {pattern}")
         return WrittenPattern(re.compile(out, re.ASCII | re.IGNORECASE), tuple(letters))
 
-    def read(self, text: str, zone: tzinfo, year: int | None = None) -> datetime | None:
+    def read(
+        self, text: str, zone: tzinfo, year: int | None = None, known: Mapping[str, Sequence[Meaning]] = _NO_NAMES
+    ) -> datetime | None:
         """Return the instant of a text; None if it does not fit, or does not exist.
 
         Args:
             text: the time.
             zone: the zone of a time without one.
             year: the year of a time without one.
-
-        Raises:
-            NeedsSparkError: it has the name of a zone that is not read here.
+            known: what the names of zones mean.
         """
         found = self.expression.fullmatch(text)
         if found is None:
@@ -127,10 +138,19 @@ class WrittenPattern:
         values = {letter: each for letter, each in zip(self.letters, found.groups(), strict=True) if each is not None}
         try:
             at = _built(values, year)
-            own = _zone_in(values, zone)
+            own = _zone_in(values, zone, known, at.year) if at is not None else None
             return None if at is None or own is None else at.replace(tzinfo=own).astimezone(UTC)
         except (ValueError, OverflowError):
             return None
+
+    def is_zone_unclear(self, text: str, known: Mapping[str, Sequence[Meaning]]) -> bool:
+        """Return True if a text has the name of a zone that is not known to mean one offset in its year."""
+        found = self.expression.fullmatch(text)
+        if found is None or "z" not in self.letters:
+            return False
+        name = found[self.letters.index("z") + 1]
+        at = self.read(re.sub(rf"{re.escape(name)}", "UTC", text), UTC, 2000, {"UTC": [_ALWAYS]})
+        return name[0].isalpha() and "/" not in name and at is not None and _named(name, known, at.year) is None
 
 
 def _expression(token: str) -> str:
@@ -144,7 +164,7 @@ def _expression(token: str) -> str:
         ("S", range(1, 10), rf"\d{{1,{width}}}"),
         ("a", (1,), "AM|PM"),
         ("XxZ", (1, 2, 3), _ANY_OFFSET),
-        ("z", (1, 2, 3), _ZONE_NAME),
+        ("z", (1, 2, 3), _ZONE_TEXT),
         ("V", (2,), _ZONE_NAME),
     ):
         if letter in letters and width in widths:
@@ -170,15 +190,37 @@ def _built(values: Mapping[str, str], year: int | None) -> datetime | None:
     return datetime(year, number, int(day), hour, int(values.get("m", 0)), int(values.get("s", 0)), micros)
 
 
-def _zone_in(values: Mapping[str, str], zone: tzinfo) -> tzinfo | None:
+def _zone_in(
+    values: Mapping[str, str], zone: tzinfo, known: Mapping[str, Sequence[Meaning]], year: int
+) -> tzinfo | None:
     written = next((values[letter] for letter in "XxZzV" if letter in values), None)
     if written is None:
         return zone
+    if "z" in values:
+        if _SHORT_OFFSET.fullmatch(written):
+            return _short_offset(written)
+        if "/" not in written:
+            return _named(written, known, year)
     if _OFFSET.fullmatch(written):
         return offset_of(written)
     if written.upper() in UTC_NAMES:
         return UTC
-    raise NeedsSparkError(f"the zone {written} of a time")
+    return zone_of(written)
+
+
+def _short_offset(text: str) -> timezone | None:
+    digits = text[1:].replace(":", "")
+    digits = (digits if len(digits) % 2 == 0 else f"0{digits}").ljust(6, "0")
+    ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]), seconds=int(digits[4:]))
+    if ahead > timedelta(hours=18) or int(digits[2:4]) > 59 or int(digits[4:]) > 59:
+        return None
+    return timezone(-ahead if text[0] == "-" else ahead)
+
+
+def _named(name: str, known: Mapping[str, Sequence[Meaning]], year: int) -> timezone | None:
+    """Return the offset that the name of a zone means in a year; None if it means several, or none."""
+    found = (offset for each in known.get(name, ()) if each.first <= year <= each.last for offset in each.offsets)
+    return next(map(_short_offset, found), None)
 
 
 def offset_of(text: str) -> timezone | None:

@@ -102,7 +102,6 @@ def test_a_time_is_read_as_with_spark(spark: SparkSession, pattern: str, zone: s
         {"pattern": r"^(?<time>\p{Digit}+) (?<message>.*)$"},
         {"pattern": r"^(?<time>[0-9&&[^5]]+) (?<message>.*)$"},
         {"pattern": r"^(?<time>\d+) (?i)x(?<message>.*)$"},
-        {"time": "yyyy-MM-dd HH:mm:ss zzzz"},
         {"columns": {"n": {"type": "int", "from": "message", "misfit": "quarantine"}}},
     ],
     ids=str,

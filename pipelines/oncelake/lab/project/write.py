@@ -18,7 +18,6 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line
 from oncelake.engine.configuration import LOCAL
 from oncelake.engine.json_schema import settings_schema
-from oncelake.lab.evidence import assumes_zone
 from oncelake.lab.project.kinds import LogKind, LogKinds
 from oncelake.lab.project.logrotate import rotation_of
 from oncelake.lab.project.sampled_suite import suite_of
@@ -180,9 +179,7 @@ def _sources(root: Path, source: NewSource, found: LogKinds | None) -> list[_Sou
 
 def _zone(kind: LogKind | None) -> str | None:
     """Return the zone to write into a source: its format is a shipped one and says UTC of times without a zone."""
-    if kind is None or kind.draft is not None or "zone" not in SourceSettings.model_fields:
-        return None
-    return kind.declared.zone if assumes_zone(kind.declared) else None
+    return kind.declared.zone if kind is not None and kind.draft is None and kind.declared.assumes_utc else None
 
 
 def _write_new(path: Path, text: str) -> bool:
