@@ -25,7 +25,17 @@ Severity = Literal["critical", "warning", "info"]
 # records apply only to a format that puts several lines together.
 RECORD_RULES = ("record_size", "record_start")
 STAND_IN_RULES = ("line_size", "nul_bytes")
-FORMAT_RULES = ("null_value", *STAND_IN_RULES, *RECORD_RULES, "blank", "pattern", "time", "time_range", "level")
+FORMAT_RULES = (
+    "null_value",
+    *STAND_IN_RULES,
+    *RECORD_RULES,
+    "blank",
+    "pattern",
+    "pattern_steps",
+    "time",
+    "time_range",
+    "level",
+)
 # Options on how to run an expectation, not arguments; the split does not use them.
 _HOW_TO_RUN = ("result_format", "catch_exceptions", "include_config", "batch_id")
 
