@@ -24,6 +24,8 @@ _FILES_BY_SPARK = (
 _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upkeep.py::"
 
 _OWN, _OWN_TESTS = "silver/user_transform.py::", "spark/silver/test_user_transform.py::"
+_LINES, _JSON = "silver/lines.py::", "spark/silver/test_json_and_logfmt.py::"
+_STEPS = "spark/silver/test_bounded_patterns.py::"
 
 GUARDS = (
     Guard(
@@ -90,11 +92,63 @@ GUARDS = (
         tests=("spark/silver/test_columns.py::test_a_text_is_read_exactly_or_it_is_a_misfit",),
     ),
     Guard(
-        "a typed column holds the digits of a JSON number",
+        "a typed column holds the digits of a JSON number, without oncelake's Java classes too",
         "0.1000000000000000055 counts as 0.1",
-        "silver/transform.py::_with_values",
-        reads("fmt.json_keys is not None and has_exact_digits(each.type)", "False"),
-        tests=("spark/silver/test_columns.py::test_a_json_value_is_read_exactly_or_it_is_a_misfit",),
+        f"{_LINES}_by_json_of_spark",
+        reads("_exact(each.source) if has_exact_digits(each.type) else _at(each.source)", "_at(each.source)"),
+        tests=(f"{_JSON}test_a_decimal_keeps_its_digits",),
+    ),
+    Guard(
+        "a JSON number is in `fields` as the line has it",
+        "9007199254740993.0 becomes 9.007199254740992E15, and an identifier is another one",
+        f"{_LINES}by_json",
+        reads("read is None", "True"),
+        tests=(f"{_JSON}test_a_json_value_is_as_the_line_has_it",),
+    ),
+    Guard(
+        "a line of two JSON objects is refused, without oncelake's Java classes too",
+        "the second object is lost without a word",
+        f"{_LINES}_by_json_of_spark",
+        reads("(F.size('both') == 2) & is_end", "F.size('both') == 2"),
+        tests=(f"{_JSON}test_a_line_that_is_not_one_json_object_is_refused",),
+    ),
+    Guard(
+        "only a quoted value of logfmt has escapes",
+        "a path loses its backslashes",
+        f"{_LINES}_unquoted",
+        reads("F.when(value.startswith('\"'), unescaped).otherwise(value)", "F.coalesce(as_json, others)"),
+        tests=(f"{_JSON}test_only_a_quoted_value_has_escapes",),
+    ),
+    Guard(
+        "a line on which a pattern takes too many steps is refused under that name",
+        "nothing says that the pattern is the fault, and not the line",
+        f"{_LINES}unmatched_rule",
+        answers("F.lit('pattern')"),
+        tests=(f"{_STEPS}test_a_line_on_which_a_pattern_takes_too_many_steps_is_refused_by_name",),
+    ),
+    Guard(
+        "a record whose start, part or joint takes too many steps is refused",
+        "a line that was cut counts as whole, or twice",
+        "silver/transform.py::_reasons",
+        reads("is_started.isNull() | F.col('line').isNull()", "F.lit(False)"),
+        tests=(
+            f"{_STEPS}test_a_record_whose_start_takes_too_many_steps_is_refused_by_name",
+            f"{_STEPS}test_a_part_or_a_joint_that_takes_too_many_steps_is_refused_by_name",
+        ),
+    ),
+    Guard(
+        "a value on which a suite's expression takes too many steps breaks the rule",
+        "the value passes unchecked",
+        "quality/expectations.py::RegexExpectation.meets",
+        reads("F.coalesce(self.matches(value), F.lit(False))", "self.matches(value)"),
+        tests=(f"{_STEPS}test_a_rule_that_takes_too_many_steps_refuses_the_line_and_says_so",),
+    ),
+    Guard(
+        "the expressions of a suite's list are searched for one by one",
+        "a flag of one holds for the next, and a line passes that should not",
+        "quality/expectations.py::MatchRegexList.matches",
+        answers("found(value, '|'.join(self.regex_list))"),
+        tests=(f"{_STEPS}test_the_expressions_of_a_list_do_not_reach_into_each_other",),
     ),
     Guard(
         "the transaction of a small batch",

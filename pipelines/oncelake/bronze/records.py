@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import ByteSize, Field, model_validator
 from pyspark.sql import Column, DataFrameReader, SparkSession
@@ -12,11 +12,12 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.compiled import jar
+from oncelake.common.spark.compiled import is_on_executors, jar
+from oncelake.common.spark.line_functions import found, replaced
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
 
 _READER = "oncelake.RecordFormat"
-# How many characters of a line are searched for a start; RecordFormat.java has the same number.
+# How many characters of a line are searched for a start; Records.java has the same number.
 _SEARCHED = 1024
 
 # How lines of the shipped formats begin, up to their time; JSON and logfmt lines have keys of a time and a level.
@@ -109,10 +110,13 @@ class Records(Strict):
         return {**found_by, **within, **bounds}
 
     def joined(self, record: Column) -> Column:
-        """Return a record's text as the format reads it: a line that was cut into parts is whole again."""
+        """Return a record's text as the format reads it: a line that was cut into parts is whole again.
+
+        Null if the search for the joints takes too many steps.
+        """
         if self.joint is None:
             return record
-        whole = F.regexp_replace(record, F.lit(f"(?m:{self.joint})"), F.lit(""))
+        whole = replaced(record, f"(?m:{self.joint})")
         return F.when(record.contains("\n"), whole).otherwise(record)
 
     def is_too_long(self, record: Column) -> Column:
@@ -122,7 +126,11 @@ class Records(Strict):
 
     def is_mixed(self, record: Column) -> Column:
         """Return a condition on a record's text: it has a line that begins another record, or may not stand in one."""
-        return F.lit(False) if self.starts is None else record.contains("\n") & record.rlike(self.other_line)
+        return (
+            F.lit(False)
+            if self.starts is None
+            else record.contains("\n") & F.coalesce(found(record, self.other_line), F.lit(True))
+        )
 
     @property
     def other_line(self) -> str:
@@ -130,11 +138,19 @@ class Records(Strict):
         return _OTHER_RECORD if self.lines is None else rf"\n(?!(?m:{self.lines}))"
 
     def is_started(self, record: Column) -> Column:
-        """Return a condition on a record's text: its first line is a start."""
-        if self.starts is None:
-            return F.lit(True)
+        """Return a condition on a record's text: its first line is a start; null if that takes too many steps.
+
+        Of lines that were cut: true; null if the search for what goes on takes too many steps.
+        """
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
-        return F.substring(first, 1, _SEARCHED).rlike(self.starts)
+        if self.starts is not None:
+            return found(F.substring(first, 1, _SEARCHED), self.starts)
+        part = self.part or ""
+        ends = [F.substring(first, 1, _SEARCHED), F.substring(first, -_SEARCHED, _SEARCHED)]
+        in_head, in_tail = (found(each, part) for each in ends)
+        # nothing else is asked of the text: Records.java has put its parts together
+        is_short = F.length(first) <= _SEARCHED
+        return F.when(in_head.isNotNull() & (in_head | is_short | in_tail.isNotNull()), F.lit(True))
 
 
 def bounded_reader(
@@ -157,7 +173,7 @@ def bounded_reader(
 
 def is_bounded(spark: SparkSession) -> bool:
     """Return True if a session has our reader of files."""
-    return has_class(spark, _READER) and _is_on_executors(spark)
+    return has_class(spark, _READER) and is_on_executors(spark.sparkContext)
 
 
 def check_reader(spark: SparkSession) -> None:
@@ -185,17 +201,9 @@ def why_not_on_class_path(spark: SparkSession, reader: str, needed: str) -> str 
         reader: the reader's Java class.
         needed: why it is needed, as the first half of a sentence.
     """
-    if has_class(spark, reader) and _is_on_executors(spark):
+    if has_class(spark, reader) and is_on_executors(spark.sparkContext):
         return None
     way = "run: python -m oncelake.set_up"
     if is_given():
         way = f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
     return f"{needed}, but this Spark session lacks oncelake's Java classes; {way}"
-
-
-def _is_on_executors(spark: SparkSession) -> bool:
-    """Return True if the executors have our classes too, because they are in the driver's JVM or get the same jar."""
-    context: Any = spark.sparkContext
-    conf = context.getConf()
-    places = (conf.get(key, "") for key in ("spark.jars", "spark.executor.extraClassPath"))
-    return context.master.startswith("local") or any(jar().name in place for place in places)

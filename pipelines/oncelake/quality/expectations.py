@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, StringType
 
 from oncelake.common.models import Strict
+from oncelake.common.spark.line_functions import found
 from oncelake.quality.strftime import check_strftime, parses
 
 Scalar = int | float | str
@@ -54,6 +55,10 @@ class RowExpectation(Strict):
     def broken(self, row: Row) -> Column:
         """Return True if the row breaks the expectation; never null."""
         return F.coalesce(self.judged(row) & ~self.expected(row), F.lit(False))
+
+    def overruns(self, row: Row) -> Column | None:
+        """Return True if a regular expression takes too many steps on the row, so it breaks the expectation."""
+        return None
 
     def check(self, types: Types) -> None:
         """Check that the expectation fits the types of its columns.
@@ -130,14 +135,33 @@ class NotInSet(ColumnExpectation):
         return ~value.isin(list(self.value_set))
 
 
-class MatchRegex(ColumnExpectation):
+class RegexExpectation(ColumnExpectation):
+    """An expectation about Java regular expressions, each of which is searched for on its own in the value.
+
+    A value on which one of them takes too many steps breaks the expectation, unless the others decide.
+    """
+
+    def meets(self, value: Column) -> Column:
+        """Return True if the value is as expected; False if that is not known."""
+        return F.coalesce(self.matches(value), F.lit(False))
+
+    @abstractmethod
+    def matches(self, value: Column) -> Column:
+        """Return True if the value is as expected; null if a search takes too many steps."""
+
+    def overruns(self, row: Row) -> Column | None:
+        """Return True if a search takes too many steps and the others do not decide."""
+        return self.judged(row) & self.matches(row(self.column)).isNull()
+
+
+class MatchRegex(RegexExpectation):
     """expect_column_values_to_match_regex: a Java regular expression, found anywhere in the value."""
 
     regex: str
 
-    def meets(self, value: Column) -> Column:
+    def matches(self, value: Column) -> Column:
         """Return True if the regular expression is found in the value."""
-        return value.rlike(self.regex)
+        return found(value, self.regex)
 
     def patterns(self) -> tuple[str, ...]:
         """Return the one regular expression."""
@@ -147,26 +171,44 @@ class MatchRegex(ColumnExpectation):
 class NotMatchRegex(MatchRegex):
     """The expectation `expect_column_values_to_not_match_regex` of Great Expectations, checked row by row."""
 
-    def meets(self, value: Column) -> Column:
+    def matches(self, value: Column) -> Column:
         """Return True if the regular expression is not found in the value."""
-        return ~value.rlike(self.regex)
+        return ~found(value, self.regex)
 
 
-class MatchRegexList(ColumnExpectation):
-    """The expectation `expect_column_values_to_match_regex_list` of Great Expectations, checked row by row."""
+class MatchRegexList(RegexExpectation):
+    """The expectation `expect_column_values_to_match_regex_list` of Great Expectations, checked row by row.
+
+    Great Expectations joins the list with `|`, so that a flag or the number of a group reaches into the next one.
+    """
 
     regex_list: tuple[str, ...] = Field(min_length=1)
     match_on: Literal["any", "all"] = "any"
 
-    def meets(self, value: Column) -> Column:
+    def matches(self, value: Column) -> Column:
         """Return True if any or all of the regular expressions are found in the value, as match_on says."""
+        each = [found(value, regex) for regex in self.regex_list]
         if self.match_on == "any":
-            return value.rlike("|".join(self.regex_list))
-        return reduce(lambda one, other: one & other, (value.rlike(each) for each in self.regex_list))
+            return reduce(lambda one, other: one | other, each)
+        return reduce(lambda one, other: one & other, each)
 
     def patterns(self) -> tuple[str, ...]:
-        """Return the regular expressions in the form that Spark evaluates."""
-        return ("|".join(self.regex_list),) if self.match_on == "any" else self.regex_list
+        """Return the regular expressions."""
+        return self.regex_list
+
+
+class NotMatchRegexList(RegexExpectation):
+    """The expectation `expect_column_values_to_not_match_regex_list` of Great Expectations, checked row by row."""
+
+    regex_list: tuple[str, ...] = Field(min_length=1)
+
+    def matches(self, value: Column) -> Column:
+        """Return True if none of the regular expressions is found in the value."""
+        return reduce(lambda one, other: one & other, (~found(value, regex) for regex in self.regex_list))
+
+    def patterns(self) -> tuple[str, ...]:
+        """Return the regular expressions."""
+        return self.regex_list
 
 
 def _bound(given: Any) -> Any:
@@ -388,6 +430,7 @@ EXPECTATIONS: Mapping[str, type[RowExpectation]] = {
     "expect_column_values_to_match_regex": MatchRegex,
     "expect_column_values_to_not_match_regex": NotMatchRegex,
     "expect_column_values_to_match_regex_list": MatchRegexList,
+    "expect_column_values_to_not_match_regex_list": NotMatchRegexList,
     "expect_column_values_to_be_between": Between,
     "expect_column_value_lengths_to_be_between": LengthBetween,
     "expect_column_value_lengths_to_equal": LengthEqual,

@@ -15,6 +15,7 @@ FIELDS = "fields"
 # The column with the names of the warning rules that a row broke.
 MARKS = "warnings"
 _SHOWN = 80
+_OVERRUN = "too many steps: "
 
 
 def at(name: str) -> Column:
@@ -88,7 +89,9 @@ def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], kind: Arra
 
 def _held(rule: Rule, column_of: Row) -> Column:
     values = [column_of(name).cast("string") for name in rule.expectation.columns]
-    return values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
+    held = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
+    overruns = rule.expectation.overruns(column_of)
+    return held if overruns is None else F.when(overruns, F.concat(F.lit(_OVERRUN), held)).otherwise(held)
 
 
 def reason(rule: Column, column: str, value: Column) -> Column:

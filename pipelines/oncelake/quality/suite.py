@@ -31,6 +31,7 @@ FORMAT_RULES = (
     *RECORD_RULES,
     "blank",
     "pattern",
+    "pattern_steps",
     "time",
     "time_zone",
     "time_range",

@@ -13,7 +13,18 @@ from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups
 
 # The parts of a read line.
-PARTS = ("matched", "time_text", "level_text", "message", "fields", "log_time", "level", "unclear", "mixed")
+PARTS = (
+    "matched",
+    "time_text",
+    "level_text",
+    "message",
+    "fields",
+    "log_time",
+    "level",
+    "unclear",
+    "mixed",
+    "unmatched",
+)
 _OUTER = "outer"
 # Before the name of a field of the line around, if the line inside has a field of that name.
 _OF_OUTER = "outer_"

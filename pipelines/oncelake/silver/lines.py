@@ -2,15 +2,17 @@
 
 Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
 fields map<string,string>. If matched is false, the other columns have no meaning. Splitting by width also adds `at`,
-the instant that the time text stands for. If the format declares columns, `texts` is a struct of their texts, and
-splitting JSON adds `exact`, a struct of the numbers that must keep all their digits.
+the instant that the time text stands for, and splitting by a pattern `too_many_steps` boolean. If the format declares
+columns, `texts` is a struct of their texts.
 """
 
+import re
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.common.spark import line_functions
 from oncelake.silver.columns import has_exact_digits
 from oncelake.silver.format import LogFormat, PartKeys, TypedColumn, is_path
 from oncelake.silver.pattern import groups, whole_line
@@ -36,11 +38,12 @@ _JSON_OPTIONS = {"allowSingleQuotes": "false"}
 # A pair of logfmt: its key, and its value with its quotes
 _PAIR = r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+'
 _PAIRS = rf"\A\s*+(?={_PAIR[: _PAIR.index(')') + 1]}=)(?:{_PAIR}(?:\s++|\z))++\z"
-# Taken from a quoted value one after the other: its quotes, escaped line ends and tabs, other escapes
+# Of a quoted value that is no text of JSON, one after the other: escaped line ends and tabs, quotes and backslashes
 _ESCAPED = r"(?<!\\)((?:\\\\)*+)\\"
-_UNQUOTED = {r'\A"|"\z': "", rf"{_ESCAPED}n": "$1\n", rf"{_ESCAPED}t": "$1\t", r"\\(.)": "$1"}
-_END = '{"\\u0000":"end"}'
+_UNESCAPED = {rf"{_ESCAPED}n": "$1\n", rf"{_ESCAPED}t": "$1\t", r'\\(["\\])': "$1"}
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]")
 _NO_COLUMNS: Mapping[str, TypedColumn] = {}
+_NO_PATHS: Mapping[str, Column] = {}
 
 
 def is_fixed_width(fmt: LogFormat) -> bool:
@@ -60,6 +63,13 @@ def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     return by_width(frame, fmt.zone).withColumns(
         _texts({name: parts[each.source] for name, each in fmt.columns.items()})
     )
+
+
+def unmatched_rule(fmt: LogFormat) -> Column:
+    """Return the name of the rule that a line breaks which the format does not match."""
+    if fmt.pattern is None or is_fixed_width(fmt):
+        return F.lit("pattern")
+    return F.when(F.col("too_many_steps"), F.lit("pattern_steps")).otherwise(F.lit("pattern"))
 
 
 def _texts(texts: Mapping[str, Column]) -> dict[str, Column]:
@@ -91,17 +101,11 @@ def _cut(expression: str) -> Column:
 
 
 def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
-    r"""Split a line with a regular expression that runs once for all groups.
-
-    The line is replaced by its groups, each after a mark that the line itself does not have. A line with every mark is
-    read group by group.
-    """
-    line, whole, names = F.col("line"), whole_line(pattern), groups(pattern).names
-    one_by_one = F.array(F.lit(""), *(F.regexp_extract(line, whole, number) for number in names.values()))
-    parts = F.when(line.rlike(whole), one_by_one)
-    for mark in reversed(_MARKS):
-        replaced = F.regexp_replace(line, whole, "".join(f"{mark}${{{name}}}" for name in names))
-        parts = F.when(~line.contains(mark), F.split(replaced, mark)).otherwise(parts)
+    """Split a line with a regular expression that runs once for all groups."""
+    whole, names = whole_line(pattern), groups(pattern).names
+    parts = line_functions.groups(F.col("line"), whole, [*names.values()])
+    if parts is None:
+        parts = groups_by_spark(F.col("line"), whole, names)
     part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
     value = {name: F.nullif(text, F.lit("")) for name, text in part.items()}
     others = [each for name in names if name not in _PARTS for each in (F.lit(name), value[name])]
@@ -110,6 +114,7 @@ def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn
         .withColumns(
             {
                 "matched": F.coalesce(F.size("parts") == len(names) + 1, F.lit(False)),
+                "too_many_steps": F.coalesce(F.size("parts") == 0, F.lit(False)),
                 "time_text": part["time"],
                 "level_text": part.get("level", F.lit(None).cast("string")),
                 "message": part["message"],
@@ -121,21 +126,55 @@ def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn
     )
 
 
+def groups_by_spark(line: Column, whole: str, names: Mapping[str, int]) -> Column:
+    """Return what `line_functions.groups` returns, by Spark's own functions, which do not bound the steps.
+
+    The line is replaced by its groups, each after a mark that the line itself does not have. A line with every mark is
+    read group by group.
+    """
+    one_by_one = F.array(F.lit(""), *(F.regexp_extract(line, whole, number) for number in names.values()))
+    parts = F.when(line.rlike(whole), one_by_one)
+    for mark in reversed(_MARKS):
+        replaced = F.regexp_replace(line, whole, "".join(f"{mark}${{{name}}}" for name in names))
+        parts = F.when(~line.contains(mark), F.split(replaced, mark)).otherwise(parts)
+    return parts
+
+
 def by_json(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
-    """Split a JSON object into its parts; any other line does not match.
+    """Split a JSON object into its parts; any other line does not match."""
+    sources = (*keys.time, *keys.level, *keys.message, *(each.source for each in columns.values()))
+    paths = [key for key in dict.fromkeys(sources) if is_path(key)]
+    read = line_functions.json_object(F.col("line"), [_steps(path) for path in paths])
+    if read is None:
+        return _by_json_of_spark(frame, keys, columns)
+    frame = frame.withColumns({"read": read}).withColumns({"object": F.col("read.object")})
+    frame = frame.withColumns({"matched": F.col("read").isNotNull()})
+    at = {path: F.get(F.col("read.paths"), F.lit(number)) for number, path in enumerate(paths)}
+    texts = {name: at.get(each.source, _at(each.source)) for name, each in columns.items()}
+    return _by_keys(frame, keys, texts, at).drop("read")
+
+
+def _steps(path: str) -> list[str]:
+    """Return the steps of a path, `.key` or `[number`."""
+    return [f"[{found[2]}" if found[2] else f".{found[1] or found[3]}" for found in _STEP.finditer(path)]
+
+
+def _by_json_of_spark(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn]) -> DataFrame:
+    """Split a JSON object by Spark's own functions, which write numbers again.
 
     Spark's from_json stops where the object ends and would accept `{} and more`. So the line is read as the first
-    element of a list of two.
+    element of a list of two. The second one is a text that no line can hold: its own hash.
     """
-    both = F.from_json(F.concat(F.lit("["), "line", F.lit(f",{_END}]")), f"array<{_TEXT}>", _JSON_OPTIONS)
+    end = F.concat(F.lit(',{"end":"'), F.sha2("line", 256), F.lit('"}]'))
+    both = F.from_json(F.concat(F.lit("["), "line", end), f"array<{_TEXT}>", _JSON_OPTIONS)
     frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
-    matched = (F.size("both") == 2) & F.col("object").isNotNull()
+    is_end = F.try_element_at(F.get("both", F.lit(1)), F.lit("end")) == F.sha2("line", 256)
+    matched = (F.size("both") == 2) & is_end & F.col("object").isNotNull()
     frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
-    exact = {name: _exact(each.source) for name, each in columns.items() if has_exact_digits(each.type)}
-    frame = (
-        frame.withColumns({"exact": F.struct(*(text.alias(name) for name, text in exact.items()))}) if exact else frame
-    )
-    return _by_keys(frame, keys, {name: _at(each.source) for name, each in columns.items()}).drop("both")
+    texts = {
+        name: _exact(each.source) if has_exact_digits(each.type) else _at(each.source) for name, each in columns.items()
+    }
+    return _by_keys(frame, keys, texts).drop("both")
 
 
 def by_logfmt(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
@@ -150,16 +189,33 @@ def by_logfmt(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColum
 
 
 def _unquoted(value: Column) -> Column:
-    for pattern, text in _UNQUOTED.items():
-        value = F.regexp_replace(value, pattern, text)
-    return value
+    """Return a value without its quotes and escapes; one without quotes is as it is."""
+    inner = F.substring(value, F.lit(2), F.length(value) - 2)
+    others = inner
+    for pattern, text in _UNESCAPED.items():
+        others = F.regexp_replace(others, pattern, text)
+    as_json = F.get_json_object(F.concat(F.lit('{"v":'), value, F.lit("}")), "$.v")
+    unescaped = F.when(inner.contains("\\"), F.coalesce(as_json, others)).otherwise(inner)
+    return F.when(value.startswith('"'), unescaped).otherwise(value)
 
 
-def _by_keys(frame: DataFrame, keys: PartKeys, texts: Mapping[str, Column]) -> DataFrame:
-    """Take the parts out of a column `object`, a map of texts; a key `$.a.b` is a path into the line, a JSON object."""
-    chosen = {"time": keys.time, "level": keys.level, "message": keys.message}
-    value = {part: F.coalesce(*map(_at, names)) for part, names in chosen.items()}
-    frame = frame.withColumns({f"{part}_key": _first(names) for part, names in chosen.items()})
+def _by_keys(
+    frame: DataFrame, keys: PartKeys, texts: Mapping[str, Column], paths: Mapping[str, Column] = _NO_PATHS
+) -> DataFrame:
+    """Take the parts out of a column `object`, a map of texts.
+
+    Args:
+        frame: the lines.
+        keys: where the parts are; a key `$.a.b` is a path into the line, a JSON object.
+        texts: the texts of the format's columns.
+        paths: the texts at paths; others are looked up.
+    """
+    chosen = {
+        part: {name: paths.get(name, _at(name)) for name in names}
+        for part, names in {"time": keys.time, "level": keys.level, "message": keys.message}.items()
+    }
+    value = {part: F.coalesce(*at.values()) for part, at in chosen.items()}
+    frame = frame.withColumns({f"{part}_key": _first(at) for part, at in chosen.items()})
     taken = [F.col(f"{part}_key") for part in chosen]
     return frame.withColumns(
         {
@@ -172,8 +228,8 @@ def _by_keys(frame: DataFrame, keys: PartKeys, texts: Mapping[str, Column]) -> D
     ).drop("object", *(f"{part}_key" for part in chosen))
 
 
-def _first(names: tuple[str, ...]) -> Column:
-    return F.coalesce(*(F.when(_at(name).isNotNull(), F.lit(name)) for name in names))
+def _first(at: Mapping[str, Column]) -> Column:
+    return F.coalesce(*(F.when(text.isNotNull(), F.lit(name)) for name, text in at.items()))
 
 
 def _at(key: str) -> Column:
@@ -182,12 +238,13 @@ def _at(key: str) -> Column:
 
 
 def _exact(key: str) -> Column:
-    """Return a number at a key of a JSON line with all its digits: elsewhere, a fraction is rounded to a double.
+    """Return the text at a key of a JSON line, a number with all its digits, which Spark rounds to a double elsewhere.
 
-    Null if the line is an object with equal keys. A number with an exponent is a double here, too.
+    In an object with equal keys it is unknown, and a misfit. A number with an exponent is a double here, too.
     """
     path = key if is_path(key) else f"$['{key}']" if "'" not in key else f'$["{key}"]'
-    return F.try_variant_get(F.try_parse_json("line"), path, "string")
+    exact = F.try_variant_get(F.try_parse_json("line"), path, "string")
+    return F.when(_at(key).isNotNull(), F.coalesce(exact, F.lit("unknown: the line has equal keys")))
 
 
 def _last_wins(entries: Column) -> Column:

@@ -18,10 +18,10 @@ from oncelake.bronze.stand_in import bytes_in_file, digest, is_stand_in
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
 from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
-from oncelake.silver.columns import has_exact_digits, read_value
+from oncelake.silver.columns import read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.inside import joined, with_inside
-from oncelake.silver.lines import is_fixed_width, take_apart
+from oncelake.silver.lines import is_fixed_width, take_apart, unmatched_rule
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
 from oncelake.silver.times import log_time, unclear_zone, with_latest
 
@@ -105,6 +105,7 @@ def _with_parts(lines: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFra
             "log_time": _log_time(fmt),
             "level": _level(F.col("level_text"), fmt),
             "unclear": unclear_zone(F.col("time_text"), fmt.time, fmt.zone),
+            "unmatched": unmatched_rule(fmt),
             "mixed": fmt.record.is_mixed(F.col("line")) if fmt.record is not None else F.lit(False),
         }
     )
@@ -116,10 +117,7 @@ def _with_values(lines: DataFrame, fmt: LogFormat) -> DataFrame:
     lines = lines.withColumns({"texts": F.struct(*(text.alias(name) for name, text in texts.items()))})
     values = []
     for name, each in fmt.columns.items():
-        text = F.col("texts")[name]
-        if fmt.json_keys is not None and has_exact_digits(each.type):
-            text = F.when(text.isNotNull(), F.trim(F.col("exact")[name]))
-        values.append(read_value(text, each.type, fmt.times_of(each), fmt.zone).alias(name))
+        values.append(read_value(F.col("texts")[name], each.type, fmt.times_of(each), fmt.zone).alias(name))
     return lines.withColumns({_VALUES: F.struct(*values)})
 
 
@@ -266,9 +264,11 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     if fmt.record is not None:
         of_file = F.col("file").isNotNull()
         record = F.col("line") if fmt.record.joint is None else F.col("as_read")
+        is_started = fmt.record.is_started(record)
         broken = {
             "record_size": fmt.record.is_too_long(record),
-            "record_start": (record != "") & ~fmt.record.is_started(record),
+            "record_start": (record != "") & ~is_started,
+            "pattern_steps": (record != "") & (is_started.isNull() | F.col("line").isNull()),
             "record_mixed": F.col("mixed"),
         }
         for name, condition in broken.items():
@@ -280,7 +280,7 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (
         out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
-        .when(~F.col("matched"), F.array(reason(F.lit("pattern"), "value", F.col("line"))))
+        .when(~F.col("matched"), F.array(reason(F.col("unmatched"), "value", F.col("line"))))
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))

@@ -72,6 +72,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "expect_column_values_to_match_regex_list": of(
         "text", regex_list=st.lists(REGEX, min_size=1, max_size=3), match_on=st.sampled_from(["any", "all"])
     ),
+    "expect_column_values_to_not_match_regex_list": of("text", regex_list=st.lists(REGEX, min_size=1, max_size=3)),
     "expect_column_values_to_be_between": between(),
     "expect_column_value_lengths_to_be_between": of("text", min_value=st.integers(0, 3), strict_min=st.booleans()),
     "expect_column_value_lengths_to_equal": of("text", value=st.integers(0, 4)),

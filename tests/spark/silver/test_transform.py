@@ -242,7 +242,7 @@ def test_json_lines(bronze_of: BronzeOf) -> None:
     ]
     assert [lines.good[at].level for at in range(5)] == ["ERROR", "INFO", "WARN", "INFO", "INFO"]
     assert [lines.good[at].message for at in range(5)] == ["m", "m", "", "😀 \x00\n", "one"]
-    assert lines.good[0].fields == {"user": '{"i":[1,"a"]}', "n": None}
+    assert lines.good[0].fields == {"user": '{"i": [1, "a"]}', "n": None}
     assert lines.good[2].fields == {"time": None}
     assert lines.good[3].fields == {"a": "2"}
     assert lines.good[4].fields == {"msg": "two"}
@@ -272,7 +272,7 @@ def test_nested_json_is_read_by_path(bronze_of: BronzeOf) -> None:
     assert [row.log_time.second for row in lines.good.values()] == [8, 9, 10]
     assert [(row.level, row.message) for row in lines.good.values()] == [("ERROR", "m"), ("INFO", ""), ("INFO", "")]
     assert lines.good[0].fields["user"] == "1"
-    assert lines.good[1].fields == {"meta": '{"ts":null}', "text": "t"}
+    assert lines.good[1].fields == {"meta": '{"ts": null}', "text": "t"}
 
 
 def test_a_json_line_that_is_not_an_object_breaks_the_pattern(bronze_of: BronzeOf) -> None:

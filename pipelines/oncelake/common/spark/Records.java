@@ -67,7 +67,7 @@ public final class Records implements Iterator, Closeable {
     }
   }
 
-  /** How many characters of a line are searched for a start: a pattern can overflow the stack on a long text. */
+  /** How many characters of a line are searched for a start; records.py has the same number. */
   private static final int SEARCHED = 1024;
   private static final byte LINE_END = (byte) '\n';
 
@@ -281,14 +281,18 @@ public final class Records implements Iterator, Closeable {
   /** Finds the pattern at the beginning of a line or at its end; returns null if it is at neither. */
   private static Matcher partOf(byte[] bytes, int first, int size, Pattern part) {
     int length = lengthOf(bytes, first, size);
-    Matcher found = part.matcher(head(bytes, first, length));
-    if (found.find()) {
-      return found;
+    try {
+      Matcher found = BoundedPattern.find(part, head(bytes, first, length));
+      int from = Math.max(0, length - SEARCHED);
+      if (found != null || from == 0) {
+        return found;
+      }
+      return BoundedPattern.find(
+          part,
+          UTF8String.fromBytes(Arrays.copyOfRange(bytes, first + from, first + length)).makeValid().toString());
+    } catch (BoundedPattern.TooManySteps error) {
+      return null;  // a record of its own, which silver refuses
     }
-    int from = Math.max(0, length - SEARCHED);
-    found = part.matcher(
-        UTF8String.fromBytes(Arrays.copyOfRange(bytes, first + from, first + length)).makeValid().toString());
-    return from > 0 && found.find() ? found : null;
   }
 
   private static boolean goesOn(Matcher found) {
@@ -318,7 +322,11 @@ public final class Records implements Iterator, Closeable {
   }
 
   private static boolean hasStart(byte[] bytes, int first, int size, Pattern starts) {
-    return starts.matcher(head(bytes, first, lengthOf(bytes, first, size))).find();
+    try {
+      return BoundedPattern.find(starts, head(bytes, first, lengthOf(bytes, first, size))) != null;
+    } catch (BoundedPattern.TooManySteps error) {
+      return true;  // a record of its own, which silver refuses
+    }
   }
 
   /** Returns the length of a line without the \\r at its end. */

@@ -8,6 +8,8 @@ Without `ReadableFiles.java`, which leaves files out of a listing, a batch with 
 `BoundedLines.java`, `Mask.java` masks personal data, with `TextView.java`, `JsonParts.java` and `MaskEdits.java`, and
 `Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing else reads records of several lines,
 growing files or such records, bounds what a line takes of the memory, or masks.
+`BoundedPattern.java` bounds the steps of a regular expression and `JsonLine.java` reads a line of JSON: without the jar,
+Spark's own functions do, see `line_functions.py`.
 """
 
 import hashlib
@@ -15,6 +17,7 @@ import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
@@ -28,6 +31,8 @@ _NAMES = (
     "FewRows",
     "PreparedPlan",
     "BoundedLines",
+    "BoundedPattern",
+    "JsonLine",
     "Records",
     "RecordFormat",
     "TailSource",
@@ -58,6 +63,13 @@ def class_path() -> str:
 def write() -> None:
     """Compile the sources into the jar."""
     compile_java(_SOURCES, jar(), jars.class_path())
+
+
+def is_on_executors(context: Any) -> bool:
+    """Return True if a SparkContext's executors have our classes: they are in the driver's JVM or get the same jar."""
+    conf = context.getConf()
+    places = (conf.get(key, "") for key in ("spark.jars", "spark.executor.extraClassPath"))
+    return context.master.startswith("local") or any(jar().name in place for place in places)
 
 
 def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None:

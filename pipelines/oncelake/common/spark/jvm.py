@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 # The classes that PySpark looks up by name for each column and each plan.
@@ -17,7 +18,7 @@ _OFTEN = (
 )
 
 
-def jvm(spark: "SparkSession") -> Any:
+def jvm(spark: "SparkSession | SparkContext") -> Any:
     """Return py4j's view of the JVM's packages."""
     return spark._jvm
 

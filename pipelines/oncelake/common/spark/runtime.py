@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
@@ -151,12 +152,12 @@ def has_delta_log(spark: SparkSession) -> bool:
     return has_class(spark, DELTA_LOG)
 
 
-def has_class(spark: SparkSession, name: str) -> bool:
+def has_class(spark: SparkSession | SparkContext, name: str) -> bool:
     """Return True if a session's JVM has a class."""
     return _class(spark, name) is not None
 
 
-def _class(spark: SparkSession, name: str) -> Any | None:
+def _class(spark: SparkSession | SparkContext, name: str) -> Any | None:
     try:
         return jvm(spark).java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
     except Exception:  # py4j's error for a ClassNotFoundException
