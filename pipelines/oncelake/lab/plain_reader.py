@@ -308,8 +308,9 @@ def logfmt_pairs(line: str) -> dict[str, str | None] | None:
 
 
 def _unquoted(value: str) -> str:
-    bare = value[1:-1] if value.startswith('"') else value
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), bare, flags=re.DOTALL)
+    if not value.startswith('"'):
+        return value
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), value[1:-1], flags=re.DOTALL)
 
 
 @contextmanager

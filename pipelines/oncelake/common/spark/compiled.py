@@ -8,8 +8,8 @@ Without `ReadableFiles.java`, which leaves files out of a listing, a batch with 
 `BoundedLines.java`, `Mask.java` masks personal data, with `TextView.java`, `JsonParts.java` and `MaskEdits.java`, and
 `Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing else reads records of several lines,
 growing files or such records, bounds what a line takes of the memory, or masks.
-`BoundedPattern.java` bounds the steps of a regular expression and `JsonLine.java` reads a line of JSON: without the jar,
-Spark's own functions do, see `line_functions.py`.
+`BoundedPattern.java` bounds the steps of a regular expression and `JsonLine.java` reads a line of JSON: without the
+jar, Spark's own functions do, see `line_functions.py`.
 """
 
 import hashlib
