@@ -13,7 +13,7 @@ from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
 from oncelake.common.spark.compiled import is_on_executors, jar
-from oncelake.common.spark.line_functions import found, replaced
+from oncelake.common.spark.line_functions import found, found_in_line, replaced
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
 
 _READER = "oncelake.RecordFormat"
@@ -142,15 +142,14 @@ class Records(Strict):
 
         Of lines that were cut: true; null if the search for what goes on takes too many steps.
         """
+        own = found_in_line(record, self.starts or self.part or "", _SEARCHED, tail=self.part is not None)
+        if self.starts is None:
+            # nothing else is asked of the text: Records.java has put its parts together
+            return F.lit(True) if own is None else F.when(own.isNotNull(), F.lit(True))
+        if own is not None:
+            return own
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
-        if self.starts is not None:
-            return found(F.substring(first, 1, _SEARCHED), self.starts)
-        part = self.part or ""
-        ends = [F.substring(first, 1, _SEARCHED), F.substring(first, -_SEARCHED, _SEARCHED)]
-        in_head, in_tail = (found(each, part) for each in ends)
-        # nothing else is asked of the text: Records.java has put its parts together
-        is_short = F.length(first) <= _SEARCHED
-        return F.when(in_head.isNotNull() & (in_head | is_short | in_tail.isNotNull()), F.lit(True))
+        return F.substring(first, 1, _SEARCHED).rlike(self.starts)
 
 
 def bounded_reader(

@@ -71,6 +71,9 @@ def parse(
     if fmt.record is not None and fmt.record.joint is not None:
         whole = F.when(F.col("file").isNotNull(), joined(F.col("line"), fmt)).otherwise(F.col("line"))
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
+    if fmt.record is not None:
+        record = F.col("line") if fmt.record.joint is None else F.col("as_read")
+        text = text.withColumns({"is_started": F.when(F.col("file").isNotNull(), fmt.record.is_started(record))})
     typed = with_inside(_with_parts(text, fmt, limits), fmt, partial(_with_parts, limits=limits))
     if fmt.columns:
         typed = _with_values(typed, fmt)
@@ -264,7 +267,7 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     if fmt.record is not None:
         of_file = F.col("file").isNotNull()
         record = F.col("line") if fmt.record.joint is None else F.col("as_read")
-        is_started = fmt.record.is_started(record)
+        is_started = F.col("is_started")
         broken = {
             "record_size": fmt.record.is_too_long(record),
             "record_start": (record != "") & ~is_started,

@@ -31,12 +31,16 @@ public final class BoundedPattern implements UDF1 {
   private final String regex;
   private final int[] groups;
   private final String replacement;
+  private final int searched;
+  private final boolean isForTail;
   private transient Pattern pattern;
 
-  private BoundedPattern(String regex, int[] groups, String replacement) {
+  private BoundedPattern(String regex, int[] groups, String replacement, int searched, boolean isForTail) {
     this.regex = regex;
     this.groups = groups;
     this.replacement = replacement;
+    this.searched = searched;
+    this.isForTail = isForTail;
   }
 
   /**
@@ -52,17 +56,27 @@ public final class BoundedPattern implements UDF1 {
       groups[at] = Integer.parseInt(each[at]);
     }
     return functions.udf(
-        (UDF1) new BoundedPattern(regex, groups, null), DataTypes.createArrayType(DataTypes.StringType));
+        (UDF1) new BoundedPattern(regex, groups, null, 0, false), DataTypes.createArrayType(DataTypes.StringType));
   }
 
   /** Returns a function of a text: whether the pattern is found; null if it takes too many steps. */
   public static UserDefinedFunction found(String regex) {
-    return functions.udf((UDF1) new BoundedPattern(regex, null, null), DataTypes.BooleanType);
+    return functions.udf((UDF1) new BoundedPattern(regex, null, null, 0, false), DataTypes.BooleanType);
+  }
+
+  /**
+   * Returns a function of a record: whether the pattern is found in its first line; null if it takes too many steps.
+   *
+   * @param searched how many characters of the line are searched
+   * @param isForTail whether that many at its end are searched too, if the pattern is not found before
+   */
+  public static UserDefinedFunction foundInLine(String regex, int searched, boolean isForTail) {
+    return functions.udf((UDF1) new BoundedPattern(regex, null, null, searched, isForTail), DataTypes.BooleanType);
   }
 
   /** Returns a function of a text: the text with all matches replaced; null if the pattern takes too many steps. */
   public static UserDefinedFunction replaced(String regex, String replacement) {
-    return functions.udf((UDF1) new BoundedPattern(regex, null, replacement), DataTypes.StringType);
+    return functions.udf((UDF1) new BoundedPattern(regex, null, replacement, 0, false), DataTypes.StringType);
   }
 
   @Override
@@ -74,10 +88,27 @@ public final class BoundedPattern implements UDF1 {
       pattern = Pattern.compile(regex);
     }
     try {
-      return result(new Search(pattern, (String) given, replacement));
+      return searched > 0
+          ? (Object) Boolean.valueOf(isInLine((String) given)) : result(new Search(pattern, (String) given, replacement));
     } catch (TooManySteps error) {
       return groups == null ? null : new ArrayList();
     }
+  }
+
+  private boolean isInLine(String record) {
+    int end = record.indexOf('\n');
+    end = end < 0 ? record.length() : end;
+    end = end > 0 && record.charAt(end - 1) == '\r' ? end - 1 : end;
+    if (end <= searched) {
+      return find(pattern, record.substring(0, end)) != null;
+    }
+    int characters = record.codePointCount(0, end);
+    int head = characters <= searched ? end : record.offsetByCodePoints(0, searched);
+    if (find(pattern, record.substring(0, head)) != null) {
+      return true;
+    }
+    return isForTail && head < end
+        && find(pattern, record.substring(record.offsetByCodePoints(end, -searched), end)) != null;
   }
 
   private Object result(Search search) {

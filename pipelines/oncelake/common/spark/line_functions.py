@@ -25,6 +25,21 @@ def found(text: Column, regex: str) -> Column:
     return text.rlike(regex) if java is None else _of(java.found(regex), text.cast("string"))
 
 
+def found_in_line(record: Column, regex: str, searched: int, *, tail: bool) -> Column | None:
+    """Return True if a regular expression is found in a record's first line; None if there is no such function.
+
+    Null if that takes too many steps.
+
+    Args:
+        record: the record's text.
+        regex: the regular expression.
+        searched: how many characters of the line are searched.
+        tail: whether that many at the line's end are searched too.
+    """
+    java = _own(_PATTERN)
+    return None if java is None else _of(java.foundInLine(regex, searched, tail), record)
+
+
 def replaced(text: Column, regex: str) -> Column:
     """Return a text without the matches of a regular expression; null if that takes too many steps."""
     java = _own(_PATTERN)
