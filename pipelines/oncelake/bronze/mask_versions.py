@@ -53,8 +53,8 @@ class MaskVersions:
         if kept is None:
             return f"masked with rules {fingerprint}, which the lake does not know"
         try:
-            declared = (each for each in kept["rules"] if {"starts", "part"} & {*each})
-            records = next((Records.model_validate(each) for each in declared), None)
+            of_records = (each for each in kept["rules"] if "starts" in each or "part" in each)
+            records = next(map(Records.model_validate, of_records), None)
             masking = next(Masking.model_validate(each) for each in kept["rules"] if "rules" in each)
         except (ValidationError, StopIteration, KeyError):
             return f"masked with rules {fingerprint}, which this version of oncelake cannot read"

@@ -18,7 +18,7 @@ from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_clas
 
 _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; Records.java has the same number.
-_SEARCHED = 1024
+SEARCHED = 1024
 
 # How lines of the shipped formats begin, up to their time; JSON and logfmt lines have keys of a time and a level.
 _CLOCK = r"\d\d:\d\d:\d\d"
@@ -142,14 +142,14 @@ class Records(Strict):
 
         Of lines that were cut: true; null if the search for what goes on takes too many steps.
         """
-        own = found_in_line(record, self.starts or self.part or "", _SEARCHED, tail=self.part is not None)
+        own = found_in_line(record, self.starts or self.part or "", SEARCHED, tail=self.part is not None)
         if self.starts is None:
             # nothing else is asked of the text: Records.java has put its parts together
             return F.lit(True) if own is None else F.when(own.isNotNull(), F.lit(True))
         if own is not None:
             return own
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
-        return F.substring(first, 1, _SEARCHED).rlike(self.starts)
+        return F.substring(first, 1, SEARCHED).rlike(self.starts)
 
 
 def bounded_reader(

@@ -1,9 +1,12 @@
 """Read YAML in which no mapping has a key twice; PyYAML itself keeps the last one without a word."""
 
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from oncelake.common.errors import ConfigError
 
 
 class RepeatedKeyError(yaml.YAMLError):
@@ -33,6 +36,22 @@ class _UniqueKeys(yaml.SafeLoader):
                     raise RepeatedKeyError(key, seen[key], line)
                 seen[key] = line
         return super().construct_mapping(node, deep)
+
+
+def read(path: Path) -> Any:
+    """Read the one document of a file.
+
+    Raises:
+        ConfigError: it is not YAML, or a mapping has a key twice.
+        OSError: the file cannot be read.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    try:
+        return load(path.read_text(encoding="utf-8"))
+    except RepeatedKeyError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def load(text: str) -> Any:

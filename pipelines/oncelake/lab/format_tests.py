@@ -17,9 +17,8 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, one_line
-from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.engine.configuration import shipped_conf
-from oncelake.lab.log_formats import Trial
+from oncelake.lab.log_formats import Trial, read_columns
 from oncelake.quality.reasons import at_micros
 from oncelake.silver.check import check
 from oncelake.silver.format import LogFormat
@@ -146,16 +145,12 @@ def read_kept(path: Path) -> list[KeptLine]:
         ConfigError: the file cannot be read, or is wrong.
     """
     try:
-        declared = unique_yaml.load(path.read_text(encoding="utf-8"))
+        declared = unique_yaml.read(path)
         return [KeptLine.model_validate(each) for each in declared or []]
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    except RepeatedKeyError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     except (ValidationError, TypeError) as error:
         said = (
             one_line(error) if isinstance(error, ValidationError) else "write a list of lines, each with the key line"
@@ -209,13 +204,8 @@ def _read_again(spark: SparkSession, log_format: LogFormat, kept: Sequence[KeptL
                 os.utime(path, (each.written.timestamp(), each.written.timestamp()))
         reader = line_reader(spark, spark.read, log_format.record)
         rows = parse(from_files(reader.load(f"file:{directory}"), log_format.record), log_format, TimeLimits())
-        columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
         place = F.regexp_extract("file", r"(\d{6})\.log$", 1).cast("int")
-        read = rows.select(
-            place.alias("number"),
-            F.make_valid_utf8(F.col("value").cast("string")).alias("line"),
-            *(F.unix_micros("log_time").alias("at"), "level", "message", "fields", "reasons", columns.alias("columns")),
-        ).collect()
+        read = rows.select(place.alias("number"), *read_columns(log_format)).collect()
     out: list[list[KeptLine]] = [[] for _ in kept]
     for row in read:
         out[row["number"]].append(_kept(row))

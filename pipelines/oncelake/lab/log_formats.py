@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from pydantic import ValidationError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.records import check_reader
@@ -192,11 +192,7 @@ def try_format(
         check_reader(spark)
     check(spark, log_format)
     parsed = parse(_lines(spark, sample, log_format), log_format, settings.limits)
-    line, micros = F.make_valid_utf8(F.col("value").cast("string")), F.unix_micros("log_time")
-    columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
-    rows = parsed.select(
-        line.alias("line"), micros.alias("at"), "level", "message", "fields", MARKS, "reasons", columns.alias("columns")
-    ).collect()
+    rows = parsed.select(*read_columns(log_format), MARKS).collect()
     good = [row for row in rows if not row["reasons"]]
     bad = [row for row in rows if row["reasons"]]
     first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
@@ -226,6 +222,20 @@ def try_format(
         ],
         [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
     )
+
+
+def read_columns(log_format: LogFormat) -> list[Column]:
+    """Return what people see of parsed rows: line, at in microseconds, level, message, fields, reasons and columns.
+
+    The last are the format's typed columns, a struct of texts.
+    """
+    columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
+    return [
+        F.make_valid_utf8(F.col("value").cast("string")).alias("line"),
+        F.unix_micros("log_time").alias("at"),
+        *map(F.col, ("level", "message", "fields", "reasons")),
+        columns.alias("columns"),
+    ]
 
 
 def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> list[dict[str, str | None]]:

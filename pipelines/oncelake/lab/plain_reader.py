@@ -15,18 +15,16 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
 
-from oncelake.bronze.records import Records
+from oncelake.bronze.records import SEARCHED, Records
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
 from oncelake.silver.format import LEVELS, LogFormat, PartKeys, is_path
 from oncelake.silver.pattern import groups, whole_line
-from oncelake.silver.transform import TimeLimits
+from oncelake.silver.transform import HIGHEST_PRIORITY, NO_STATUS, SEVERITY, TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.
 _KNOWN = {*("levels", "level_is", "default_level", "time", "zone"), *("json_keys", "logfmt", "pattern", "record")}
 _KNOWN_OF_RECORD = {"starts", "max_lines", "max_bytes", "part", "joint", "content", "lines"}
-_SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _PARTS = ("time", "level", "message")
-_SEARCHED = 1024
 # Java has these, and Python has not, or means another thing.
 _JAVA_ONLY = re.compile(
     r"\\[pPQEhHRXGNk0ecZ]|\\x(?![\dA-Fa-f]{2})|&&|\(\?[a-zA-Z]+(?:-[a-zA-Z]+)?\)|\(\?[a-zA-Z]*[-du]"
@@ -118,7 +116,7 @@ class PlainReader:
         return not self._is_start(line)
 
     def _is_start(self, line: str) -> bool:
-        return self._starts is not None and bool(self._starts.search(line.removesuffix("\r")[:_SEARCHED]))
+        return self._starts is not None and bool(self._starts.search(line.removesuffix("\r")[:SEARCHED]))
 
     def _more(self, line: str) -> bool:
         found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
@@ -199,9 +197,9 @@ class PlainReader:
             return self._levels.get(text.upper())
         number = int(text) if re.fullmatch(r"0|[1-9]\d{0,8}", text, re.ASCII) else -1
         if self._format.level_is == "priority":
-            return _SEVERITY[number % 8] if 0 <= number <= 191 else None
+            return SEVERITY[number % 8] if 0 <= number <= HIGHEST_PRIORITY else None
         if not 100 <= number <= 599:
-            return self._format.default_level if re.fullmatch(r"-|\d{1,9}", text, re.ASCII) else None
+            return self._format.default_level if re.fullmatch(NO_STATUS, text, re.ASCII) else None
         return "ERROR" if number >= 500 else "WARN" if number >= 400 else "INFO"
 
 

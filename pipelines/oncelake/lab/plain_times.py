@@ -11,11 +11,10 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from oncelake.silver.times import ISO8601, names_year
+from oncelake.silver.times import ISO8601, names_year, tokens
 from oncelake.silver.zones import Meaning, clear
 
 _NO_NAMES: Mapping[str, Sequence[Meaning]] = {}
-_ALWAYS = Meaning(1, 9999, {"+00:00:00": "UTC"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Names of zones that mean one offset everywhere.
@@ -26,7 +25,6 @@ _LONG_MONTHS = (
 )
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
-_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
 # The digits before and after the point of the decimal that Spark reads a number as, and its unit in microseconds.
 _EPOCHS: Mapping[str, tuple[int, int, Decimal]] = {
     "epoch_seconds": (12, 6, Decimal(1_000_000)),
@@ -54,9 +52,11 @@ class TimeReader:
         Raises:
             NeedsSparkError: a pattern has a letter that is not read here.
         """
-        self._zone, self._known = zone_of(zone), clear(zone)
+        self._zone = zone_of(zone)
         self._written: list[WrittenPattern] = []
         self._readers = [self._reader(pattern) for pattern in patterns]
+        names_zones = any("z" in each.letters for each in self._written)
+        self._known = clear(zone) if names_zones else _NO_NAMES
 
     def read(self, text: str, latest: datetime) -> datetime | None:
         """Return the instant of a time; None if no pattern reads it.
@@ -104,13 +104,12 @@ class WrittenPattern:
             NeedsSparkError: it has a letter that is not read here.
         """
         out, letters, depth = "", list[str](), 0
-        for match in _TOKEN.finditer(pattern):
-            token, quoted, letter = match[0], match[1], match[2]
-            if quoted is not None:
-                out += re.escape(quoted.replace("''", "'") or "'")
-            elif letter is not None:
+        for token in tokens(pattern):
+            if len(token) > 1 and token[0] == "'":
+                out += re.escape(token[1:-1].replace("''", "'") or "'")
+            elif token[0].isascii() and token[0].isalpha():
                 out += f"({_expression(token)})"
-                letters.append(letter)
+                letters.append(token[0])
             elif token == "[":
                 out, depth = f"{out}(?:", depth + 1
             elif token == "]":
@@ -132,10 +131,9 @@ class WrittenPattern:
             year: the year of a time without one.
             known: what the names of zones mean.
         """
-        found = self.expression.fullmatch(text)
-        if found is None:
+        values = self._values(text)
+        if values is None:
             return None
-        values = {letter: each for letter, each in zip(self.letters, found.groups(), strict=True) if each is not None}
         try:
             at = _built(values, year)
             own = _zone_in(values, zone, known, at.year) if at is not None else None
@@ -145,12 +143,22 @@ class WrittenPattern:
 
     def is_zone_unclear(self, text: str, known: Mapping[str, Sequence[Meaning]]) -> bool:
         """Return True if a text has the name of a zone that is not known to mean one offset in its year."""
-        found = self.expression.fullmatch(text)
-        if found is None or "z" not in self.letters:
+        values = self._values(text)
+        name = values.get("z", "") if values is not None else ""
+        if values is None or not name[:1].isalpha() or "/" in name:
             return False
-        name = found[self.letters.index("z") + 1]
-        at = self.read(re.sub(rf"{re.escape(name)}", "UTC", text), UTC, 2000, {"UTC": [_ALWAYS]})
-        return name[0].isalpha() and "/" not in name and at is not None and _named(name, known, at.year) is None
+        try:
+            at = _built(values, 2000)
+        except (ValueError, OverflowError):
+            return False
+        return at is not None and _named(name, known, at.year) is None
+
+    def _values(self, text: str) -> Mapping[str, str] | None:
+        """Return the text of each letter; None if the text does not fit."""
+        found = self.expression.fullmatch(text)
+        if found is None:
+            return None
+        return {letter: each for letter, each in zip(self.letters, found.groups(), strict=True) if each is not None}
 
 
 def _expression(token: str) -> str:

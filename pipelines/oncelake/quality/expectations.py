@@ -136,7 +136,7 @@ class NotInSet(ColumnExpectation):
 
 
 class RegexExpectation(ColumnExpectation):
-    """An expectation about Java regular expressions, each of which is searched for on its own in the value.
+    """An expectation about Java regular expressions; each is searched for on its own in the value.
 
     A value on which one of them takes too many steps breaks the expectation, unless the others decide.
     """

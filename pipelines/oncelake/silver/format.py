@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -22,7 +21,6 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.common.time_zone import checked_zone
-from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.silver.columns import checked_type, type_of
 from oncelake.silver.pattern import groups
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
@@ -280,7 +278,7 @@ def load_format(name_or_path: str, directories: Sequence[Path], inside: object =
     """
     path = _find(name_or_path, directories)
     try:
-        declared = unique_yaml.load(path.read_text(encoding="utf-8"))
+        declared = unique_yaml.read(path)
         if not isinstance(declared, dict):
             raise ConfigError(
                 f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
@@ -294,10 +292,6 @@ def load_format(name_or_path: str, directories: Sequence[Path], inside: object =
         return found.around(carried, {**inner, **carried.loaded})
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
-    except RepeatedKeyError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from error
     except ValueError as error:

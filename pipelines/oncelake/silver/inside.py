@@ -93,7 +93,6 @@ def _parts() -> list[Column]:
         ),
     )
     made = {
-        "matched": F.col("matched"),
         "log_time": F.when(lacks_time, outer.log_time).otherwise(F.col("log_time")),
         "fields": F.map_concat(others, fields),
     }

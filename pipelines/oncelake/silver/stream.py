@@ -162,8 +162,7 @@ class Silver:
     def counted(self, seen: dict[str, Any], batch: Batch) -> Counted:
         """Return the counts of a batch from the values of its aggregates."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
-        planned = batch.metadata(SILVER).planned
-        return Counted(seen["lines"], seen["refused"], rules, seen, planned, is_first=batch.batch_id == 0)
+        return _counted(seen["lines"], seen["refused"], rules, seen, batch)
 
 
 def source_name() -> Column:
@@ -394,7 +393,7 @@ def _write_counting(parsed: Parsed, silver: Silver, batch: Batch) -> tuple[int, 
         taken = few.take(refused)
         parsed.refused = taken.rows
         values = counts.get if measures else {}
-        return rows, Counted(taken.lines, taken.out, taken.names, values, batch.metadata(SILVER).planned)
+        return rows, _counted(taken.lines, taken.out, taken.names, values, batch)
 
 
 def rows_held(written: Written) -> int | None:
@@ -421,8 +420,11 @@ def _count(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     values = _values(parsed.collected.frame(), measures) if measures else {}
     lines, rules = parsed.collected.rows.num_rows, collected.broken(parsed.collected)
     refused = lines - collected.accepted(parsed.collected).rows.num_rows
-    planned = batch.metadata(SILVER).planned
-    return Counted(lines, refused, rules, values, planned, is_first=batch.batch_id == 0)
+    return _counted(lines, refused, rules, values, batch)
+
+
+def _counted(lines: int, refused: int, rules: Mapping[str, int], values: Mapping[str, Any], batch: Batch) -> Counted:
+    return Counted(lines, refused, rules, values, batch.metadata(SILVER).planned, is_first=batch.batch_id == 0)
 
 
 def _values(frame: DataFrame, aggregates: Sequence[Column]) -> dict[str, Any]:

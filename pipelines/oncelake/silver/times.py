@@ -109,7 +109,7 @@ def checked(pattern: str) -> str:
     if pattern in SPECIAL:
         return pattern
     depth = 0
-    for token in _tokens(pattern):
+    for token in tokens(pattern):
         depth += (token == "[") - (token == "]")
         _check(token, optional=depth > 0)
     if depth:
@@ -136,19 +136,20 @@ def signed_year(pattern: str) -> str:
     Java accepts +999999999 for the four letters yyyy, and Spark throws on it, even in try_to_timestamp.
     """
     before = ""
-    for token in _tokens(pattern):
+    for token in tokens(pattern):
         if token[0] in _YEAR:
             break
         before += _shape(token)
     return f"^{before}[+-]"
 
 
-def _tokens(pattern: str) -> list[str]:
+def tokens(pattern: str) -> list[str]:
+    """Return the parts of a time pattern: runs of one letter, quoted texts, and single other characters."""
     return [match[0] for match in _TOKEN.finditer(pattern)]
 
 
 def _letters(pattern: str) -> set[str]:
-    return {token[0] for token in _tokens(pattern) if token[0].isalpha() and token[0].isascii()}
+    return {token[0] for token in tokens(pattern) if token[0].isalpha() and token[0].isascii()}
 
 
 def _check(token: str, *, optional: bool) -> None:
@@ -256,7 +257,7 @@ def _around_zone(text: Column, pattern: str, made: Callable[[_AroundZone], Colum
     The parts are bound to a lambda's argument: Spark compiles a plan that has them a dozen times for seconds.
     """
     shapes, century = "", ""
-    for token in _tokens(pattern):
+    for token in tokens(pattern):
         if token[0] == "z":
             shapes += r")(?<zone>\S+)(?<after>"
         elif token[0] in _YEAR and "<year>" not in shapes:
@@ -274,7 +275,7 @@ def _around_zone(text: Column, pattern: str, made: Callable[[_AroundZone], Colum
 
 def _with_abbreviation(text: Column, pattern: str, zone: str) -> Column:
     offset, name = (
-        "".join(letters if token[0] == "z" else token for token in _tokens(pattern)) for letters in ("XXXXX", "VV")
+        "".join(letters if token[0] == "z" else token for token in tokens(pattern)) for letters in ("XXXXX", "VV")
     )
 
     def instant(parts: _AroundZone) -> Column:

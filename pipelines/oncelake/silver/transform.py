@@ -22,14 +22,16 @@ from oncelake.silver.columns import read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.inside import joined, with_inside
 from oncelake.silver.lines import is_fixed_width, take_apart, unmatched_rule
+from oncelake.silver.pattern import whole_line
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
 from oncelake.silver.times import log_time, unclear_zone, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
 # RFC 5424, table 2: 0 emergency, 1 alert, 2 critical, 3 error, 4 warning, 5 notice, 6 informational, 7 debug
-_SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
-_HIGHEST_PRIORITY = 191
-_NO_STATUS = r"\A(?:-|\d{1,9})?\z"
+SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
+HIGHEST_PRIORITY = 191
+# What stands for a status where there is none: a hyphen, or a number that is no status.
+NO_STATUS = r"(?:-|\d{1,9})?"
 # The struct of the values of the format's columns, before they are columns.
 _VALUES = "values"
 
@@ -223,8 +225,7 @@ def _level(text: Column, fmt: LogFormat) -> Column:
     level = by_number(text) if by_number is not None else _by_name(text, fmt.levels)
     if fmt.default_level is None:
         return level
-    # a program without an answer to report writes a hyphen, or a number that is no status
-    lacks = (text == "") if fmt.level_is != "status" else (level.isNull() & text.rlike(_NO_STATUS))
+    lacks = (text == "") if fmt.level_is != "status" else (level.isNull() & text.rlike(whole_line(NO_STATUS)))
     return F.when(F.coalesce(lacks, F.lit(True)), F.lit(fmt.default_level)).otherwise(level)
 
 
@@ -242,10 +243,10 @@ def _by_name(text: Column, spellings: Mapping[str, str]) -> Column:
 def _by_priority(text: Column) -> Column:
     """Parse facility * 8 + severity; a number with a sign, a leading zero or spaces is invalid."""
     number = text.try_cast("int")
-    valid = number.between(0, _HIGHEST_PRIORITY) & (number.cast("string") == text)
+    valid = number.between(0, HIGHEST_PRIORITY) & (number.cast("string") == text)
     severity = number.bitwiseAND(7)
     out = F.when(~F.coalesce(valid, F.lit(False)), F.lit(None).cast("string"))
-    for value, level in enumerate(_SEVERITY):
+    for value, level in enumerate(SEVERITY):
         out = out.when(severity == value, F.lit(level))
     return out
 

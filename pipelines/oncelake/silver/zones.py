@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-# The years of which the meanings are kept. Times before 1970 are not in the tz database as a whole.
+# The first and the last year whose meanings are kept. Times before 1970 are not in the tz database as a whole.
 FIRST_YEAR, LAST_YEAR = 1970, 2199
 # How a POSIX rule names abbreviations, and how far west of Greenwich they are
 _NAME = r"([A-Za-z]{3,}|<[^>]+>)"
@@ -54,27 +54,32 @@ def clear(zone: str) -> Mapping[str, Sequence[Meaning]]:
     Args:
         zone: an IANA name, UTC, or an offset such as +02:00, which uses no abbreviation.
     """
-    return {name: _joined({year: one for year, one in years.items() if len(one) == 1}) for name, years in _known(zone)}
+    known = _known(zone).items()
+    return {name: _joined({year: one for year, one in years.items() if len(one) == 1}) for name, years in known}
 
 
 @cache
 def unclear(zone: str) -> Mapping[str, Sequence[Meaning]]:
     """Return the abbreviations that mean several offsets, and the years in which they do."""
-    several = ((name, {year: each for year, each in years.items() if len(each) > 1}) for name, years in _known(zone))
+    known = _known(zone).items()
+    several = ((name, {year: each for year, each in years.items() if len(each) > 1}) for name, years in known)
     return {name: _joined(years) for name, years in several if years}
 
 
-def _known(zone: str) -> Iterator[tuple[str, _Years]]:
-    own = _used([zone]) if zone != "UTC" and (_database() / zone).is_file() else {}
+@cache
+def _known(zone: str) -> Mapping[str, _Years]:
+    """Return the offsets of each abbreviation in each year, where the given zone has decided what it can."""
+    own = _used((zone,)) if zone != "UTC" and (_database() / zone).is_file() else {}
+    found: dict[str, _Years] = {}
     for name, years in _used(_zones()).items():
         decided = own.get(name, {})
-        yield name, {year: each if len(each) == 1 else decided.get(year, each) for year, each in years.items()}
+        found[name] = {year: each if len(each) == 1 else decided.get(year, each) for year, each in years.items()}
     always = {year: {0: "UTC"} for year in range(FIRST_YEAR, LAST_YEAR + 1)}
-    yield "UTC", always
-    yield "Z", always
+    return {**found, "UTC": always, "Z": always}
 
 
-def _used(zones: Sequence[str]) -> Mapping[str, _Years]:
+@cache
+def _used(zones: tuple[str, ...]) -> Mapping[str, _Years]:
     used: dict[str, _Years] = defaultdict(lambda: defaultdict(dict))
     for zone in zones:
         for name, offset, first, last in _uses(zone):
@@ -92,11 +97,12 @@ def _text(seconds: int) -> str:
     return f"{'-' if seconds < 0 else '+'}{hours:02}:{rest // 60:02}:{rest % 60:02}"
 
 
-def _zones() -> Sequence[str]:
+@cache
+def _zones() -> tuple[str, ...]:
     """Return the names of the zones that differ from each other; first those that most people know."""
     table = (_database() / "zone1970.tab").read_text("utf-8")
     names = sorted(line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
-    return [*_WELL_KNOWN, *(each for each in names if each not in _WELL_KNOWN)]
+    return (*_WELL_KNOWN, *(each for each in names if each not in _WELL_KNOWN))
 
 
 def _joined(years: _Years) -> Sequence[Meaning]:

@@ -155,7 +155,7 @@ public final class BoundedPattern implements UDF1 {
     Search(Pattern pattern, String text, String replacement) {
       this.pattern = pattern;
       this.replacement = replacement;
-      this.chars = new Counted(text);
+      this.chars = new Counted(text, 0L);
     }
 
     void finish() {
@@ -208,12 +208,13 @@ public final class BoundedPattern implements UDF1 {
   }
 
   /** A text of which at most a number of characters may be looked at. */
-  private static final class Counted implements CharSequence {
+  static final class Counted implements CharSequence {
     long left;
     final String text;
 
-    Counted(String text) {
+    Counted(String text, long left) {
       this.text = text;
+      this.left = left;
     }
 
     @Override

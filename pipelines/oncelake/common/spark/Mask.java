@@ -187,13 +187,19 @@ public final class Mask implements UDF3 {
         within.lookAt(TextView.of(bytes, between[at], between[at + 1]));
       }
     } catch (StackOverflowError error) {
-      throw new IllegalStateException(
-          "mask rule " + rule.name + " takes too many steps on a record of " + bytes.length + " bytes");
+      throw tooMany(rule, bytes);
+    } catch (BoundedPattern.TooManySteps error) {
+      throw tooMany(rule, bytes);
     }
     if (search.edits.isEmpty() && within.edits.isEmpty()) {
       return null;
     }
     return counted(rule, search.count + within.count, counts, search.edits.applied(bytes, between, within.edits));
+  }
+
+  private static IllegalStateException tooMany(Rule rule, byte[] bytes) {
+    return new IllegalStateException(
+        "mask rule " + rule.name + " takes too many steps on a record of " + bytes.length + " bytes");
   }
 
   private static byte[] counted(Rule rule, int count, Map counts, byte[] made) {
@@ -306,7 +312,7 @@ public final class Mask implements UDF3 {
 
     /** Returns true if the first match is the whole text. */
     boolean isWhole(TextView text) {
-      Matcher matcher = rule.pattern.matcher(new Counted(text.chars, STEPS + STEPS_PER_BYTE * bytes.length));
+      Matcher matcher = rule.pattern.matcher(new BoundedPattern.Counted(text.chars, STEPS + STEPS_PER_BYTE * bytes.length));
       return rule.check == null && !text.chars.isEmpty() && matcher.lookingAt() && matcher.start(rule.group) == 0
           && matcher.end(rule.group) == text.chars.length();
     }
@@ -337,7 +343,7 @@ public final class Mask implements UDF3 {
      */
     private boolean findIn(TextView seen, TextView text, JsonParts parts) {
       String chars = seen.chars;
-      Counted counted = new Counted(chars, STEPS + STEPS_PER_BYTE * bytes.length);
+      BoundedPattern.Counted counted = new BoundedPattern.Counted(chars, STEPS + STEPS_PER_BYTE * bytes.length);
       Matcher matcher = rule.pattern.matcher(counted);
       boolean isFound = false;
       int done = 0;
@@ -540,41 +546,6 @@ public final class Mask implements UDF3 {
         isNamed = ((String) headers.get(at)).equalsIgnoreCase(header);
       }
       return isNamed;
-    }
-  }
-
-  /** A text of which at most a number of characters may be looked at. */
-  private static final class Counted implements CharSequence {
-    long left;
-    private final String chars;
-
-    Counted(String chars, long left) {
-      this.chars = chars;
-      this.left = left;
-    }
-
-    @Override
-    public int length() {
-      return chars.length();
-    }
-
-    @Override
-    public char charAt(int at) {
-      left -= 1L;
-      if (left < 0L) {
-        throw new StackOverflowError();  // ends the matching; the caller says why
-      }
-      return chars.charAt(at);
-    }
-
-    @Override
-    public CharSequence subSequence(int start, int end) {
-      return chars.subSequence(start, end);
-    }
-
-    @Override
-    public String toString() {
-      return chars;
     }
   }
 

@@ -218,17 +218,28 @@ public final class Records implements Iterator, Closeable {
     }
   }
 
+  /** Returns the end of a text's last line, without its line end. */
+  private static int endOf(byte[] text) {
+    return text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+  }
+
+  /** Returns the first byte of the line that ends before a byte. */
+  private static int firstOf(byte[] text, int end) {
+    int first = end;
+    while (first > 0 && text[first - 1] != LINE_END) {
+      first--;
+    }
+    return first;
+  }
+
   /** Returns the last byte of a text at which no record goes on; -1 if there is none, but perhaps at its first byte. */
   public static int lastWhole(byte[] text, String part) {
     Pattern pattern = Pattern.compile(part);
-    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    int end = endOf(text);
     int following = text.length;
     String next = null;
     while (end >= 0) {
-      int first = end;
-      while (first > 0 && text[first - 1] != LINE_END) {
-        first--;
-      }
+      int first = firstOf(text, end);
       Matcher found = partOf(text, first, end - first, pattern);
       if (!goesOn(found) || (following < text.length && !of(found).equals(next))) {
         return following;
@@ -245,15 +256,12 @@ public final class Records implements Iterator, Closeable {
     Pattern pattern = Pattern.compile(part);
     Pattern before = Pattern.compile(content);
     Pattern starts = Pattern.compile(inside);
-    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    int end = endOf(text);
     int following = -1;
     boolean isStart = false;
     String next = null;
     while (end >= 0) {
-      int first = end;
-      while (first > 0 && text[first - 1] != LINE_END) {
-        first--;
-      }
+      int first = firstOf(text, end);
       Matcher found = partOf(text, first, end - first, pattern);
       boolean isSame = of(found).equals(next);
       if (following >= 0 && !(isSame && goesOn(found)) && (!isSame || isStart)) {
@@ -307,12 +315,9 @@ public final class Records implements Iterator, Closeable {
   /** Returns the first byte of the last line that starts a record; -1 if none of the lines does. */
   public static int lastStart(byte[] text, String starts) {
     Pattern pattern = Pattern.compile(starts);
-    int end = text.length > 0 && text[text.length - 1] == LINE_END ? text.length - 1 : text.length;
+    int end = endOf(text);
     while (end >= 0) {
-      int first = end;
-      while (first > 0 && text[first - 1] != LINE_END) {
-        first--;
-      }
+      int first = firstOf(text, end);
       if (hasStart(text, first, end - first, pattern)) {
         return first;
       }

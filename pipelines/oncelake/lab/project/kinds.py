@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.wording import count_of, listed
@@ -124,12 +123,12 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
         if isinstance(kind, str):
             left_out[files[0]] = kind
             continue
-        same = next((at for at, each in enumerate(found) if _is_same(each, kind)), None)
+        same = next((at for at, each in enumerate(found) if each.declared == kind.declared), None)
         if same is None:
             taken |= {kind.name, kind.format}
             found.append(kind)
         else:
-            found[same] = _joined(found[same], kind)
+            found[same] = replace(found[same], files=[*found[same].files, *kind.files])
     return LogKinds(place, found, left_out, [] if place.is_dir() else _beside(place))
 
 
@@ -191,15 +190,6 @@ def _kind(files: Sequence[Path], places: Sequence[Path], taken: set[str], *, one
         )  # fmt: skip
     declared = load_format(chosen.format, places)
     return LogKind(_free_source(newest, taken), files, chosen.format, declared, None, (), chosen, sample)
-
-
-def _is_same(one: LogKind, other: LogKind) -> bool:
-    return one.declared == other.declared
-
-
-def _joined(one: LogKind, other: LogKind) -> LogKind:
-    values: dict[str, Any] = {**one.__dict__, "files": [*one.files, *other.files]}
-    return LogKind(**values)
 
 
 def _free_name(file: Path, known: Sequence[str]) -> str:
