@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from types import FrameType
 from typing import Any
 
@@ -244,35 +246,62 @@ def _has_nested_class(pattern: str) -> bool:
     return any("[" in re.sub(r"\\.", "", each[1]) for each in classes if each[1])
 
 
-def json_object(line: str) -> dict[str, Any] | None:
-    """Return the JSON object that a line is, numbers as they are written; None if it is not one."""
-    try:
-        value = json.loads(line, parse_float=_Number, parse_int=_Number)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 class _Number(str):
     """A number of a JSON line, as it is written."""
 
     __slots__ = ()
 
 
+class _WrittenObject(dict[str, Any]):
+    """An object of a JSON line, with its text."""
+
+    written = ""
+
+
+class _WrittenList(list[Any]):
+    """A list of a JSON line, with its text."""
+
+    written = ""
+
+
+def _json_decoder() -> Any:
+    """Return a decoder that keeps the text of numbers, objects and lists."""
+    decoder: Any = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
+
+    def parse_object(at: tuple[str, int], *more: Any) -> tuple[_WrittenObject, int]:
+        value, end = JSONObject(at, *more)
+        found = _WrittenObject(value)
+        found.written = at[0][at[1] - 1 : end]
+        return found, end
+
+    def parse_array(at: tuple[str, int], *more: Any) -> tuple[_WrittenList, int]:
+        value, end = JSONArray(at, *more)
+        found = _WrittenList(value)
+        found.written = at[0][at[1] - 1 : end]
+        return found, end
+
+    decoder.parse_object, decoder.parse_array = parse_object, parse_array
+    decoder.scan_once = py_make_scanner(decoder)  # the one in C does not call them
+    return decoder
+
+
+_DECODER = _json_decoder()
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line is, nested values and numbers with their text; None if it is not one."""
+    try:
+        value = _DECODER.decode(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def json_text(value: object) -> str | None:
-    """Return a value of a JSON line as text; None for null."""
+    """Return a value of a JSON line as text, a nested one as it is written; None for null."""
     if value is None or isinstance(value, str):
         return value
-    return _written(value)
-
-
-def _written(value: object) -> str:
-    """Write a value as JSON, without spaces and with numbers as they were written."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_written(key)}:{_written(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
-    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+    return value.written if isinstance(value, _WrittenObject | _WrittenList) else json.dumps(value)
 
 
 def _at(key: str, texts: Mapping[str, str | None], line_object: Mapping[str, Any] | None) -> str | None:
