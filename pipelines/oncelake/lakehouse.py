@@ -147,13 +147,15 @@ class ProofResult:
 
     Attributes:
         links: the links that were checked, in order; only the last one can fail, because a proof stops there.
-        lines: the number of lines in bronze up to the proven position.
+        lines: the number of lines in bronze up to the proven position, or of records of one or several lines.
         seconds: the duration of the proof.
+        in_records: the lines that the records have; None if each is one line.
     """
 
     links: list[Link]
     lines: int
     seconds: float
+    in_records: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -163,7 +165,7 @@ class ProofResult:
     @property
     def claim(self) -> Claim:
         """Return what the proof may say of the lines, if every link holds."""
-        return Claim(self.lines, self.links)
+        return Claim(self.lines, self.links, self.in_records)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -171,6 +173,7 @@ class ProofResult:
             "links": [link.to_dict() for link in self.links],
             "holds": self.holds,
             "lines": self.lines,
+            **({"in_records": self.in_records} if self.in_records is not None else {}),
             "compared": self.claim.compared,
             "uncompared": self.claim.uncompared,
             "seconds": round(self.seconds, 1),
@@ -470,7 +473,7 @@ class Lakehouse:
             for each in proof.links():
                 links.append(each)
                 link(each)
-        result = ProofResult(links, proof.lines, time.monotonic() - began)
+        result = ProofResult(links, proof.lines, time.monotonic() - began, proof.in_records)
         if result.holds and since_ms is not None:  # a part of the lake does not end the alert of another one
             return result
         self._tell_alerts(result)

@@ -224,8 +224,8 @@ class Mask:
             java.hold(os.environ[variable])
         rules = json.dumps([dict(each) for each in masking.rules])
         self._spark = spark
-        joint = records.joint if records is not None else None
-        self._java = java.of(rules, variable, masking.key_id, masking.way, joint)
+        joint, part = (records.joint, records.part) if records is not None else (None, None)
+        self._java = java.of(rules, variable, masking.key_id, masking.way, joint, part)
 
     def problem(self) -> str | None:
         """Return why Java does not accept a rule; None if it accepts all."""

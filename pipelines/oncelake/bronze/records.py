@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
+from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
+from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.compiled import is_on_executors, jar
 from oncelake.common.spark.line_functions import found, found_in_line, replaced
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
@@ -38,7 +40,7 @@ _BEGINNINGS = (
     rf"(?=\w+=)(?=(?:[^\n]*\s)?{_KEYS['time']}=)(?=(?:[^\n]*\s)?{_KEYS['level']}=)",
 )
 # Colours and a byte order mark are not seen by people.
-_UNSEEN = r"(?:\uFEFF|\x1B\[[0-9;]*m)*+"
+_UNSEEN = rf"(?:\uFEFF|{SEQUENCES})*+"
 _OTHER_RECORD = rf"\n{_UNSEEN}(?:{'|'.join(_BEGINNINGS)})"
 
 Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
@@ -149,7 +151,22 @@ class Records(Strict):
         if own is not None:
             return own
         first = F.regexp_replace(F.substring_index(record, "\n", 1), r"\r\z", "")
-        return F.substring(first, 1, SEARCHED).rlike(self.starts)
+        visible = F.regexp_replace(F.substring(first, 1, SEARCHED), rf"\A\uFEFF|{SEQUENCES}", "")
+        return visible.rlike(self.starts)
+
+
+def line_ends() -> Column:
+    """Return the number of line ends within the records of some rows; a record has one line more."""
+    text = F.col("value").cast("string")
+    ends = F.octet_length(text) - F.octet_length(F.replace(text, F.lit("\n"), F.lit("")))
+    return F.coalesce(F.sum(ends), F.lit(0))
+
+
+def collected_line_ends(rows: Collected) -> int:
+    """Return the value of `line_ends` for collected rows."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - a run that collects nothing need not have it
+
+    return pc.sum(pc.count_substring(rows.rows["value"], "\n")).as_py() or 0
 
 
 def bounded_reader(

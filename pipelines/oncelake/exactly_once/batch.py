@@ -43,6 +43,7 @@ class BatchReport:
         ended: when the batch was done, in seconds since 1970.
         freshness: seconds from the ingest of the batch's oldest line to the commit; None if not looked up.
         masked: per rule that masks personal data, how many matches the batch has; empty for a replayed batch.
+        lines: the lines of files that bronze's rows hold, if a row is a record of several lines; None if it is not.
     """
 
     stage: str
@@ -57,6 +58,7 @@ class BatchReport:
     ended: float = field(default_factory=time.time)
     freshness: float | None = None
     masked: Mapping[str, int] = field(default_factory=dict)
+    lines: int | None = None
 
     @property
     def rate(self) -> float:
@@ -120,6 +122,7 @@ class Batch:
         warned: the limits that the batch exceeds and that do not stop it, as text.
         small_batches: collects the rows of a small batch; None if Spark commits every batch.
         masked: per rule that masks personal data, how many matches the batch has.
+        lines: the lines that its records hold; None if a row is a line, or nothing was written.
     """
 
     batch_id: int
@@ -133,6 +136,7 @@ class Batch:
     warned: list[str] = field(default_factory=list)
     small_batches: SmallBatches | None = None
     masked: dict[str, int] = field(default_factory=dict)
+    lines: int | None = None
 
     def collect(self, frame: DataFrame) -> Collected | None:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
@@ -327,6 +331,7 @@ class BatchCallback:
             query_id=self.query_id,
             position=self.position,
             masked=batch.masked,
+            lines=batch.lines,
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:

@@ -7,13 +7,14 @@ word, and have one reading. Otherwise there is no draft, and the reason is named
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from statistics import mode
 from typing import Any
 
 import yaml
 
+from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
 from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
@@ -61,6 +62,8 @@ ASSUMED_ZONE = "UTC"
 NO_ZONE = "the times have no zone and are read as UTC"
 NO_YEAR = "the times have no year: each is put into the last year in which it is not later than its file"
 NO_LEVEL = "no level was found: every line counts as INFO"
+# Colours, also as a JSON line writes them.
+_COLOURS = re.compile(rf"{SEQUENCES}|\\u001[bB]\[[0-?]*+[ -/]*+[@-~]")
 
 
 class NoDraftError(Exception):
@@ -98,10 +101,13 @@ def draft_format(lines: Sequence[str], modified: datetime | None = None) -> Draf
     whole = [line.rstrip("\r").removeprefix("\ufeff") for line in lines if line.strip()][:MOST_LINES]
     latest = modified or datetime.now(UTC)
     try:
-        drafted = _of_objects(whole, latest) or _of_pairs(whole, latest) or _OfText(whole, latest).drafted()
+        visible = [_COLOURS.sub("", line) for line in whole]
+        drafted = _of_objects(visible, latest) or _of_pairs(visible, latest) or _OfText(visible, latest).drafted()
     except AmbiguousError as error:
         raise NoDraftError(str(error)) from None
-    return drafted.checked(whole, modified)
+    if visible != whole:
+        drafted = replace(drafted, declared={**drafted.declared, "strip_ansi": True})
+    return drafted.checked(visible, modified)
 
 
 @dataclass(frozen=True)
@@ -458,10 +464,15 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
     first = min(written, key=lambda each: (len(each.times) < _MOST * len(written[0].times), each.times[0].start))
     if first.is_absolute:
         return first
-    others = [each for each in in_order if each is not first]
+    others = [each for each in in_order if each is not first and not _is_value(each)]
     absolute = [each for each in others if each.is_absolute and _is_same(first, each)]
     dated = [each for each in others if each.has_year and not first.has_year and _is_same(first, each)]
     return next(iter([*absolute, *dated]), first)
+
+
+def _is_value(column: TimeColumn) -> bool:
+    """Return True if a number is the value of a name, as in `total=1514038529000`: it is the message's."""
+    return column.times[0].is_number and bool(re.search(r"\w[=:]\s?$", column.times[0].before))
 
 
 def _is_same(local: TimeColumn, other: TimeColumn) -> bool:

@@ -18,13 +18,17 @@ from types import FrameType
 from typing import Any
 
 from oncelake.bronze.records import SEARCHED, Records
+from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
 from oncelake.silver.format import LEVELS, LogFormat, PartKeys, is_path
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.transform import HIGHEST_PRIORITY, NO_STATUS, SEVERITY, TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.
-_KNOWN = {*("levels", "level_is", "default_level", "time", "zone"), *("json_keys", "logfmt", "pattern", "record")}
+_KNOWN = {
+    *("levels", "level_is", "default_level", "time", "zone"),
+    *("json_keys", "logfmt", "pattern", "record", "strip_ansi"),
+}
 _KNOWN_OF_RECORD = {"starts", "max_lines", "max_bytes", "part", "joint", "content", "lines"}
 _PARTS = ("time", "level", "message")
 # Java has these, and Python has not, or means another thing.
@@ -35,6 +39,8 @@ _PAIR = re.compile(r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+', re.ASCII 
 _PAIRS = re.compile(rf"\s*+(?=[^\s=\"]++=)(?:{_PAIR.pattern}(?:\s++|\Z))++", re.ASCII | re.DOTALL)
 _STEP = re.compile(r"\.([^\s.\[\]*'$]+)|\[(\d+)\]|\['([^']+)'\]")
 _ESCAPES = {"n": "\n", "t": "\t"}
+_SEQUENCES = re.compile(SEQUENCES)
+_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class PlainReader:
 
     def records(self, content: str) -> list[str]:
         """Return the lines of a file's content, those of one record together."""
-        lines = content.removeprefix("\ufeff").split("\n")
+        lines = content.removeprefix(_MARK).split("\n")
         lines = lines[:-1] if lines[-1] == "" else lines
         record = self._format.record
         if record is None:
@@ -118,7 +124,8 @@ class PlainReader:
         return not self._is_start(line)
 
     def _is_start(self, line: str) -> bool:
-        return self._starts is not None and bool(self._starts.search(line.removesuffix("\r")[:SEARCHED]))
+        visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(_MARK))
+        return self._starts is not None and bool(self._starts.search(visible))
 
     def _more(self, line: str) -> bool:
         found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
@@ -133,10 +140,10 @@ class PlainReader:
         whole = record
         if self._joint is not None and "\n" in record:
             whole = self._joint.sub("", record)
-        line = whole.removesuffix("\r")
+        line = whole.removesuffix("\r").removeprefix(_MARK)
         if (rule := self._broken_by_record(record, line)) is not None:
             return PlainLine(record, rules={rule: record})
-        parts = self._parts(line)
+        parts = self._visible_parts(line) if self._format.strip_ansi else self._parts(line)
         if parts is None:
             return PlainLine(record, rules={"pattern": line})
         at = self._times.read(parts.time, self._latest) if parts.time is not None else None
@@ -174,6 +181,14 @@ class PlainReader:
             marks[max(start, 0) : max(end, 0)] = " " * (end - start)
         return "".join(marks)
 
+    def _visible_parts(self, line: str) -> _Parts | None:
+        parts = self._parts(_without_ansi(line))
+        if parts is None or self._pattern is not None:
+            return parts
+        fields = {key: text and _without_ansi(text) for key, text in parts.fields.items()}
+        time, level = (text and _without_ansi(text) for text in (parts.time, parts.level))
+        return _Parts(time, level, _without_ansi(parts.message), fields)
+
     def _parts(self, line: str) -> _Parts | None:
         if self._pattern is not None:
             found = self._pattern.fullmatch(line)
@@ -203,6 +218,10 @@ class PlainReader:
         if not 100 <= number <= 599:
             return self._format.default_level if re.fullmatch(NO_STATUS, text, re.ASCII) else None
         return "ERROR" if number >= 500 else "WARN" if number >= 400 else "INFO"
+
+
+def _without_ansi(text: str) -> str:
+    return _SEQUENCES.sub("", text) if ESCAPE in text else text
 
 
 def _refuse_unknown(log_format: LogFormat) -> None:

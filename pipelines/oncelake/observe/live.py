@@ -177,13 +177,14 @@ class LiveBoard(Display):
         return f"waiting for {', '.join(map(str, stage.reads))}" if waits else self._first
 
     def _rest(self) -> tuple[str, ...]:
-        """Return the number of lines, and the time, which shows that the board is current."""
+        """Return the number of lines or records, and the time, which shows that the board is current."""
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
-        counts = [count(self._rows[each.name]) for each in self._chain.stages if not each.reads]
-        known = [each for each in counts if each is not None]
-        return iter([count_of(sum(known), "line")] if known else [])
+        stages = [each for each in self._chain.stages if not each.reads]
+        known = [rows for rows in (count(self._rows[each.name]) for each in stages) if rows is not None]
+        of_lines = all(self._chain.kind(each).records_of_lines is None for each in stages)
+        return iter([count_of(sum(known), "line" if of_lines else "record")] if known else [])
 
 
 class RunBoard(LiveBoard):

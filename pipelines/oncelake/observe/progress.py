@@ -105,7 +105,10 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
     (table, count), *others = report.rows.items()
-    text = f"{report.stage}: batch {report.batch_id}, {count_of(count, 'row')}"
+    rows = count_of(count, "row")
+    if report.lines is not None:
+        rows = f"{count_of(count, 'record')} of {count_of(report.lines, 'line')}"
+    text = f"{report.stage}: batch {report.batch_id}, {rows}"
     if table.layer in _WINDOWS:
         text += f" {_WINDOWS[table.layer]}, {duration(report.seconds)}"
     else:
@@ -157,6 +160,7 @@ class JsonLines(Lines):
         """Write what a batch did."""
         fields: dict[str, Any] = {"stage": report.stage, "query": report.query_id, "batch_id": report.batch_id}
         fields["rows"] = {str(table): count for table, count in report.rows.items()}
+        fields |= {"lines": report.lines} if report.lines is not None else {}
         fields |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
         fields |= {"warned": list(report.warned)} if report.warned else {}
         fields |= {"masked": dict(report.masked)} if report.masked else {}

@@ -107,12 +107,14 @@ class Claim:
     """What a proof whose links all hold may say of the lines in bronze.
 
     Attributes:
-        lines: the lines in bronze.
+        lines: the lines in bronze, or the records of one or several lines.
         links: the links of the proof.
+        in_records: the lines that the records have; None if each is one line.
     """
 
     lines: int
     links: Sequence[Link]
+    in_records: int | None = None
 
     @property
     def compared(self) -> int:
@@ -137,8 +139,15 @@ class Claim:
         """Return what was not compared, in words, each with its link."""
         return tuple(f"{part.said} ({link.name})" for link in self.links for part in link.uncompared)
 
+    @property
+    def counted(self) -> str:
+        """Return how many lines bronze has, or how many records of how many lines, in words."""
+        if self.in_records is None:
+            return count_of(self.lines, "line")
+        return f"{count_of(self.lines, 'record')} of {count_of(self.in_records, 'line')}"
+
     def __str__(self) -> str:
-        lines = count_of(self.lines, "line")
+        lines = self.counted
         if not self.uncompared:
             return f"{lines}, every one exactly once"
         counted = lines if self.compared == self.lines else f"{self.compared:,} of {lines}"

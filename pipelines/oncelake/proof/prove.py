@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from oncelake.bronze.records import line_ends
 from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.bronze.sources.kafka_admin import cleanup_policies
 from oncelake.common.errors import StateError
@@ -45,7 +46,7 @@ from oncelake.proof.positions import Followed, follow
 from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
 from oncelake.proof.repeats import repeats
-from oncelake.proof.span import Span
+from oncelake.proof.span import Span, rows_of
 from oncelake.proof.tail import tail_files, tail_rows
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Proof:
         full: prove everything, also what was proven before.
         deep: read the source's files, or the topics' records, again.
         warn: called with a warning that does not stop the proof.
-        lines: lines that bronze holds up to the end of the proof.
+        lines: lines or records that bronze holds up to the end of the proof.
+        in_records: the lines that its records have; None if no row is a record of several lines.
     """
 
     chain: Chain
@@ -84,9 +86,11 @@ class Proof:
     deep: bool = False
     warn: Callable[[str], None] = lambda _: None
     lines: int = 0
+    in_records: int | None = None
     _states: dict[str, str] = field(default_factory=dict)
     # tables that a later proof must compare from where this one did
     _unproven: set[Table] = field(default_factory=set)
+    _line_ends: dict[Table, int] = field(default_factory=dict)
 
     def links(self) -> Iterator[Link]:
         """Yield the links in order; stop after the first link that does not hold.
@@ -109,7 +113,24 @@ class Proof:
             yield link
             if not link.holds:
                 return
+        self._count_line_ends(lake)
         self._keep(lake, record, lasting)
+
+    def _count_line_ends(self, lake: PinnedLake) -> None:
+        """Count the lines of the records in bronze: the new ones, and those that an earlier proof counted."""
+        kinds = {stage.tables[0]: self.chain.kind(stage) for stage in self.chain.stages if not stage.reads}
+        for table, pinned in lake.bronze.items():
+            if pinned is None or (table in kinds and kinds[table].records_of_lines is None):
+                continue
+            if not pinned.span.rows_in_all:
+                continue
+            span = pinned.span
+            earlier = span.start.line_ends if span.start is not None and not span.whole else None
+            rows = rows_of(self.spark, span if earlier is not None else replace(span, rest=True))
+            (ends,) = rows.agg(line_ends()).collect()[0]
+            self._line_ends[table] = (earlier or 0) + ends
+        if any(self._line_ends.values()):
+            self.in_records = self.lines + sum(self._line_ends.values())
 
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
         if not lake.all():
@@ -317,7 +338,10 @@ class Proof:
         """Record how far each table is proven, so that the next proof starts there."""
         proven = (each for each in lake.all() if each.joins and each.span.table not in self._unproven)
         joined = {str(each.span.table): each for each in proven}
-        reached = {name: _reached(each, lasting.get(name, ())) for name, each in joined.items()}
+        reached = {
+            name: _reached(each, lasting.get(name, ()), self._line_ends.get(each.span.table))
+            for name, each in joined.items()
+        }
         tables = {**record, **{table: each for table, each in reached.items() if each}}
         if tables == record:
             return
@@ -332,10 +356,13 @@ class Proof:
         return files_at(self.chain.lake.root, self.spark)
 
 
-def _reached(pinned: Pinned, lasting: Sequence[Uncompared]) -> Proven | None:
+def _reached(pinned: Pinned, lasting: Sequence[Uncompared], line_ends: int | None) -> Proven | None:
     span = pinned.span
     reached = Proven.up_to(pinned.table_id, span.commits[-1]) if span.commits else span.start
-    return replace(reached, gaps=pinned.gaps, uncompared=tuple(dict.fromkeys(lasting))) if reached else None
+    if reached is None:
+        return None
+    uncompared = tuple(dict.fromkeys(lasting))
+    return replace(reached, gaps=pinned.gaps, uncompared=uncompared, line_ends=line_ends)
 
 
 def rows_before(pinned: Pinned | None) -> int:

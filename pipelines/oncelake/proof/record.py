@@ -27,6 +27,7 @@ class Proven:
         rows: rows that the chain has written to the table, up to and including that commit.
         gaps: which commits no proof covers, in words, because log clean-up removed them before a proof ran.
         uncompared: what no proof has compared up to there, and no later one can.
+        line_ends: of a bronze table, the line ends within the records up to there; None if they were not counted.
     """
 
     table_id: str
@@ -37,6 +38,7 @@ class Proven:
     rows: int
     gaps: tuple[str, ...] = ()
     uncompared: tuple[Uncompared, ...] = ()
+    line_ends: int | None = None
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self | None:

@@ -161,6 +161,10 @@ class LogFormat(Strict):
         None, description="where records of several lines start; without it, each line is one"
     )
 
+    strip_ansi: bool = later(
+        False, description="true: colours and other control sequences of a terminal are no part of a line's text"
+    )
+
     columns: dict[str, TypedColumn] = later({}, description="further columns of silver, with their types")
 
     inside: Annotated[Inside, BeforeValidator(_under_names)] | None = later(

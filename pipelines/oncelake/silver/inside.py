@@ -9,6 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.common.spark import line_functions
+from oncelake.common.spark.line_functions import replaced
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups
 
@@ -66,7 +68,7 @@ def joined(record: Column, fmt: LogFormat) -> Column:
     """Return a record of lines around others as its format reads it: one line around all that is inside.
 
     The parts of a line that was cut are put together; the line ends between other lines stay. In a JSON line, the end
-    is part of the text already.
+    is part of the text already. Null if a pattern takes too many steps on a line.
     """
     assert fmt.record is not None, "the format has records"
     if fmt.record.inside is None or fmt.json_keys is not None:
@@ -74,12 +76,22 @@ def joined(record: Column, fmt: LogFormat) -> Column:
     part, content, lines = fmt.record.part or "", fmt.record.content or "", F.split(record, r"\r?\n")
 
     def after(line: Column, at: Column) -> Column:
-        was_cut = F.regexp_extract(F.get(lines, at - 1), part, groups(part).names["more"]) != ""
-        rest = F.regexp_replace(line, rf"\A(?:{content})", "")
-        return F.when(at == 0, line).when(was_cut, rest).otherwise(F.concat(F.lit("\n"), rest))
+        rest = replaced(line, rf"\A(?:{content})")
+        way = _goes_on(F.get(lines, at - 1), part)
+        return F.when(at == 0, line).when(way, rest).when(~way, F.concat(F.lit("\n"), rest))
 
-    whole = F.array_join(F.transform(lines, after), "")
+    texts = F.transform(lines, after)
+    whole = F.when(~F.exists(texts, lambda text: text.isNull()), F.array_join(texts, ""))
     return F.when(record.contains("\n"), whole).otherwise(record)
+
+
+def _goes_on(line: Column, part: str) -> Column:
+    """Return True if a line was cut, so that the next one goes on; null if that takes too many steps."""
+    more = groups(part).names["more"]
+    texts = line_functions.groups(line, part, [more])
+    if texts is None:
+        return F.regexp_extract(line, part, more) != ""
+    return F.when(texts.isNull(), F.lit(False)).when(F.size(texts) > 0, F.get(texts, F.lit(1)) != "")
 
 
 def _parts() -> list[Column]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.common.spark import line_functions
 from oncelake.silver.columns import has_exact_digits
 from oncelake.silver.format import LogFormat, PartKeys, TypedColumn, is_path
@@ -51,8 +52,24 @@ def is_fixed_width(fmt: LogFormat) -> bool:
     return fmt.pattern == DEFAULT_PATTERN and fmt.time == DEFAULT_TIME
 
 
-def take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
-    """Add the parts of each line to a frame with a column `line`."""
+def read_lines(frame: DataFrame, fmt: LogFormat) -> DataFrame:
+    """Add the parts of each line to a frame with a column `line`, without colours if the format strips them."""
+    if not fmt.strip_ansi:
+        return _take_apart(frame, fmt)
+    frame = _take_apart(frame.withColumns({"line": _without_ansi(F.col("line"))}), fmt)
+    if fmt.pattern is not None:
+        return frame
+    texts = {name: _without_ansi(F.col(name)) for name in ("time_text", "level_text", "message")}
+    fields = F.transform_values("fields", lambda _, text: _without_ansi(text))
+    of_columns = {name: _without_ansi(F.col("texts")[name]) for name in fmt.columns}
+    return frame.withColumns({**texts, "fields": fields, **_texts(of_columns)})
+
+
+def _without_ansi(text: Column) -> Column:
+    return F.when(text.contains(ESCAPE), F.regexp_replace(text, SEQUENCES, "")).otherwise(text)
+
+
+def _take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     if fmt.json_keys is not None:
         return by_json(frame, fmt.json_keys, fmt.columns)
     if fmt.logfmt is not None:

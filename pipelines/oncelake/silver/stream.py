@@ -26,7 +26,8 @@ from oncelake.exactly_once.write import Rows, Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.reasons import line_of
 from oncelake.quality.suite import Rule
-from oncelake.silver import collected, collected_duplicates
+from oncelake.silver import arrival, collected, collected_duplicates
+from oncelake.silver.arrival import Arrivals
 from oncelake.silver.duplicates import dropped, held_near, with_event, with_twin
 from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import EVENT, SOURCE, TWIN, with_source
@@ -146,7 +147,11 @@ class Silver:
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
         broken = breaks(self.by_format, self.rules)
         wanted |= {f"{_RULE}{rule}": F.count_if(condition) for rule, condition in broken.items()}
-        return [*(each.alias(name) for name, each in wanted.items()), *self.measures]
+        return [
+            *(each.alias(name) for name, each in wanted.items()),
+            *arrival.aggregates(is_accepted()),
+            *self.measures,
+        ]
 
     @property
     def measures(self) -> list[Column]:
@@ -202,6 +207,7 @@ class Parsed:
         own: adds the columns of the user's own code to accepted rows; None without such code.
         refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
         repeats: what repeats earlier lines; None if repeats are kept.
+        arrivals: how the times of the accepted lines fit their arrival; None before they are counted.
     """
 
     frame: DataFrame
@@ -209,6 +215,7 @@ class Parsed:
     own: Callable[[DataFrame], DataFrame] | None = None
     refused: DataFrame | None = None
     repeats: Repeats | None = None
+    arrivals: Arrivals | None = None
 
     @property
     def dropped(self) -> int:
@@ -269,6 +276,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     parse_lines = silver.prepared()
     # one for frames, one for collected rows: the columns of the two differ in what may be null
     of_frames, of_collected = (Prepared(silver.transform) if silver.transform else None for _ in range(2))
+    said: list[str] = []  # once in a run
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         frame = parse_lines(lines)
@@ -285,6 +293,10 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         own = of_frames if small is None else of_collected
         with _without_repeats(Parsed(frame, small, own), silver, batch) as parsed:
             counted = write_silver(parsed, silver, batch)
+            strange = parsed.arrivals.warning(counted.lines - counted.refused) if parsed.arrivals else None
+            if strange is not None and not said:
+                batch.warned.append(strange)
+                said.append(strange)
             if parsed.repeats is not None and parsed.dropped:
                 _must_be(parsed.dropped, batch.append(DUPLICATES, parsed.repeats.dropped), "is a repeat", "are repeats")
             warned = _warned(silver, counted, batch)
@@ -383,17 +395,28 @@ def _write_counting(parsed: Parsed, silver: Silver, batch: Batch) -> tuple[int, 
         if few is None:
             observed = parsed.frame.observe(counts, *silver.aggregates)
             rows = batch.append(SILVER, parsed.completed(accepted(observed))).commit.rows_added
+            parsed.arrivals = Arrivals.of_values(counts.get)
             return rows, silver.counted(counts.get, batch)
         # Spark's observation would cost a sixth of the job, so it gets only what nothing else counts
         measures = silver.measures
         lines = parsed.frame.observe(counts, *measures) if measures else parsed.frame
         refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
-        rest = few.without(lines, is_accepted(), broken_names(), refused.fieldNames())
+        rest = few.without(lines, is_accepted(), _names(), refused.fieldNames())
         rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
         taken = few.take(refused)
         parsed.refused = taken.rows
+        parsed.arrivals = Arrivals.of_names(taken.names)
+        rules = {name: n for name, n in taken.names.items() if not Arrivals.has(name)}
         values = counts.get if measures else {}
-        return rows, _counted(taken.lines, taken.out, taken.names, values, batch)
+        return rows, _counted(taken.lines, taken.out, rules, values, batch)
+
+
+def _names() -> Column:
+    """Return the names to count for a parsed row: the rules that it broke, and how its time fits its arrival."""
+    arrived = F.when(is_accepted(), arrival.name())
+    return F.when(arrived.isNull(), broken_names()).otherwise(
+        F.concat(F.coalesce(broken_names(), F.array().cast("array<string>")), F.array(arrived))
+    )
 
 
 def rows_held(written: Written) -> int | None:
@@ -415,7 +438,10 @@ def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
 
 def _count(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     if parsed.collected is None:
-        return silver.counted(_values(parsed.frame, silver.aggregates), batch)
+        seen = _values(parsed.frame, silver.aggregates)
+        parsed.arrivals = Arrivals.of_values(seen)
+        return silver.counted(seen, batch)
+    parsed.arrivals = Arrivals.of_collected(collected.unbroken(parsed.collected))
     measures = silver.measures
     values = _values(parsed.collected.frame(), measures) if measures else {}
     lines, rules = parsed.collected.rows.num_rows, collected.broken(parsed.collected)

@@ -21,7 +21,7 @@ from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, R
 from oncelake.silver.columns import read_value
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.inside import joined, with_inside
-from oncelake.silver.lines import is_fixed_width, take_apart, unmatched_rule
+from oncelake.silver.lines import is_fixed_width, read_lines, unmatched_rule
 from oncelake.silver.pattern import whole_line
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
 from oncelake.silver.times import log_time, unclear_zone, with_latest
@@ -34,6 +34,8 @@ HIGHEST_PRIORITY = 191
 NO_STATUS = r"(?:-|\d{1,9})?"
 # The struct of the values of the format's columns, before they are columns.
 _VALUES = "values"
+# A byte order mark before a line, where files were put together.
+_MARK, _ALL = "\ufeff", 2**31 - 1
 
 
 class TimeLimits(Strict):
@@ -70,6 +72,7 @@ def parse(
     text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
     without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
     text = text.withColumns({"line": without_return})
+    text = text.withColumns({"line": F.when(line.startswith(_MARK), F.substring(line, 2, _ALL)).otherwise(line)})
     if fmt.record is not None and fmt.record.joint is not None:
         whole = F.when(F.col("file").isNotNull(), joined(F.col("line"), fmt)).otherwise(F.col("line"))
         text = text.withColumns({"as_read": F.col("line")}).withColumns({"line": whole})
@@ -104,7 +107,7 @@ def parse(
 def _with_parts(lines: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
     """Add the parts of each line, and its time and level."""
     of_columns = [pattern for each in fmt.columns.values() for pattern in each.time]
-    lines = with_latest(take_apart(lines, fmt), (*fmt.time, *of_columns), limits.ahead)
+    lines = with_latest(read_lines(lines, fmt), (*fmt.time, *of_columns), limits.ahead)
     return lines.withColumns(
         {
             "log_time": _log_time(fmt),

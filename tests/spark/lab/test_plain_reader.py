@@ -71,10 +71,19 @@ def written(path: Path, lines: list[str]) -> Path:
     return path
 
 
+@pytest.mark.parametrize("is_coloured", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shipped_format_is_read_as_with_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_a_shipped_format_is_read_as_with_spark(
+    spark: SparkSession, name: str, is_coloured: bool, tmp_path: Path
+) -> None:
     log_format = load_format(name, [FORMATS])
-    lines = [each for example in examples() for each in (example, f" {example}", f"{example} more", example[:-5])]
+    if is_coloured:
+        log_format = log_format.model_copy(update={"strip_ansi": True})
+    lines = [
+        each
+        for example in examples()
+        for each in (example, f" {example}", f"{example} more", example[:-5], f"\x1b[1m{example}\x1b[0m")
+    ]
     log = written(tmp_path / "a.log", [*lines, *ODD, *reversed(lines)])
     assert disagreement(log_format, log, spark) is None
 

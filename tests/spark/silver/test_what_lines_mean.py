@@ -262,6 +262,34 @@ def test_a_format_says_what_its_further_lines_begin_with(bronze_of: BronzeOf) ->
         assert means(bronze_of, declared, lines) == wanted
 
 
+COLOURED: list[tuple[str, str]] = [
+    (
+        "java",
+        "\x1b[0m2026-11-25 10:00:01,500 \x1b[1;31mERROR\x1b[0m [h] \x1b]8;;http://x\x07c.A\x1b]8;;\x1b\\ - o\x1b[Kne",
+    ),
+    ("logfmt", "\x1b[36mtime\x1b[0m=2026-11-25T10:00:01.500Z level=\x1b[31merror\x1b[0m msg=one"),
+    (
+        "json",
+        '{"time":"2026-11-25T10:00:01.500Z","level":"\\u001b[31merror\\u001b[39m","msg":"o\\u001B[4mne","n":"\\u001b[1mx"}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line"), COLOURED)
+def test_colours_are_no_part_of_a_line_where_the_format_says_so(bronze_of: BronzeOf, name: str, line: str) -> None:
+    log_format = load_format(name, [FORMATS]).model_copy(update={"strip_ansi": True})
+    ((meaning, held),) = read(bronze_of, log_format, [line])
+    assert meaning == ("2026-11-25T10:00:01.500000", "ERROR", "one")
+    assert not any("\x1b" in value for value in held.values() if value)
+    assert isinstance(means(bronze_of, load_format(name, [FORMATS]), [line])[0], str), "nothing is stripped unasked"
+
+
+def test_a_byte_order_mark_before_a_line_is_no_part_of_it(bronze_of: BronzeOf) -> None:
+    assert means(bronze_of, load_format("java", [FORMATS]), [f"\ufeff{JAVA}"]) == [
+        ("2026-11-25T10:00:01.500000", "ERROR", "one")
+    ]
+
+
 CRI = "2026-11-25T10:00:03.500000000Z stderr F "
 # the outer format, what is inside, the line, what it means or the rule that refuses it, and some of its fields
 WRAPPED: list[tuple[str, Any, str, Expected, dict[str, str]]] = [

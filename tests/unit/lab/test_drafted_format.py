@@ -33,6 +33,14 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         "<26.11.2026 10:00:00> (till-1) Err: card refused\n<26.11.2026 10:00:01> (till-22) info: paid\n",
         [("2026-11-26 10:00:00", "ERROR", "card refused"), ("2026-11-26 10:00:01", "INFO", "paid")],
     ),
+    "colours": (
+        f"\x1b[2m{T}0\x1b[0m \x1b[32mINFO\x1b[0m one\n{T}1 \x1b[1;31mERROR\x1b[0m two\n",
+        [(f"{T}0", "INFO", "one"), (f"{T}1", "ERROR", "two")],
+    ),
+    "colours in JSON": (
+        '{"timestamp":"2026-11-25T10:00:00Z","level":"\\u001b[32minfo\\u001b[39m","message":"one"}\n',
+        [(f"{T}0", "INFO", "one")],
+    ),
     "no level": (
         "25.11.2026 10:00:00 user ann logged in\n",
         [("2026-11-25 10:00:00", "INFO", "user ann logged in")],
@@ -45,6 +53,13 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         "- 1117838570 2005.06.03 R02 2005-06-03-15.42.50.675872 RAS INFO one\n"
         "X 1117838573 2005.06.03 R02 2005-06-03-15.42.53.276129 RAS SEVERE two\n",
         [("2005-06-03 22:42:50", "INFO", "one"), ("2005-06-03 22:42:53", "ERROR", "two")],
+    ),
+    "a number of milliseconds that is a value of the message": (
+        "20171223-22:15:29:606|Step|total=1514038529000|a\n20171223-22:15:30:606|Step|total=1514038530000|b\n",
+        [
+            ("2017-12-23 22:15:29.606", "INFO", "Step|total=1514038529000|a"),
+            ("2017-12-23 22:15:30.606", "INFO", "Step|total=1514038530000|b"),
+        ],
     ),
     "a time of an offset beside a local time": (
         "25.11.2026 10:00:00 [2026-11-25T09:00:00+00:00] INFO one\n"

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 from oncelake.bronze.mask import MASKED, Mask, check_key, check_mask, collected_counts, counts
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import Records
+from oncelake.bronze.records import Records, collected_line_ends, line_ends
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Lake, Table, is_local, place
@@ -21,6 +21,8 @@ from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.overlap import Claims
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.write import Rows, Written
+
+_LINE_ENDS = "line_ends"
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,12 @@ class SourceKind(ABC):
         mask, rows = self.settings.mask, self.read(spark)
         if mask is None:
             return rows
-        records = self.records if self.directory else None
-        return Mask(spark, mask.resolved(self.settings.max_line), records).rows(rows, version)
+        return Mask(spark, mask.resolved(self.settings.max_line), self.records_of_lines).rows(rows, version)
+
+    @property
+    def records_of_lines(self) -> Records | None:
+        """The rule that puts lines of a file together; None if a row of bronze is a line, or a record of Kafka."""
+        return self.records if self.directory else None
 
     @property
     def rules(self) -> Sequence[str]:
@@ -118,7 +124,7 @@ class SourceKind(ABC):
         self.append(lines if found is None else found, batch)
 
     def append(self, rows: Rows, batch: Batch, *more: Column) -> tuple[Written, Mapping[str, Any]]:
-        """Append the rows of one batch, and count what was masked.
+        """Append the rows of one batch, and count what was masked, and the lines of records.
 
         Args:
             rows: the rows.
@@ -128,16 +134,19 @@ class SourceKind(ABC):
         Returns:
             What was written, and the counts; none if bronze holds the batch already.
         """
-        counted = [*more, *counts(self.rules)] if not batch.holds(self.table) else []
+        of_records = [line_ends().alias(_LINE_ENDS)] if self.records_of_lines is not None else []
+        counted = [*more, *counts(self.rules), *of_records] if not batch.holds(self.table) else []
         if not counted:
             return batch.append(self.table, rows), {}
         if isinstance(rows, Collected):
             written = batch.append(self.table, rows)
-            seen: Mapping[str, Any] = collected_counts(rows, self.rules)
+            ends = {_LINE_ENDS: collected_line_ends(rows)} if of_records else {}
+            seen: Mapping[str, Any] = collected_counts(rows, self.rules) | ends
         else:
             observed = Observation()
             written = batch.append(self.table, rows.observe(observed, *counted))
             seen = observed.get
+        batch.lines = written.commit.rows_added + seen[_LINE_ENDS] if of_records else None
         batch.masked.update({name: seen[f"{MASKED} {name}"] for name in self.rules if seen[f"{MASKED} {name}"]})
         return written, seen
 

@@ -99,12 +99,9 @@ public final class BoundedPattern implements UDF1 {
     int end = record.indexOf('\n');
     end = end < 0 ? record.length() : end;
     end = end > 0 && record.charAt(end - 1) == '\r' ? end - 1 : end;
-    if (end <= searched) {
-      return find(pattern, record.substring(0, end)) != null;
-    }
-    int characters = record.codePointCount(0, end);
-    int head = characters <= searched ? end : record.offsetByCodePoints(0, searched);
-    if (find(pattern, record.substring(0, head)) != null) {
+    int head = end <= searched || record.codePointCount(0, end) <= searched ? end : record.offsetByCodePoints(0, searched);
+    String text = record.substring(0, head);
+    if (find(pattern, isForTail ? text : Colours.visible(text)) != null) {
       return true;
     }
     return isForTail && head < end

@@ -30,7 +30,8 @@ import org.apache.spark.sql.types.StructType;
  * strings within it; the text around the strings; and the whole text with everything read that can be an escape. Where
  * two matches overlap, both are replaced by the text of the first. JSON stays JSON: of a match that goes over the strings
  * and values of an object, only these are replaced, and a number that is masked becomes a string. Parts that a container
- * runtime has cut are joined, as silver joins them; what is between two parts stays there.
+ * runtime has cut are joined, as silver joins them; what is between two parts stays there. A terminal's control sequences
+ * are not seen.
  *
  * The function holds the rules and the key's identity, not the key: each JVM has the key from `hold` or from its own
  * environment. An error names a rule, and never the text.
@@ -52,16 +53,19 @@ public final class Mask implements UDF3 {
   private final String keyId;
   private final int way;
   private final String joint;
+  private final String part;
   private transient Rule[] rules;
   private transient Pattern joints;
+  private transient Pattern parts;
   private transient Mac mac;
 
-  private Mask(String json, String variable, String keyId, int way, String joint) {
+  private Mask(String json, String variable, String keyId, int way, String joint, String part) {
     this.json = json;
     this.variable = variable;
     this.keyId = keyId;
     this.way = way;
     this.joint = joint;
+    this.part = part;
   }
 
   /**
@@ -72,9 +76,10 @@ public final class Mask implements UDF3 {
    * @param keyId the key's identity, see `idOf`
    * @param way 1: a rule sees the text as it is written, as oncelake did at first; 2: as its readers see it
    * @param joint the pattern of what is between two parts of a value; null if values have no parts
+   * @param part the pattern of a part, with the groups `of` and `more`; null if values have no parts
    */
-  public static Mask of(String json, String variable, String keyId, int way, String joint) {
-    return new Mask(json, variable, keyId, way, joint);
+  public static Mask of(String json, String variable, String keyId, int way, String joint, String part) {
+    return new Mask(json, variable, keyId, way, joint, part);
   }
 
   /** Returns the rules as a function of Spark; Spark calls it once for each row. */
@@ -153,7 +158,7 @@ public final class Mask implements UDF3 {
       }
       if (text == null) {
         text = TextView.of(now, 0, now.length);
-        between = field.equals("value") ? joints(text) : NO_JOINTS;
+        between = field.equals("value") ? joints(now, text) : NO_JOINTS;
         text = between.length == 0 ? text : TextView.joined(now, between);
       }
       byte[] made = applied(all[at], now, text, between, counts);
@@ -165,12 +170,29 @@ public final class Mask implements UDF3 {
     return now;
   }
 
-  private int[] joints(TextView text) {
+  /**
+   * Returns the bytes between the parts of a value, as silver leaves them out: firsts and afters.
+   *
+   * Behind a line that was not cut, its end stays, if the line end is not within the text of the joint.
+   */
+  private int[] joints(byte[] bytes, TextView text) {
     if (joint == null || way == AS_BYTES || text.chars.indexOf('\n') < 0) {
       return NO_JOINTS;
     }
-    joints = joints == null ? Pattern.compile("(?m:" + joint + ")") : joints;
-    return text.bytesOf(joints.matcher(text.chars));
+    if (joints == null) {
+      joints = Pattern.compile("(?m:" + joint + ")");
+      parts = Pattern.compile(part);
+    }
+    int[] found = text.bytesOf(joints.matcher(text.chars));
+    for (int at = 0; at < found.length; at += 2) {
+      int end = found[at];
+      int afterEnd = bytes[end] == (byte) '\n' ? end + 1 : end + 2;
+      if (bytes[end] == (byte) '\n' || (bytes[end] == (byte) '\r' && bytes[end + 1] == (byte) '\n')) {
+        int first = Records.firstOf(bytes, end);
+        found[at] = Records.isCut(bytes, first, end - first, parts) ? end : afterEnd;
+      }
+    }
+    return found;
   }
 
   /** Returns the record with a rule's matches replaced; null if nothing matches. */
@@ -322,16 +344,32 @@ public final class Mask implements UDF3 {
     }
 
     private boolean isFound(TextView text) {
-      TextView composed = text.composed();
-      return findIn(text, null, null) || (composed != null && findIn(composed, null, null));
+      for (TextView view : views(text)) {
+        if (findIn(view, null, null)) {
+          return true;
+        }
+      }
+      return false;
     }
 
     private void find(TextView seen, TextView text, JsonParts parts) {
-      findIn(seen, text, parts);
-      TextView composed = isAsBytes ? null : seen.composed();
-      if (composed != null) {
-        findIn(composed, text, parts);
+      for (TextView view : views(seen)) {
+        findIn(view, text, parts);
       }
+    }
+
+    /** Returns a text as its readers see it: without colours, and also with its letters and marks composed. */
+    private List<TextView> views(TextView text) {
+      TextView[] uncoloured = isAsBytes ? null : text.uncoloured();
+      List<TextView> found = new ArrayList<TextView>(2);
+      for (TextView each : uncoloured == null ? new TextView[] {text} : uncoloured) {
+        found.add(each);
+        TextView composed = isAsBytes ? null : each.composed();
+        if (composed != null) {
+          found.add(composed);
+        }
+      }
+      return found;
     }
 
     /**
@@ -442,7 +480,8 @@ public final class Mask implements UDF3 {
 
     /** Returns the bytes of a text in Unicode's composed form; what was no UTF-8 is the byte that it was. */
     private static byte[] bytesOf(String value) {
-      String text = Normalizer.normalize(value.replace(TextView.INNER_QUOTE, '"'), Normalizer.Form.NFC);
+      String seen = value.replace(TextView.INNER_QUOTE, '"').replace(String.valueOf(TextView.SEQUENCE), "");
+      String text = Normalizer.normalize(seen, Normalizer.Form.NFC);
       java.io.ByteArrayOutputStream out = new java.io.ByteArrayOutputStream(text.length() + 16);
       int at = 0;
       while (at < text.length()) {

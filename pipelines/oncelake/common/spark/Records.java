@@ -113,7 +113,7 @@ public final class Records implements Iterator, Closeable {
     this.headersAt = Arrays.asList(columns).indexOf("headers");
     this.starts = bounds.starts == null ? null : Pattern.compile(bounds.starts);
     this.part = bounds.part == null ? null : Pattern.compile(bounds.part);
-    this.content = bounds.inside == null ? null : Pattern.compile(bounds.content);
+    this.content = bounds.inside == null ? null : beginning(bounds.content);
     this.inside = bounds.inside == null ? null : Pattern.compile(bounds.inside);
     this.maxLines = bounds.maxLines;
     this.maxBytes = bounds.maxBytes;
@@ -224,7 +224,7 @@ public final class Records implements Iterator, Closeable {
   }
 
   /** Returns the first byte of the line that ends before a byte. */
-  private static int firstOf(byte[] text, int end) {
+  static int firstOf(byte[] text, int end) {
     int first = end;
     while (first > 0 && text[first - 1] != LINE_END) {
       first--;
@@ -254,7 +254,7 @@ public final class Records implements Iterator, Closeable {
   /** Returns the first byte of the last line that starts a record inside the lines; -1 if none is known to do. */
   public static int lastInside(byte[] text, String part, String content, String inside) {
     Pattern pattern = Pattern.compile(part);
-    Pattern before = Pattern.compile(content);
+    Pattern before = beginning(content);
     Pattern starts = Pattern.compile(inside);
     int end = endOf(text);
     int following = -1;
@@ -278,12 +278,26 @@ public final class Records implements Iterator, Closeable {
   /** Returns true if the content of a line starts a record, or if the line has no content. */
   private static boolean hasStartInside(byte[] bytes, int first, int size, Pattern content, Pattern inside) {
     int length = lengthOf(bytes, first, size);
-    Matcher found = content.matcher(head(bytes, first, length));
-    if (!found.lookingAt()) {
-      return true;
+    try {
+      Matcher found = BoundedPattern.find(content, head(bytes, first, length));
+      if (found == null) {
+        return true;
+      }
+      int before = found.group().getBytes(java.nio.charset.StandardCharsets.UTF_8).length;
+      return hasStart(bytes, first + before, length - before, inside);
+    } catch (BoundedPattern.TooManySteps error) {
+      return true;  // a record of its own, which silver refuses
     }
-    int before = found.group().getBytes(java.nio.charset.StandardCharsets.UTF_8).length;
-    return hasStart(bytes, first + before, length - before, inside);
+  }
+
+  /** Returns a pattern that is found at the beginning of a text and nowhere else. */
+  private static Pattern beginning(String pattern) {
+    return Pattern.compile("\\A(?:" + pattern + ")");
+  }
+
+  /** Returns true if a line was cut, so that the next one goes on. */
+  static boolean isCut(byte[] bytes, int first, int size, Pattern part) {
+    return goesOn(partOf(bytes, first, size, part));
   }
 
   /** Finds the pattern at the beginning of a line or at its end; returns null if it is at neither. */
@@ -328,7 +342,7 @@ public final class Records implements Iterator, Closeable {
 
   private static boolean hasStart(byte[] bytes, int first, int size, Pattern starts) {
     try {
-      return BoundedPattern.find(starts, head(bytes, first, lengthOf(bytes, first, size))) != null;
+      return BoundedPattern.find(starts, Colours.visible(head(bytes, first, lengthOf(bytes, first, size)))) != null;
     } catch (BoundedPattern.TooManySteps error) {
       return true;  // a record of its own, which silver refuses
     }

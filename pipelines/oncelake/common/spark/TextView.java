@@ -15,6 +15,8 @@ public final class TextView {
   public static final char INNER_QUOTE = (char) 0xFDD0;
   /** How many times a text can be escaped and still be read. */
   public static final int DEPTH = 8;
+  /** Stands for a control sequence in a view. */
+  static final char SEQUENCE = (char) 0xFDD1;
   private static final char FIRST_MARK = (char) 0x300;
 
   final String chars;
@@ -28,6 +30,8 @@ public final class TextView {
   private TextView[] contents;
   private TextView composed;
   private boolean isComposed;
+  private TextView[] uncoloured;
+  private boolean isUncoloured;
 
   private TextView(String chars, TextView source, int[] firsts, int[] afters, int shift, int level) {
     this.chars = chars;
@@ -260,6 +264,34 @@ public final class TextView {
       default:
         return escaped;
     }
+  }
+
+  /**
+   * Returns the text without a terminal's control sequences, and with a character that nothing matches in the place of
+   * each: a reader may see the one or the other. Null if it has none.
+   */
+  TextView[] uncoloured() {
+    if (!isUncoloured) {
+      uncoloured = Colours.has(chars) ? uncolour() : null;
+      isUncoloured = true;
+    }
+    return uncoloured;
+  }
+
+  private TextView[] uncolour() {
+    Made without = new Made(chars.length());
+    Made apart = new Made(chars.length());
+    Matcher matcher = Colours.in(chars);
+    int done = 0;
+    while (matcher.find()) {
+      without.copy(chars, done, matcher.start());
+      apart.copy(chars, done, matcher.start());
+      apart.add(SEQUENCE, matcher.start(), matcher.end());
+      done = matcher.end();
+    }
+    without.copy(chars, done, chars.length());
+    apart.copy(chars, done, chars.length());
+    return done == 0 ? null : new TextView[] {without.view(this, level), apart.view(this, level)};
   }
 
   /** Returns the text in Unicode's composed form, NFC; null if it is in this form. */

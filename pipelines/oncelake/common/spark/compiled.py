@@ -7,7 +7,7 @@ Without `ReadableFiles.java`, which leaves files out of a listing, a batch with 
 `RecordFormat.java` reads complete files and `TailSource.java` files that grow, both with `Records.java` and
 `BoundedLines.java`, `Mask.java` masks personal data, with `TextView.java`, `JsonParts.java` and `MaskEdits.java`, and
 `Topics.java` reads Kafka records whose timestamp is too large for Spark: nothing else reads records of several lines,
-growing files or such records, bounds what a line takes of the memory, or masks.
+growing files or such records, bounds what a line takes of the memory, or masks. `Colours.java` knows colours in a text.
 `BoundedPattern.java` bounds the steps of a regular expression and `JsonLine.java` reads a line of JSON: without the
 jar, Spark's own functions do, see `line_functions.py`.
 """
@@ -31,6 +31,7 @@ _NAMES = (
     "FewRows",
     "PreparedPlan",
     "BoundedLines",
+    "Colours",
     "BoundedPattern",
     "JsonLine",
     "Records",

@@ -247,4 +247,12 @@ def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
     except Exception as error:
         said = why(error)
     seconds = round(time.monotonic() - began, 1)
-    return ProofFacts("not possible" if said else "made", now_ms(), seconds, proof.lines, tuple(links), said)
+    return ProofFacts(
+        "not possible" if said else "made",
+        now_ms(),
+        seconds,
+        proof.lines,
+        tuple(links),
+        said,
+        in_records=proof.in_records,
+    )

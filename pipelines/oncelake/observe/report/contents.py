@@ -72,10 +72,10 @@ def verdict(facts: Facts) -> ReportVerdict:
         return ReportVerdict(
             "open", "Not proven here: the proof was skipped", "Run: oncelake prove, or the report without --no-proof"
         )
-    claim = Claim(proof.lines, proof.links)
-    lines, links = count_of(proof.lines, "line, counted", "lines, each"), count_of(len(proof.links), "link")
+    claim = Claim(proof.lines, proof.links, proof.in_records)
+    lines, links = f"{claim.counted}, {'counted' if proof.lines == 1 else 'each'}", count_of(len(proof.links), "link")
     if claim.compared < proof.lines:
-        lines = f"{claim.compared:,} of {count_of(proof.lines, 'line')}, each"
+        lines = f"{claim.compared:,} of {claim.counted}, each"
     detail = f"{links} from the source to the last table, checked in {duration(proof.seconds)}"
     if claim.uncompared:
         detail += f"; not compared: {', '.join(claim.uncompared)}"

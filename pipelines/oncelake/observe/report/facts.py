@@ -139,6 +139,7 @@ class ProofFacts:
         links: the links that it checked.
         said: why it did not finish.
         behind: True if tables have commits that it does not cover.
+        in_records: the lines that the records have; None if each is one line.
     """
 
     made: Literal["made", "left out", "not possible"]
@@ -148,6 +149,7 @@ class ProofFacts:
     links: tuple[Link, ...] = ()
     said: str = ""
     behind: bool = False
+    in_records: int | None = None
 
     @property
     def holds(self) -> bool:
