@@ -63,8 +63,10 @@ _SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]+
 _NAMED: Mapping[Named, tuple[str, int, str | None]] = {
     "all": (r"(?s).++", 0, None),
     "authorization": (
-        rf"(?i)(?:\b(?:proxy-)?authorization[\"']?\s{{0,9}}[:=]\s{{0,9}}\[?[\"']?(?:{_SCHEME}\s{{1,9}})?|"
-        rf"\b(?:bearer|basic)\s{{1,9}})((?<={_SCHEME}\s{{1,9}}){_TOKEN}|{_TOKEN}(?:\s{{1,9}}{_TOKEN})?)",
+        rf"(?i)(?:(?<![\p{{L}}\p{{N}}])(?:proxy-|http_)?authorization(?:[\"']\s{{0,9}},|[\"']?\s{{0,9}}(?:=>|[:=]))\s{{0,9}}"
+        rf"\[?[\"']?(?:{_SCHEME}\s{{1,9}})?|\b(?:bearer|basic)\s{{1,9}})"
+        rf"((?<={_SCHEME}\s{{1,9}}){_TOKEN}|AWS4[\w-]*+(?:,?\s{{1,9}}[a-z]++=[^\s\"',]++){{1,4}}|"
+        rf"{_TOKEN}(?:\s{{1,9}}{_TOKEN})?)",
         1,
         None,
     ),

@@ -22,25 +22,32 @@ _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; Records.java has the same number.
 SEARCHED = 1024
 
-# How lines of the shipped formats begin, up to their time; JSON and logfmt lines have keys of a time and a level.
+# How lines of other programs begin: with a date and a time of day, perhaps behind a mark; with a time of day or a level
+# as Logback, Python and uvicorn write them; with the letter of klog; as access logs do. JSON and logfmt lines have keys
+# of a time and of a level or message.
 _CLOCK = r"\d\d:\d\d:\d\d"
+_DAY = (
+    r"\d{4}[-/.]\d\d?[-/.]\d\d?",
+    r"\d{8}",
+    r"\d\d?[-/. ](?:[A-Z][a-z]{2}|\d\d?)[-/. ](?:\d{4}|\d\d)",
+    r"(?:[A-Z][a-z]{2},? )?[A-Z][a-z]{2} [ \d]?\d(?:,? \d{4},?)?",
+)
 _KEYS = {
-    "time": r"(?:time|timestamp|@timestamp|ts|datetime|asctime|t)",
-    "level": r"(?:level|severity|log\.level|levelname|loglevel|lvl|stream)",
+    "time": r"(?:time|timestamp|@timestamp|@t|ts|datetime|asctime|t)",
+    "level": r"(?:level|severity|log\.level|levelname|loglevel|lvl|stream|@l|@mt|@m|msg|v)",
 }
+_LEVEL = r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 _BEGINNINGS = (
-    rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}",
-    rf"\d{{4}}/\d\d/\d\d {_CLOCK} \[",
-    rf"\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {_CLOCK}",
-    rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}} [ \d]\d (?:\d{{4}} )?{_CLOCK} ",
-    rf"<\d{{1,3}}>1? ?\d{{4}}-\d\d-\d\dT{_CLOCK}",
+    rf"(?:<\d{{1,3}}>1? ?)?[\[(<\"']?(?:{'|'.join(_DAY)})[T :,]{{1,3}}\d?\d:\d\d(?::\d\d|[ \])])",
+    rf"{_CLOCK}[.,]\d{{3}} \[",
+    rf"{_LEVEL}:(?:[\w.]++:| {{2,}}\S)",
     rf"[IWEF]\d{{4}}(?:\d{{4}})? {_CLOCK}\.",
-    rf"[^\s\[][^\n\[]{{0,400}} \[\d\d/[A-Z][a-z]{{2}}/\d{{4}}:{_CLOCK} [+-]\d{{4}}\] \"",
+    rf"[^\s\[][^\n\[]{{0,400}} \[\d\d/[A-Z][a-z]{{2}}/\d{{4}}[: ]{_CLOCK}(?: [+-]\d{{4}})?\] \"",
     rf"\{{(?=[^\n]*\"{_KEYS['time']}\"\s*:)(?=[^\n]*\"{_KEYS['level']}\"\s*:)",
     rf"(?=\w+=)(?=(?:[^\n]*\s)?{_KEYS['time']}=)(?=(?:[^\n]*\s)?{_KEYS['level']}=)",
 )
-# Colours and a byte order mark are not seen by people.
-_UNSEEN = rf"(?:\uFEFF|{SEQUENCES})*+"
+# Colours, a byte order mark, a zero width space and a lone \r are not seen by people.
+_UNSEEN = rf"(?:[\uFEFF\u200B\r]|{SEQUENCES})*+"
 _OTHER_RECORD = rf"\n{_UNSEEN}(?:{'|'.join(_BEGINNINGS)})"
 
 Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)

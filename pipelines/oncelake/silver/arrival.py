@@ -129,10 +129,10 @@ def aggregates(accepted: Column) -> list[Column]:
 def _halves() -> Column:
     """Return by how many half hours a row is ahead, rounded up, or exactly behind; null if its time fits."""
     later = F.unix_micros("log_time") - F.unix_micros(F.coalesce("timestamp", "file_modified"))
-    whole = F.round(later / _HALF_HOUR).cast("int")
+    whole = F.round(later / _HALF_HOUR).cast("bigint")
     is_live = F.col("timestamp").isNotNull() | F.col("file_id").isNotNull()
     is_behind = is_live & whole.between(-_MOST_APART, -1) & (F.abs(later - whole * _HALF_HOUR) <= _AT_ONCE)
-    return F.when(later > _TOLERANCE, F.ceil(later / _HALF_HOUR).cast("int")).when(is_behind, whole)
+    return F.when(later > _TOLERANCE, F.ceil(later / _HALF_HOUR)).when(is_behind, whole)
 
 
 def _halves_behind(later: int) -> int | None:

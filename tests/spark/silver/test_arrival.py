@@ -43,7 +43,7 @@ def rows(spark: SparkSession, cases: list[tuple[str, timedelta]]) -> DataFrame:
         values["value"] = f"{ARRIVED + later:%Y-%m-%d %H:%M:%S} ERROR x".encode()
         values |= {"timestamp": ARRIVED} if kind == "kafka" else {}
         values |= {"file": "f", "file_modified": ARRIVED} if kind in ("file", "tail") else {}
-        values |= {"file_id": "1"} if kind == "tail" else {}
+        values |= {"file_id": 1} if kind == "tail" else {}
         made.append(tuple(values[name] for name in BRONZE.fieldNames()))
     return spark.createDataFrame([*made, (b"broken", *made[0][1:])], BRONZE)
 

@@ -120,7 +120,7 @@ def test_a_refused_zone_comes_with_its_meanings(bronze_of: BronzeOf) -> None:
 
 
 # the format, the line, what it means or the rule that refuses it, and some of its fields
-LINES: list[tuple[str, str, Expected, dict[str, str]]] = [
+LINES: list[tuple[str, str, Expected, dict[str, str | None]]] = [
     ("postgresql", "2026-11-25 10:00:01.500123 UTC [42] LOG:  x", ("2026-11-25T10:00:01.500123", "INFO", "x"), {}),
     (
         "postgresql",
@@ -130,8 +130,8 @@ LINES: list[tuple[str, str, Expected, dict[str, str]]] = [
     ),
     (
         "postgresql",
-        "2026-11-25 10:00:01 UTC [42] LOG:  a@b ERROR:  c",
-        ("2026-11-25T10:00:01", "INFO", "a@b ERROR:  c"),
+        '2026-11-25 10:00:01 UTC [42] LOG:  statement: "a@b ERROR:  c"',
+        ("2026-11-25T10:00:01", "INFO", 'statement: "a@b ERROR:  c"'),
         {},
     ),
     ("syslog", "<34>Nov 25 10:00:01 2026 h a: m", ("2026-11-25T10:00:01", "FATAL", "m"), {"host": "h", "tag": "a"}),
@@ -142,6 +142,98 @@ LINES: list[tuple[str, str, Expected, dict[str, str]]] = [
     ("syslog", "Nov 25 10:00:01 SRV app: m", ("2026-11-25T10:00:01", "INFO", "m"), {"host": "SRV"}),
     ("syslog", "<34>1 2026-11-25T10:00:01Z h app - - - \ufeffm", ("2026-11-25T10:00:01", "FATAL", "m"), {"app": "app"}),
     ("syslog", "Feb 29 10:00:00 h a: x", "time", {}),
+    *(
+        ("syslog", line, "pattern", {})
+        for line in (
+            "2026-11-25T10:00:00Z ERROR failed to connect: 0",
+            "2026-11-25T10:00:00Z main INFO: text",
+            "2026-11-25T10:00:00.123456789Z E1125 10:00:00.123456       1 main.go:10] text",
+            "2026-11-25T10:00:00Z error: GET /a",
+            "2026-11-25T10:00:00Z [ERROR] agent.server: x",
+            "2026-11-25T10:00:01.123+0100 7f1234560000 -1 osd.1 text",
+            "Nov 25 10:00:01 CET: %LINK-3-UPDOWN: up",
+            "Nov 25 10:00:01 BRT web1 app: m",
+            "Nov 25 10:00:01 Z web1 app: m",
+            "Nov 25 10:00:01 GMT+3 web1 app: m",
+            "Nov 25 10:00:01 (UTC) web1 app: m",
+            "Nov 25 10:00:01 Europe/Paris web1 app: m",
+            "Nov 25 10:00:01 <auth.err> web1 app: m",
+        )
+    ),
+    (
+        "syslog",
+        "2026-11-25T11:00:01.5+01:00 web1 sshd[1]: m",
+        ("2026-11-25T10:00:01.500000", "INFO", "m"),
+        {"host": "web1", "tag": "sshd", "pid": "1"},
+    ),
+    (
+        "syslog",
+        "<34>1 2026-11-25T10:00:01Z - app - - - m",
+        ("2026-11-25T10:00:01", "FATAL", "m"),
+        {"host": "-", "app": "app"},
+    ),
+    ("syslog", "Nov 25 10:00:01 fe80::1 su: m", ("2026-11-25T10:00:01", "INFO", "m"), {"host": "fe80::1", "tag": "su"}),
+    (
+        "java",
+        "2026-11-25T10:00:01.500Z ERROR 42 --- [shop] [nio-1] [803B448A0489F840-3425F23BB2432450] c.A : m",
+        ("2026-11-25T10:00:01.500000", "ERROR", "m"),
+        {
+            "pid": "42",
+            "application": "shop",
+            "thread": "nio-1",
+            "trace": "803B448A0489F840-3425F23BB2432450",
+        },
+    ),
+    (
+        "java",
+        f"2026-11-25T10:00:01.500Z ERROR 42 --- [           main] [{' ' * 49}] c.A : m",
+        ("2026-11-25T10:00:01.500000", "ERROR", "m"),
+        {"pid": "42", "application": None, "thread": "main", "trace": None},
+    ),
+    (
+        "access",
+        'www.example.org 1.2.3.4 - - [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 401 5',
+        ("2026-11-25T10:00:01", "WARN", "GET / HTTP/1.1"),
+        {"vhost": "www.example.org", "client": "1.2.3.4", "user": "-"},
+    ),
+    ("access", 'www.example.org host.net - - [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 401 5', "pattern", {}),
+    (
+        "access",
+        '1.2.3.4 - "" [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 401 5',
+        ("2026-11-25T10:00:01", "WARN", "GET / HTTP/1.1"),
+        {"user": '""'},
+    ),
+    (
+        "access",
+        '1.2.3.4 - a\\"b [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 401 5',
+        ("2026-11-25T10:00:01", "WARN", "GET / HTTP/1.1"),
+        {"user": 'a\\"b'},
+    ),
+    (
+        "access",
+        '1.2.3.4 - - [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 000 0',
+        ("2026-11-25T10:00:01", "INFO", "GET / HTTP/1.1"),
+        {"status": "000"},
+    ),
+    (
+        "postgresql",
+        '2026-11-25 10:00:01.500 UTC [42] LOG:  x@shop FATAL:  password authentication failed for user "LOG:  x"',
+        "pattern",
+        {},
+    ),
+    ("postgresql", "2026-11-25 10:00:01.500 UTC [42] a@b LOG:  x@shop FATAL:  no", "pattern", {}),
+    (
+        "json",
+        '{"time":"2026-11-25 13:00:00","timestamp":1795600801500,"level":"info","event":"m"}',
+        ("2026-11-25T10:00:01.500000", "INFO", "m"),
+        {"time": "2026-11-25 13:00:00"},
+    ),
+    (
+        "json",
+        '{"time":0.012,"@timestamp":"2026-11-25T10:00:01Z","level":"info","fields":{"message":"m"}}',
+        ("2026-11-25T10:00:01", "INFO", "m"),
+        {"time": "0.012"},
+    ),
     (
         "access",
         '10.0.0.1 - john doe [25/Nov/2026:10:00:01 +0000] "GET / HTTP/1.1" 401 5 "-" "curl"',
@@ -220,6 +312,22 @@ OTHERS = {
     "json": '{"level": "error", "msg": "x", "ts": 1501423748.5}',
     "docker": '{"log":"x\\n","stream":"stdout","time":"2026-11-25T10:00:01.5Z"}',
     "logfmt": 'ts=2026-11-25T10:00:01Z caller=a.go:1 level=error msg="x"',
+    "gunicorn": "[2026-11-25 10:00:00 +0000] [12] [ERROR] Exception in worker process",
+    "a collector of garbage": "[2026-11-25T10:00:02.123+0000][info][gc] Pause",
+    "tomcat": "25-Nov-2026 10:00:02.123 SEVERE [main] a.B.c x",
+    "java.util.logging": "Nov 25, 2026 10:00:02 AM a.B c",
+    "logback": "10:00:02.123 [main] ERROR a.B - x",
+    "django": '[25/Nov/2026 10:00:02] "GET / HTTP/1.1" 200 5',
+    "werkzeug": '127.0.0.1 - - [25/Nov/2026 10:00:02] "GET / HTTP/1.1" 200 -',
+    "python's own": "ERROR:root:x",
+    "uvicorn": 'INFO:     127.0.0.1:1234 - "GET / HTTP/1.1" 200 OK',
+    "digits alone": "20261125 10:00:02 ERROR x",
+    "American dates": "11/25/2026 10:00:02 ERROR x",
+    "serilog": '{"@t":"2026-11-25T10:00:02Z","@mt":"x"}',
+    "klog's JSON": '{"ts":1795600800123.4,"caller":"a.go:1","msg":"x","v":0}',
+    "colours with a colon": "\x1b[38:5:1m2026-11-25 10:00:02,500 ERROR [h] c.A - two",
+    "a line that was cleared": "\x1b[2K\r2026-11-25 10:00:02,500 ERROR [h] c.A - two",
+    "a zero width space": "\u200b2026-11-25 10:00:02,500 ERROR [h] c.A - two",
 }
 THEIR_OWN = [
     "\tat c.A.b(A.java:10)\nCaused by: java.io.IOException: gone\n\t... 3 more",
@@ -230,6 +338,10 @@ THEIR_OWN = [
     "[1, 2, 3]\n\n-- end --",
     "Nov 25 was the day",
     "10.0.0.1 answered [late]",
+    "12.5.2026 was a day",
+    "ERROR: relation does not exist",
+    "SEVERE: the second line of java.util.logging",
+    '{"message": "x", "time": "2026-11-25T10:00:01Z"}',
 ]
 
 

@@ -360,9 +360,12 @@ public final class Mask implements UDF3 {
 
     /** Returns a text as its readers see it: without colours, and also with its letters and marks composed. */
     private List<TextView> views(TextView text) {
-      TextView[] uncoloured = isAsBytes ? null : text.uncoloured();
+      TextView[] seen = isAsBytes ? null : text.uncoloured();
+      if (seen == null) {
+        seen = new TextView[] {text};
+      }
       List<TextView> found = new ArrayList<TextView>(2);
-      for (TextView each : uncoloured == null ? new TextView[] {text} : uncoloured) {
+      for (TextView each : seen) {
         found.add(each);
         TextView composed = isAsBytes ? null : each.composed();
         if (composed != null) {

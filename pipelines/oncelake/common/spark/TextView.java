@@ -16,7 +16,7 @@ public final class TextView {
   /** How many times a text can be escaped and still be read. */
   public static final int DEPTH = 8;
   /** Stands for a control sequence in a view. */
-  static final char SEQUENCE = (char) 0xFDD1;
+  public static final char SEQUENCE = (char) 0xFDD1;
   private static final char FIRST_MARK = (char) 0x300;
 
   final String chars;
