@@ -52,6 +52,12 @@ def named_tests(text: str) -> list[tuple[str, str]]:
     return [(file, name) for file, name in found if file not in _NO_TESTS and not file.startswith("pipelines/")]
 
 
+def table_rows(text: str) -> list[list[str]]:
+    """Return the cells of each row of a page's tables, without their headings."""
+    rows = re.findall(r"^\| (.*) \|$", re.sub(r"^\|.*\|\n\|[-|]+\|$", "", text, flags=re.MULTILINE), re.MULTILINE)
+    return [re.split(r" (?<!\\)\| ", row) for row in rows]
+
+
 def commands_named(text: str) -> Iterator[str]:
     """Yield what follows `oncelake` in code: at the beginning of a line in blocks, and between backquotes."""
     text = re.sub(r"`[^`]*oncelake (?:drain|continuous|audit)`", "", text)  # names of jobs

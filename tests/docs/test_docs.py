@@ -27,6 +27,7 @@ from tests.docs.pages import (
     named_tests,
     phrases,
     pieces,
+    table_rows,
     text_of,
 )
 from tests.support.places import ROOT
@@ -108,6 +109,17 @@ def test_every_test_that_a_page_names_exists() -> None:
         found = [text for path, text in tests.items() if path.match(file)]
         assert found, f"{page}: {file}"
         assert not name or any(f"def {name}(" in text for text in found), f"{page}: {file}::{name}"
+
+
+def test_every_case_of_a_line_has_a_test_and_stands_there_once() -> None:
+    rows = table_rows(text_of(ROOT / "docs/what-lines-mean.md"))
+    assert len(rows) > 70
+    for row in rows:
+        assert len(row) == 4, row
+        assert all(cell.strip() for cell in row), row
+        assert all(name for _, name in named_tests(row[-1])), row
+        assert named_tests(row[-1]), row
+    assert len({(row[0], row[2]) for row in rows}) == len(rows)
 
 
 def test_every_module_that_a_page_names_exists() -> None:

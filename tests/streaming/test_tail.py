@@ -1,8 +1,10 @@
 """Growing files: each line counts once, while they are rotated, after a crash at any step, and after a deletion."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -64,6 +66,15 @@ def test_lines_are_counted_as_a_log_grows_and_is_rotated(house: House, spark: Sp
     assert [link.said for link in links if not link.holds] == []
     rows = house.rows("bronze/access_log")
     assert len({(row["file_id"], row["file_offset"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("kind", ["files", "tail"])
+def test_a_time_without_a_year_is_near_the_time_of_its_file(house: House, spark: SparkSession, kind: str) -> None:
+    house.sets = [f"source.kind={kind}", "source.format=syslog"]
+    stamp = datetime(2020, 3, 6, tzinfo=UTC).timestamp()
+    os.utime(append(house, b"Mar  5 10:00:00 h a: x"), (stamp, stamp))
+    house.run(spark)
+    assert [row["log_time"] for row in house.rows("silver/access_log")] == [datetime(2020, 3, 5, 10, tzinfo=UTC)]
 
 
 def test_a_big_log_of_records_is_split_between_tasks(house: House, spark: SparkSession) -> None:

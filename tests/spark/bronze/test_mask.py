@@ -210,6 +210,7 @@ REPLACED = {"action": "replace", "text": "#"}
 EMAIL, CARD = {"find": "email", **REPLACED}, {"find": "card", **REPLACED}
 AUTHORIZATION = {"find": "authorization", **REPLACED}
 HASHED = {"find": "email", "action": "hash"}
+IPV6 = {"find": "ipv6", **REPLACED}
 TOKEN = {"pattern": r"token=(\S+)", "group": 1, **REPLACED}
 
 
@@ -226,6 +227,7 @@ TOKEN = {"pattern": r"token=(\S+)", "group": 1, **REPLACED}
         (EMAIL, r"C:\tann@example.com", "C:\\#"),
         (EMAIL, r'{"a":"x","b":"ann\u0040example.com', '{"a":"x","b":"#'),
         (EMAIL, r'{"log":"{\"m\":\"\\tann\\u0040example.com\"}\n"}', r'{"log":"{\"m\":\"\\t#\"}\n"}'),
+        (IPV6, r'{"m":"peers:\n2001:db8::1"}', r'{"m":"peers:\n#"}'),
         (CARD, '{"n": 4111111111111111, "x":1}', '{"n": "#", "x":1}'),
         (CARD, r'{"log":"{\"n\":4111111111111111}\n"}', r'{"log":"{\"n\":\"#\"}\n"}'),
         (CARD, "at {} [4111111111111111]", "at {} [#]"),
@@ -289,6 +291,11 @@ def records(name: str) -> Records:
             "2026Z stdout P to #\r\n2026Z stdout P \n2026Z stdout F  now",
         ),
         (
+            "kubernetes",
+            "2026Z stdout P card 4111 1111 1\n2026Z stdout F 111 1111",
+            "2026Z stdout P card #\n2026Z stdout F ",
+        ),
+        (
             "docker",
             '{"log":"to ann\\u0040exam","stream":"stdout","attrs":{"by":"bob@example.com"},"time":"1"}\n'
             '{"log":"ple.com\\n","stream":"stdout","time":"2"}',
@@ -305,7 +312,7 @@ def records(name: str) -> Records:
 def test_parts_that_a_runtime_has_cut_are_masked_as_joined_and_stay_lines(
     spark: SparkSession, name: str, value: str, expected: str
 ) -> None:
-    mask = Mask(spark, settings(EMAIL).resolved(), records(name))
+    mask = Mask(spark, settings(EMAIL, CARD).resolved(), records(name))
     assert mask.value(value.encode()).decode() == expected
 
 

@@ -99,7 +99,7 @@ def test_a_rule_that_takes_too_many_steps_refuses_the_line_and_says_so(
 
 
 def test_the_expressions_of_a_list_do_not_reach_into_each_other(spark: SparkSession) -> None:
-    regexes = ("(?i)abc", r"(x)\1", "def")
+    regexes = ("(?i)(a)bc", r"(x)\1", "def")
     values = ["ABC", "DEF", "xx", "def", "y"]
     expectation = EXPECTATIONS["expect_column_values_to_match_regex_list"].model_validate(
         {"column": "value", "regex_list": regexes}

@@ -74,6 +74,10 @@ ZONES: list[tuple[str | None, str, str, str]] = [
     (None, "CST", "2026-11-25 10:00:01", "time_zone"),
     (None, "PST", "2026-07-25 10:00:01", "time_zone"),
     (None, "AMT", "2026-07-25 10:00:01", "time_zone"),
+    (None, "GST", "2026-07-25 10:00:01", "time_zone"),
+    (None, "ECT", "2026-07-25 10:00:01", "time_zone"),
+    (None, "AST", "2026-07-25 10:00:01", "2026-07-25T14:00:01"),
+    (None, "SST", "2026-07-25 10:00:01", "2026-07-25T21:00:01"),
     (None, "GMT+3", "2026-07-25 10:00:01", "time_zone"),
     (None, "Europe/Paris", "2026-07-25 10:00:01", "2026-07-25T08:00:01"),
     ("Asia/Kolkata", "IST", "2026-11-25 10:00:01", "2026-11-25T04:30:01"),
@@ -122,6 +126,12 @@ def test_a_refused_zone_comes_with_its_meanings(bronze_of: BronzeOf) -> None:
 # the format, the line, what it means or the rule that refuses it, and some of its fields
 LINES: list[tuple[str, str, Expected, dict[str, str | None]]] = [
     ("postgresql", "2026-11-25 10:00:01.500123 UTC [42] LOG:  x", ("2026-11-25T10:00:01.500123", "INFO", "x"), {}),
+    (
+        "postgresql",
+        '2026-11-25 10:00:01.500 +03 [42] ann@shop ERROR:  relation "orders" does not exist',
+        ("2026-11-25T07:00:01.500000", "ERROR", 'relation "orders" does not exist'),
+        {"user": "ann", "database": "shop"},
+    ),
     (
         "postgresql",
         "2026-11-25 10:00:01 UTC [42] ann lee@x.com@shop FATAL:  password",
@@ -465,6 +475,12 @@ def test_a_line_inside_another_has_its_own_time_and_level(bronze_of: BronzeOf) -
         for (line, wanted, fields), (meaning, held) in zip(cases, found, strict=True):
             assert meaning == wanted, line
             assert {key: held.get(key) for key in fields} == fields
+
+
+@pytest.mark.parametrize(("zone", "hour"), [(None, "10"), ("Asia/Tokyo", "01"), ("-05:00", "15")])
+def test_a_declared_zone_is_that_of_times_without_one(bronze_of: BronzeOf, zone: str | None, hour: str) -> None:
+    declared = load_format("java", [FORMATS]).in_zone(zone)
+    assert means(bronze_of, declared, [JAVA]) == [(f"2026-11-25T{hour}:00:01.500000", "ERROR", "one")]
 
 
 def test_a_declared_zone_is_that_of_the_line_inside(bronze_of: BronzeOf) -> None:

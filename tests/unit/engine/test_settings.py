@@ -9,7 +9,7 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Table
-from oncelake.engine.configuration import load, shipped_conf
+from oncelake.engine.configuration import configured, load, shipped_conf
 from oncelake.engine.settings import Settings
 
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
@@ -43,6 +43,20 @@ def test_a_flag_overrides_the_environment_which_overrides_the_file(conf: Path, m
     settings = load(conf, ["run.trigger=500 milliseconds"])
     assert settings.run.trigger == timedelta(milliseconds=500)
     assert settings.run.lock_wait == timedelta(seconds=2)
+
+
+def test_the_zone_of_a_source_is_that_of_its_format(conf: Path) -> None:
+    conf.write_text(
+        "sources:\n  till: {path: /till, format: java, zone: Asia/Tokyo}\n"
+        "  pods: {path: /pods, format: kubernetes, inside: java, zone: Europe/Paris}\n"
+        "  web: {path: /web, format: java}\nlake: {root: /lake}\n"
+    )
+    _, formats = configured(conf, [])
+    inside = formats["pods"].inside
+    assert inside is not None
+    assert [formats[name].zone for name in ("till", "web")] == ["Asia/Tokyo", "UTC"]
+    assert [each.zone for each in inside.loaded.values()] == ["Europe/Paris"]
+    assert [name for name, each in formats.items() if each.assumes_utc] == ["web"]
 
 
 def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(conf: Path) -> None:

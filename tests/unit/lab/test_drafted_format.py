@@ -51,8 +51,13 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
     ),
     "a number of seconds beside a local time": (
         "- 1117838570 2005.06.03 R02 2005-06-03-15.42.50.675872 RAS INFO one\n"
-        "X 1117838573 2005.06.03 R02 2005-06-03-15.42.53.276129 RAS SEVERE two\n",
-        [("2005-06-03 22:42:50", "INFO", "one"), ("2005-06-03 22:42:53", "ERROR", "two")],
+        "X 1117838573 2005.06.03 R02 2005-06-03-15.42.53.276129 RAS SEVERE two\n"
+        "X 1117838576 2005.06.03 R02 2005-06-03-15.42.56.276129 RAS FATAL three\n",
+        [
+            ("2005-06-03 22:42:50", "INFO", "one"),
+            ("2005-06-03 22:42:53", "ERROR", "two"),
+            ("2005-06-03 22:42:56", "FATAL", "three"),
+        ],
     ),
     "a number of milliseconds that is a value of the message": (
         "20171223-22:15:29:606|Step|total=1514038529000|a\n20171223-22:15:30:606|Step|total=1514038530000|b\n",
@@ -85,6 +90,21 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
     "six digits that go on at midnight": (
         "081109 235959 1 INFO one\n081110 000001 1 INFO two\n",
         [("2008-11-09 23:59:59", "INFO", "one"), ("2008-11-10 00:00:01", "INFO", "two")],
+    ),
+    "a block's number, which is no time": (
+        "081109 235959 143 INFO DataNode: Receiving block blk_-1608999687919862906\n"
+        "081110 000001 145 WARN DataNode: Received block blk_1608999688919862906\n",
+        [
+            ("2008-11-09 23:59:59", "INFO", "DataNode: Receiving block blk_-1608999687919862906"),
+            ("2008-11-10 00:00:01", "WARN", "DataNode: Received block blk_1608999688919862906"),
+        ],
+    ),
+    "milliseconds in a message": (
+        "20171223-22:15:29:606|Step|steps=1514038440000##7007\n20171223-22:15:30:7|Step|steps=1514038440000##7008\n",
+        [
+            ("2017-12-23 22:15:29", "INFO", "Step|steps=1514038440000##7007"),
+            ("2017-12-23 22:15:30", "INFO", "Step|steps=1514038440000##7008"),
+        ],
     ),
     "milliseconds without leading zeros": (
         "20171223-22:15:29:606|Step|one\n20171224-0:7:20:44|Step|two\n",
