@@ -321,6 +321,8 @@ def collected_counts(rows: Collected, names: Sequence[str]) -> dict[str, int]:
     import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
     import pyarrow.compute as pc  # noqa: PLC0415
 
+    if not names:
+        return {}
     masked = rows.rows[MASKED]
     found = {name: pc.map_lookup(masked, pyarrow.scalar(name), "first") for name in names}
     return {f"{MASKED} {name}": pc.sum(each).as_py() or 0 for name, each in found.items()}
