@@ -122,10 +122,10 @@ def test_a_version_can_be_read_from_a_checkpoint_or_from_the_first_commit_on() -
     table(files, "table", 5)
     log = DeltaLog(files, "table")
     assert [log.holds(version) for version in (-1, 0, 5, 6)] == [False, True, True, False]
-    assert [log.rows_up_to(version) for version in (0, 3, 6)] == [0, 20, 50]
+    assert [log.lines_up_to(version) for version in (0, 3, 6)] == [0, 20, 50]
     for version in range(3):
         files.texts.pop(f"table/_delta_log/{version:020d}.json")
     assert not any(map(log.holds, range(6)))
     files.texts[f"table/_delta_log/{4:020d}.checkpoint.parquet"] = ""
     assert [log.holds(version) for version in (3, 4, 5)] == [False, True, True]
-    assert [log.rows_up_to(version) for version in (0, 2, 4)] == [0, 20, 30]  # the oldest commit has 20 rows before it
+    assert [log.lines_up_to(version) for version in (0, 2, 4)] == [0, 20, 30]  # the oldest commit has 20 rows before it
