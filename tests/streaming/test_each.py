@@ -164,5 +164,5 @@ def test_a_trace_shows_the_row_of_each_event(house: House, spark: SparkSession) 
 def test_repeats_and_events_are_refused_together(house: House, spark: SparkSession) -> None:
     declare(house)
     house.sets += ["silver.deduplicate={key: [message], within: 1 day}"]
-    with pytest.raises(ConfigError, match="silver.deduplicate compares lines, but the lines of source"):
+    with pytest.raises(ConfigError, match="compares lines, but the lines of source"):
         house.run(spark)

@@ -249,8 +249,8 @@ def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bo
         return
     if is_deduplicated:
         raise ConfigError(
-            f"silver.deduplicate compares lines, but the lines of source {of_events[0]} have several events, by the key "
-            "each of its log format; remove one of the two"
+            f"silver.deduplicate compares lines, but the lines of source {of_events[0]} have several events, by each "
+            "in its log format; remove one of the two"
         )
     names = {field.name for field in EACH}
     for source, fmt in formats.items():

@@ -162,7 +162,7 @@ class TableState:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """What the metadata of the next commit records of the rows before it."""
+        """The rows and lines before the next commit, as its metadata records them."""
         return {"rows": self.rows, "lines": {"before": self.lines} if self.lines != self.rows else {}}
 
 

@@ -193,16 +193,26 @@ def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame
 
 
 def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
-    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others."""
-    # rows of a file have no offset and are only counted
-    hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
-    sign = F.lit(1 if name == _BRONZE else -1)
+    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others.
+
+    Of the rows of a line's events, the first stands for the line.
+    """
     is_line = is_first() if EVENT_INDEX in frame.columns else F.lit(True)
-    hashed = F.when(is_line, hashed).otherwise(F.lit(0))
-    counts = [F.when(is_line, F.lit(int(name == side))).otherwise(F.lit(0)).alias(side) for side in sides]
-    counts.append(F.lit(int(name == SILVER.layer)).alias(_ROWS))
-    rows = frame.select(_OF, taken().alias("taken"), "topic", "partition", "file", hashed.alias("hash"))
-    return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"), *counts)
+    # rows of a file have no offset and are only counted
+    hashed = F.when(is_line & F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
+    sign = F.lit(1 if name == _BRONZE else -1)
+    here = is_line.cast("int")
+    rows = frame.select(
+        _OF,
+        taken().alias("taken"),
+        "topic",
+        "partition",
+        "file",
+        hashed.alias("hash"),
+        *((here if name == side else F.lit(0)).alias(side) for side in sides),
+        F.lit(int(name == SILVER.layer)).alias(_ROWS),
+    )
+    return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"))
 
 
 def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple[Uncompared, ...], list[Row]]:
@@ -353,7 +363,8 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
         rows = sum(there[each][_ROWS] for each in group.taken if each in there)
         more, alike = more + rows - group.rows, found[SILVER.layer] == group.recorded[SILVER.layer]
         if alike and rows != group.rows:
-            yield f"{compared.silver.table} has {rows:,} of the {count_of(group.rows, 'row')} that {group} wrote"
+            of_events = count_of(group.rows, "row of events", "rows of events")
+            yield f"{compared.silver.table} has {rows:,} of {of_events} that {group} recorded"
     spans = (*compared.bronze.values(), *compared.others.values())
     counted = all(span.complete for span in spans) and max(shared.values(), default=1) == 1
     for side, rows in moved.items():

@@ -1,12 +1,14 @@
 """A line with many events is a row for each, or one row of quarantine; what is read in an event stands in the event."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
+import yaml
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
@@ -18,6 +20,7 @@ from oncelake.silver.format import LogFormat
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import BronzeOf
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -188,3 +191,17 @@ def test_other_formats_of_the_lake_keep_one_row_for_each_line(bronze_of: BronzeO
         ("app", None, None, None, 3, "x"),
     ]
     assert {*found[0].asDict()} == {*silver.schema.fieldNames()}
+
+
+def test_the_page_s_example_of_cloudtrail_is_read_as_the_page_says(bronze_of: BronzeOf) -> None:
+    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8").split("\n## Many events in a line\n")[1]
+    declared, text = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0] for kind in ("yaml", "json"))
+    head, _, *told = (line.strip("|").split("|") for line in page.split("\n") if line.startswith("|"))
+    names = [name.strip() for name in head]
+    silver = silver_of(formats={"access_log": yaml.safe_load(declared)})
+    found = [row.asDict() for row in rows(bronze_of, silver, text.strip())]
+    for row in found:
+        row["log_time"] = f"{row['log_time'].astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    said = [["" if row[name] is None else str(row[name]) for name in names] for row in found]
+    assert said == [[cell.strip() for cell in row] for row in told[:2]]
+    assert found[0]["service"] == "s3.amazonaws.com"
