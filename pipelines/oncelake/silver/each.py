@@ -21,6 +21,7 @@ from oncelake.silver.schema import EACH, EVENT_COUNT, EVENT_INDEX, REASONS
 EVENTS = "_events"
 # The parts of a read event, in the order of silver's columns.
 _PARTS = ("log_time", "level", "message", "fields", MARKS)
+_NUMBERS = tuple(field.name for field in EACH)
 # While the events are rows: what identifies their line, its other keys, and why it has no events.
 _LINE, _OUTER, OF_LINE, _ROW = "_each_line", "_each_outer", "_each_reasons", "_each_row"
 
@@ -67,7 +68,7 @@ def with_line_fields(events: DataFrame) -> DataFrame:
 
 def columns_of_event() -> list[str]:
     """Return the columns that `as_lines` needs of each event, besides what was read in it."""
-    return [*(field.name for field in EACH), _LINE]
+    return [*_NUMBERS, _LINE]
 
 
 def as_lines(events: DataFrame, of_line: Sequence[str], added: Sequence[str]) -> DataFrame:
@@ -78,7 +79,7 @@ def as_lines(events: DataFrame, of_line: Sequence[str], added: Sequence[str]) ->
         of_line: the columns of the line.
         added: the columns that the settings add to silver.
     """
-    event = F.struct(*_columns(added), *(F.col(field.name) for field in EACH), "reasons")
+    event = F.struct(*_columns(added), *_NUMBERS, "reasons")
     lines = events.groupBy(_LINE).agg(
         F.first(F.when(is_first(), F.struct(*of_line, "reasons")), ignorenulls=True).alias(_ROW),
         F.collect_list(F.when(F.col(EVENT_INDEX).isNotNull(), event)).alias(EVENTS),
@@ -97,10 +98,12 @@ def as_lines(events: DataFrame, of_line: Sequence[str], added: Sequence[str]) ->
     )
 
 
-def as_events(parsed: DataFrame, of_line: Sequence[str], added: Sequence[str]) -> DataFrame:
-    """Return parsed rows of a format without `each` in the form of `as_lines`: each line is one row of silver."""
-    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in EACH]
-    return parsed.select(*of_line, MARKS, "reasons", F.array(F.struct(*_columns(added), *nothing)).alias(EVENTS))
+def as_events(parsed: DataFrame) -> DataFrame:
+    """Return parsed rows of a format without `each`, with `EACH`, in the form of `as_lines`: a line is one row."""
+    first, last = parsed.columns.index(_PARTS[0]), parsed.columns.index("reasons")
+    names = [name for name in parsed.columns[last + 1 :] if name not in _NUMBERS]
+    event = F.struct(*_columns(names), *_NUMBERS)
+    return parsed.select(*parsed.columns[:first], MARKS, "reasons", F.array(event).alias(EVENTS))
 
 
 def by_event(parsed: DataFrame) -> DataFrame:
@@ -125,7 +128,7 @@ def of_any_event(holds: Callable[[Row], Column], added: Sequence[str]) -> Column
         holds: the condition, from what returns a column by its name in a suite.
         added: the columns that the settings add to silver.
     """
-    names = (*_PARTS, *added)
+    names = (*_PARTS, *added, *_NUMBERS)
 
     def of_event(event: Column, name: str) -> Column:
         outer, dot, key = name.partition(".")

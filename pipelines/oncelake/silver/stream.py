@@ -133,10 +133,9 @@ class Silver:
 
     def _parse(self, fmt: LogFormat, bronze: DataFrame) -> DataFrame:
         others = [field for field in self.column_fields if field.name not in fmt.columns]
-        parsed = parse(bronze, fmt, self.limits, self.rules, others)
         if self.has_events and fmt.each is None:
-            of_line = parsed.columns[: parsed.columns.index(SILVER_SCHEMA.fieldNames()[0])]
-            return as_events(parsed, of_line, [field.name for field in self.column_fields])
+            return as_events(parse(bronze, fmt, self.limits, self.rules, [*others, *EACH]))
+        parsed = parse(bronze, fmt, self.limits, self.rules, others)
         return parsed if self.deduplicate is None else with_event(parsed, self.deduplicate)
 
     def _each(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,8 +15,10 @@ from pyspark.sql import functions as F
 
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.quality.expectations import InSet
+from oncelake.quality.gate import DistinctInSet, Expected, Mostly
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import collected
+from oncelake.silver.each import by_event
 from oncelake.silver.format import LogFormat
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
@@ -146,7 +149,7 @@ def test_quarantine_keeps_the_bytes_of_the_line(bronze_of: BronzeOf) -> None:
     assert bytes(found["value"]) == bad
 
 
-def rule(column: str, values: list[str], severity: Severity) -> Rule:
+def rule(column: str, values: list[str | int], severity: Severity) -> Rule:
     return Rule(
         id=f"{column}_known",
         type="expect_column_values_to_be_in_set",
@@ -165,6 +168,19 @@ def test_rules_of_a_suite_see_the_events_and_mark_them_one_by_one(bronze_of: Bro
     ]
 
 
+def test_the_share_of_a_suite_is_one_of_lines_and_a_limit_on_values_one_of_events(bronze_of: BronzeOf) -> None:
+    share = Mostly("share", "warn", 0.5, InSet(column="message", value_set=("ok",)))
+    values = Expected("values", "warn", DistinctInSet(column="fields.app", value_set=("shop",)))
+    silver = replace(silver_of([rule("message", ["ok"], "critical")]), gate=[share, values])
+    ok = [event(message="ok", app="web")] * 10
+    parsed = silver.parse(bronze_of([line(*ok, event(message="no")), line(*ok), "{}"]))
+    (counted,) = parsed.agg(*silver.aggregates).collect()
+    (measured,) = by_event(parsed).agg(*silver.measures).collect()
+    assert counted.asDict().items() >= {"lines": 3, "refused": 2, "rule message_known": 1, "events": 10}.items()
+    assert measured["judged share"] == 2
+    assert measured["found values"][0] == 10
+
+
 def test_a_small_batch_gives_the_rows_that_spark_gives(bronze_of: BronzeOf) -> None:
     silver = silver_of(columns=TYPED)
     lines = [line(event(a=1, status=5), event(a="b")), "broken", line(event(level="LOUD")), line(event(price=2.5))]
@@ -180,7 +196,8 @@ def test_a_small_batch_gives_the_rows_that_spark_gives(bronze_of: BronzeOf) -> N
 
 def test_other_formats_of_the_lake_keep_one_row_for_each_line(bronze_of: BronzeOf) -> None:
     plain = {"json": KEYS, "time": "iso8601", "default_level": "INFO", "columns": {"zz": "int", "aa": "string"}}
-    silver = silver_of(formats={"trail": {**EACH, "columns": {"size": "int", "bb": "string"}}, "app": plain})
+    rules = [rule("event_count", [2], "warning")]
+    silver = silver_of(rules, {"trail": {**EACH, "columns": {"size": "int", "bb": "string"}}, "app": plain})
     bronze = bronze_of([line(event(size=1), event(size=2)), json.dumps(event(zz=3, aa="x"))])
     bronze = bronze.withColumn("source", F.when(F.col("offset") == 0, "trail").otherwise("app"))
     found = sorted(accepted(silver.parse(bronze)).collect(), key=lambda row: (row["offset"], row["event_index"] or 0))
@@ -191,6 +208,7 @@ def test_other_formats_of_the_lake_keep_one_row_for_each_line(bronze_of: BronzeO
         ("app", None, None, None, 3, "x"),
     ]
     assert {*found[0].asDict()} == {*silver.schema.fieldNames()}
+    assert [row["warnings"] for row in found] == [None] * 3
 
 
 def test_the_page_s_example_of_cloudtrail_is_read_as_the_page_says(bronze_of: BronzeOf) -> None:
