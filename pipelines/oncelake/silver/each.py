@@ -55,10 +55,15 @@ def opened(lines: DataFrame, fmt: LogFormat, refused: Column) -> DataFrame:
             _OUTER: F.col("read.outer"),
         }
     )
-    others = [name for name in lines.columns if name not in ("read", "line")]
-    rows = lines.select(*others, F.posexplode_outer("read.events").alias(EVENT_INDEX, "line"))
-    # the whole line once, not with each of its events
-    return rows.withColumns({"value": F.when(is_first(), F.col("value"))})
+    # the whole line with its first event alone: a copy of it for each event would be most of the work
+    pieces = F.transform(
+        "read.events", lambda text, at: F.struct(text.alias("line"), F.when(at == 0, F.col("value")).alias("value"))
+    )
+    alone = F.array(F.struct(F.lit(None).cast("string").alias("line"), "value"))
+    others = [name for name in lines.columns if name not in ("read", "line", "value")]
+    rows = lines.select(*others, F.posexplode(F.coalesce(pieces, alone)).alias(EVENT_INDEX, _ROW))
+    number = F.when(F.col(OF_LINE).isNull(), F.col(EVENT_INDEX))
+    return rows.withColumns({EVENT_INDEX: number, "line": F.col(_ROW).line, "value": F.col(_ROW).value}).drop(_ROW)
 
 
 def with_line_fields(events: DataFrame) -> DataFrame:
