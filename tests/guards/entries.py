@@ -19,12 +19,25 @@ goes into `also`, which is not run.
 
 from collections.abc import Mapping
 
-from tests.guards import alerting, changing, drafting, masking, proving, repeating, serving, sources, starting, writing
+from tests.guards import (
+    alerting,
+    changing,
+    drafting,
+    events,
+    masking,
+    proving,
+    repeating,
+    serving,
+    sources,
+    starting,
+    writing,
+)
 from tests.guards.guard import Guard
 
 AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A batch": writing.GUARDS,
     "Repeats of a line": repeating.GUARDS,
+    "Lines of many events": events.GUARDS,
     "What the source holds": sources.GUARDS,
     "Personal data": masking.GUARDS,
     "Drafts of formats": drafting.GUARDS,

@@ -227,7 +227,7 @@ GUARDS = (
     Guard(
         "rows are compared source by source",
         "a row of one source in place of a row of another",
-        "proof/balance.py::_rows",
+        "proof/balance.py::rows_read",
         reads("source_name() if named else F.lit(BRONZE.name)", "F.lit(BRONZE.name)"),
         tests=("spark/proof/test_balance.py::test_rows_of_two_sources_are_compared_source_by_source",),
     ),

@@ -63,7 +63,7 @@ GUARDS = (
     Guard(
         "a stand-in goes to quarantine whatever its beginning says",
         "the beginning of a long line counts as a line",
-        "silver/transform.py::_reasons",
+        "silver/transform.py::_refusal",
         reads("is_stand_in()", "F.lit(False)"),
         tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
     ),

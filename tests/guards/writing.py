@@ -129,7 +129,7 @@ GUARDS = (
     Guard(
         "a record whose start, part or joint takes too many steps is refused",
         "a line that was cut counts as whole, or twice",
-        "silver/transform.py::_reasons",
+        "silver/transform.py::_refusal",
         reads("is_started.isNull() | F.col('line').isNull()", "F.lit(False)"),
         tests=(
             f"{_STEPS}test_a_record_whose_start_takes_too_many_steps_is_refused_by_name",

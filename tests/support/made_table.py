@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -53,12 +53,21 @@ class MadeTable:
         shutil.copytree(self.path, other.path)
         return other
 
-    def batch(self, batch: int, rows: Iterable[dict[str, Any]] | DataFrame, before: str | None, end: str) -> None:
-        """Append a batch that was planned `batch` seconds after the lake's first."""
+    def batch(
+        self,
+        batch: int,
+        rows: Iterable[dict[str, Any]] | DataFrame,
+        before: str | None,
+        end: str,
+        lines: Mapping[str, int] | None = None,
+    ) -> None:
+        """Append a batch, planned `batch` seconds after the lake's first; `lines` are what its commit records."""
         frame = rows if isinstance(rows, DataFrame) else self.frame(rows)
         self._write(frame)
         self.version += 1
         self.metadata(batch, before, end, frame.count())
+        last = self.commits[-1]
+        self.commits[-1] = replace(last, metadata=replace(last.metadata, lines=lines or {}))
 
     def metadata(
         self, batch: int, before: str | None, end: str, rows: int, event: CommitKind = CommitKind.BATCH

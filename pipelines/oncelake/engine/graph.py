@@ -43,8 +43,8 @@ from oncelake.silver import stream as silver
 from oncelake.silver.duplicates import refuse_key
 from oncelake.silver.format import LogFormat, column_rule
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
+from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
-from oncelake.silver.schema import SOURCE, with_source
 from oncelake.silver.user_code import find_code
 from oncelake.silver.user_transform import UserTransform
 
@@ -232,6 +232,7 @@ def silver_rules(
     gate = tuple(checks(settings.quality.gate, suite))
     rules = suite.rules if suite else ()
     named, deduplicate = bool(settings.sources), settings.silver.deduplicate
+    _refuse_with_events(formats, is_deduplicated=deduplicate is not None)
     if deduplicate is not None:
         refuse_key(deduplicate, formats.values(), named=named)
     name = settings.silver.transform
@@ -239,6 +240,26 @@ def silver_rules(
     return silver.Silver(
         formats, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
     )
+
+
+def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bool) -> None:
+    """Raise ConfigError for what lines of several events cannot be combined with."""
+    of_events = [source for source, fmt in formats.items() if fmt.each is not None]
+    if not of_events:
+        return
+    if is_deduplicated:
+        raise ConfigError(
+            f"silver.deduplicate compares lines, but the lines of source {of_events[0]} have several events, by each "
+            "in its log format; remove one of the two"
+        )
+    names = {field.name for field in EACH}
+    for source, fmt in formats.items():
+        for name in fmt.columns:
+            if name.lower() in names:
+                raise ConfigError(
+                    f"the log format of source {source} declares the column {name}, which silver has for lines of "
+                    f"several events; give it another name, as in my_{name}: …"
+                )
 
 
 def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:

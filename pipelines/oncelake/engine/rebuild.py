@@ -200,13 +200,13 @@ def _of_removed(chain: Chain, stage: Stage) -> str | None:
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:
     if state.stage.name != "silver":  # a gold row counts many lines
         return None
-    held = sum(_rows(chain, spark, table, table_state) for table, table_state in state.table_states.items())
+    held = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
     there = sum(each.commit_log.state().rows for each in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
         moved = [*state.table_states.values()]
         lines = (each.last for each in moved if each.metadata and each.metadata.replay == moving.metadata.replay)
-        held -= sum(each.rows_added for each in lines if each)  # these lines are in quarantine, too
+        held -= sum(each.lines_added for each in lines if each)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
     if there >= held:
         return None
@@ -214,6 +214,6 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: S
     return f"{read} {verb} {count_of(there, 'line')}, but {names} hold {held:,}"
 
 
-def _rows(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:
-    """Return a table's rows as the chain recorded them; count them if other commits than the chain's wrote rows."""
-    return read(spark, chain.lake.at(table)).count() if table_state.strange else table_state.rows
+def _lines(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:
+    """Return the lines of a table's rows as the chain recorded them; count rows that other commits wrote."""
+    return read(spark, chain.lake.at(table)).count() if table_state.strange else table_state.lines

@@ -92,7 +92,7 @@ class Replay:
             ConfigError: no line has such a reason.
             StateError: a stage may not start, or silver's last batch is not finished; no line of this replay was moved.
             LockedError: another process holds the lock now, or wrote to the lake.
-            ReceiptError: a table did not change by the expected number of lines.
+            ReceiptError: a table did not change by the expected number of rows.
         """
         begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0
@@ -107,9 +107,13 @@ class Replay:
         outcome, changes = _counted(verdicts)
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
+            rows, count = accepted(_kept(verdicts)), outcome.moved - outcome.repeats
+            if self.silver.has_events:
+                metadata = replace(metadata, lines={"before": metadata.lines_before, "added": count})
+                count = rows.count()
             self.fence()
-            append(self.silver.completed(accepted(_kept(verdicts))), self._path(SILVER), metadata)
-            self._receipt(SILVER, metadata, outcome.moved - outcome.repeats)
+            append(self.silver.completed(rows), self._path(SILVER), metadata)
+            self._receipt(SILVER, metadata, count)
             self._finish(metadata)
         else:
             self._files.remove(self._place())
@@ -175,7 +179,7 @@ class Replay:
         return replace(
             silver.metadata,
             event=CommitKind.REPLAY,
-            rows=silver.rows,
+            **silver.totals,
             run=RUN_ID,
             beside={str(table): each.batch_id for table, each in state.table_states.items() if table != SILVER},
             lost=(),
@@ -220,7 +224,7 @@ class Replay:
     def _of(self, table: Table, metadata: CommitMetadata) -> CommitMetadata:
         """Return the metadata of the replay's commit to another table than silver."""
         rows = self.chain.commit_log(table).state().rows
-        return replace(metadata, table=str(table), rows=rows, run=RUN_ID, beside={}, deduplicated={})
+        return replace(metadata, table=str(table), rows=rows, run=RUN_ID, beside={}, deduplicated={}, lines={})
 
     def _receipt(self, table: Table, metadata: CommitMetadata, rows: int) -> None:
         """Check in the table's Delta log that the commit was written; no other record of the write exists.

@@ -159,10 +159,13 @@ class Batch:
         rows: Rows,
         quality: Mapping[str, Any] | None = None,
         deduplicated: Mapping[str, int] | None = None,
+        lines: int | None = None,
     ) -> Written:
         """Append rows to a table, once for this batch ID, and record in the commit metadata what is known of them."""
         self.fence()
         metadata = replace(self.metadata(table), quality=quality or {}, deduplicated=deduplicated or {})
+        if lines is not None:
+            metadata = replace(metadata, lines={"before": metadata.lines_before, "added": lines})
         return self._keep(table, self._delta(table).append(rows, metadata, self.fence))
 
     def merge(self, table: Table, rows: Rows, sql: MergeFor) -> Written:
@@ -309,7 +312,7 @@ class BatchCallback:
                 batch_id=batch_id,
                 before=before,
                 after=after,
-                rows=state.rows,
+                **state.totals,
                 rules=self.rules,
                 run=self.run,
                 source=source,

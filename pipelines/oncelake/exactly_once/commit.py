@@ -17,12 +17,13 @@ from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.files import lines_of
 from oncelake.exactly_once.positions import same_position
 
-VERSION = 4
+VERSION = 5
 # Fields that earlier forms did not have. Their default value is what every commit of those forms means.
 _ADDED: Mapping[int, frozenset[str]] = {
-    1: frozenset({"event", "lost", "quality", "replay", "deduplicated"}),
-    2: frozenset({"quality", "replay", "deduplicated"}),
-    3: frozenset({"deduplicated"}),
+    1: frozenset({"event", "lost", "quality", "replay", "deduplicated", "lines"}),
+    2: frozenset({"quality", "replay", "deduplicated", "lines"}),
+    3: frozenset({"deduplicated", "lines"}),
+    4: frozenset({"lines"}),
 }
 
 
@@ -67,6 +68,8 @@ class CommitMetadata:
             before it, and the requested `reasons`, empty for all.
         deduplicated: for a batch of silver whose repeats were dropped: the `version` of silver that its lines were
             compared with, and the number of lines that were `dropped`.
+        lines: if a line can be several rows: the lines of the rows that the stage had written `before` this batch, and
+            those of the rows `added`; a missing number is that of the rows.
     """
 
     stage: str
@@ -85,6 +88,12 @@ class CommitMetadata:
     quality: Mapping[str, Any] = field(default_factory=dict)
     replay: Mapping[str, Any] = field(default_factory=dict)
     deduplicated: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lines_before(self) -> int:
+        """The lines that the rows before this batch come from."""
+        return self.lines.get("before", self.rows)
 
     @property
     def app_id(self) -> str:
@@ -131,9 +140,11 @@ class CommitMetadata:
     def to_json(self) -> str:
         """Return the metadata as userMetadata text, in the oldest form that holds it."""
         values = {"oncelake": VERSION, **asdict(self)}
-        if not self.deduplicated:
-            del values["deduplicated"]
-            values["oncelake"] = VERSION - 1
+        for name in ("lines", "deduplicated"):
+            if getattr(self, name):
+                break
+            del values[name]
+            values["oncelake"] -= 1
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod

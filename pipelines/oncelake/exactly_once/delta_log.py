@@ -67,6 +67,11 @@ class Commit:
         return self.metric("numTargetRowsInserted") - self.metric("numTargetRowsDeleted")
 
     @property
+    def lines_added(self) -> int:
+        """The lines that the added rows come from, as the commit recorded them; a line can be several rows."""
+        return self.rows_added if self.metadata is None else self.metadata.lines.get("added", self.rows_added)
+
+    @property
     def rows_changed(self) -> int:
         """The rows that the commit added to the table or updated there."""
         return self.rows_added + (self.metric("numTargetRowsUpdated") if self.operation == "MERGE" else 0)
@@ -103,6 +108,11 @@ class ChainCommit(Commit):
     def rows_in_all(self) -> int:
         """The rows that the chain added to the table, up to and including this commit."""
         return self.metadata.rows + self.rows_added
+
+    @property
+    def lines_in_all(self) -> int:
+        """The lines that the chain's rows in the table come from, up to and including this commit."""
+        return self.metadata.lines_before + self.lines_added
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,16 @@ class TableState:
     def rows(self) -> int:
         """The rows that the chain added to the table, up to and including its last commit."""
         return self.last.rows_in_all if self.last else 0
+
+    @property
+    def lines(self) -> int:
+        """The lines that these rows come from."""
+        return self.last.lines_in_all if self.last else 0
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The rows and lines before the next commit, as its metadata records them."""
+        return {"rows": self.rows, "lines": {"before": self.lines} if self.lines != self.rows else {}}
 
 
 class CommitLog(Protocol):
@@ -289,25 +309,30 @@ class DeltaLog:
             None if the log no longer holds the answer, or it is further back than `look`.
         """
         oldest = max(version - look, 0) if look is not None else 0
-        for each in range(version - 1, oldest - 1, -1):
-            commit = self.commit(each)
-            if commit is None:
-                return None
-            if isinstance(commit, ChainCommit):
-                return commit.rows_in_all
-        return None if oldest else 0
+        is_known, commit = self._last_before(version, oldest)
+        if commit is not None:
+            return commit.rows_in_all
+        return 0 if is_known and not oldest else None
 
-    def rows_up_to(self, version: int) -> int:
-        """Return how many rows the chain had added to the table before a version.
+    def lines_up_to(self, version: int) -> int:
+        """Return the lines that the chain's rows in the table come from, before a version.
 
         If the log no longer holds the answer, return those before the oldest of its commits.
         """
-        rows = self.rows_before(version)
-        if rows is not None:
-            return rows
+        is_known, commit = self._last_before(version)
+        if is_known:
+            return commit.lines_in_all if commit is not None else 0
         oldest = min(self.versions(), default=0)
         first = next((each for each in self.since(oldest - 1) if isinstance(each, ChainCommit)), None)
-        return first.metadata.rows if first else 0
+        return first.metadata.lines_before if first else 0
+
+    def _last_before(self, version: int, oldest: int = 0) -> tuple[bool, ChainCommit | None]:
+        """Return the chain's last commit in the versions from one up to another; False if the log lacks one of them."""
+        for each in range(version - 1, oldest - 1, -1):
+            commit = self.commit(each)
+            if commit is None or isinstance(commit, ChainCommit):
+                return commit is not None, commit
+        return True, None
 
     def holds(self, version: int) -> bool:
         """Return True if a version can be read: its commits are there, back to a checkpoint or to the first one."""

@@ -74,7 +74,7 @@ def _half(
     lacking = {name: state for name, state in others.items() if state.batch_id != batch}
     lines = source.rows_between(last.metadata.before, last.metadata.end) if lacking else None
     beside = (state.last for state in others.values() if state.last and state.batch_id == batch)
-    held = last.rows_added + sum(each.rows_added for each in beside if each.metadata.event is CommitKind.BATCH)
+    held = last.lines_added + sum(each.rows_added for each in beside if each.metadata.event is CommitKind.BATCH)
     if lines is not None and lines > held:
         seen = f"{' or '.join(lacking)} lacks {count_of(lines - held, 'row')} of batch {batch}, which is done"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + "".join(map(_because, lacking.values())), batch)

@@ -116,7 +116,7 @@ def plan_loss(case: Case) -> Recovery:
         batch_id=batch,
         before=start,
         after=offsets_text(header, at),
-        rows=state.rows,
+        **state.totals,
         rules=metadata.rules if metadata else "",
         run=case.run,
         source=dict(case.source.identity()),
@@ -152,7 +152,7 @@ def plan_move(case: Case) -> Recovery | None:
         batch_id=batch,
         before=start,
         after=offsets_text(metadata.after if metadata else planned, at),
-        rows=state.rows,
+        **state.totals,
         rules=metadata.rules if metadata else "",
         run=case.run,
         source=dict(case.source.identity()),
@@ -290,8 +290,10 @@ class _Plan:
         """Return the commits of the new query; the first table's comes last, as it decides the stage's state."""
         batch = self.metadata.batch_id
         carried = replace(self.metadata, query_id=query_id, run=self.case.run, event=CommitKind.RECOVERY, lost=())
-        beside = tuple(replace(carried, table=name, rows=other.rows, beside={}) for name, other in others.items())
-        first = replace(carried, rows=self.state.rows, beside=dict.fromkeys(others, batch))
+        beside = tuple(
+            replace(carried, table=name, rows=other.rows, lines={}, beside={}) for name, other in others.items()
+        )
+        first = replace(carried, **self.state.totals, beside=dict.fromkeys(others, batch))
         return (*beside, first)
 
 

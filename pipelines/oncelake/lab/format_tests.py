@@ -97,7 +97,11 @@ def kept_of(trial: Trial, log_format: LogFormat, written: datetime | None) -> li
         trial: the trial.
         log_format: its format.
         written: when the file was written.
+
+    Raises:
+        ConfigError: its lines have several events.
     """
+    _refuse_events(log_format)
     has_year = all(each in SPECIAL or names_year(each) for each in log_format.time)
     near = None if has_year else written
     parsed = [
@@ -120,6 +124,12 @@ def kept_of(trial: Trial, log_format: LogFormat, written: datetime | None) -> li
         if line and "time_range" not in names
     ]
     return [*parsed, *refused]
+
+
+def _refuse_events(log_format: LogFormat) -> None:
+    """Raise ConfigError for a format with several events in a line, of which no lines are kept."""
+    if log_format.each is not None:
+        raise ConfigError(f"lines of events ({log_format.each}) cannot be kept; run oncelake format try without --save")
 
 
 def tests_file(name_or_path: str, places: Sequence[Path]) -> Path:
@@ -182,8 +192,10 @@ def changed(
     """Yield the kept lines that a format reads otherwise now, each with the differences.
 
     Raises:
-        ConfigError: Java does not accept the format, or the session cannot read records of several lines.
+        ConfigError: Java does not accept the format, the session cannot read records of several lines, or the lines
+            have several events.
     """
+    _refuse_events(log_format)
     for line, found in zip(kept, _read_again(spark, log_format, kept), strict=True):
         if len(found) != 1:
             yield line, [f"it is {len(found)} records, not one"]

@@ -33,7 +33,9 @@ from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
 from oncelake.silver.check import check
+from oncelake.silver.each import by_event
 from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
+from oncelake.silver.schema import EVENT_INDEX
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
 
@@ -192,9 +194,10 @@ def try_format(
         check_reader(spark)
     check(spark, log_format)
     parsed = parse(_lines(spark, sample, log_format), log_format, settings.limits)
-    rows = parsed.select(*read_columns(log_format), MARKS).collect()
+    rows = by_event(parsed).select(*read_columns(log_format), MARKS).collect()
+    lines = [row for row in rows if not row["event"]]
     good = [row for row in rows if not row["reasons"]]
-    bad = [row for row in rows if row["reasons"]]
+    bad = [row for row in lines if row["reasons"]]
     first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
     chosen = [*first_of_level.values(), *(at for at, row in enumerate(good) if at != first_of_level[row["level"]])]
     shown = [(at, good[at]) for at in sorted(chosen[:_SHOWN])]
@@ -204,14 +207,14 @@ def try_format(
     return Trial(
         name,
         log_format.record is not None,
-        len(rows),
-        len(good),
+        len(lines),
+        len(lines) - len(bad),
         values / len(good) if good else 0.0,
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
         {name: broken[column_rule(name)] for name in log_format.columns if broken[column_rule(name)]},
         [
             ParsedLine(
-                row["line"],
+                row["line"] or f"event {row['event']} of its line",
                 at_micros(row["at"]),
                 row["level"],
                 row["message"],
@@ -225,13 +228,17 @@ def try_format(
 
 
 def read_columns(log_format: LogFormat) -> list[Column]:
-    """Return what people see of parsed rows: line, at in microseconds, level, message, fields, reasons and columns.
+    """Return what people see of parsed rows, of each event of a line.
 
-    The last are the format's typed columns, a struct of texts.
+    They are line, event, at in microseconds, level, message, fields, reasons and columns, the format's typed columns, a
+    struct of texts. The line is null for its events after the first.
     """
+    event = F.col(EVENT_INDEX) if log_format.each is not None else F.lit(None).cast("int")
+    line = F.make_valid_utf8(F.col("value").cast("string"))
     columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
     return [
-        F.make_valid_utf8(F.col("value").cast("string")).alias("line"),
+        F.when(F.coalesce(event, F.lit(0)) == 0, line).alias("line"),
+        event.alias("event"),
         F.unix_micros("log_time").alias("at"),
         *map(F.col, ("level", "message", "fields", "reasons")),
         columns.alias("columns"),

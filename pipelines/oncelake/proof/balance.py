@@ -9,7 +9,7 @@ from operator import add, or_
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE, QUARANTINE, bronze_of
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
@@ -21,7 +21,8 @@ from oncelake.proof.file_rows import name_of
 from oncelake.proof.link import Link, Uncompared, batch_words
 from oncelake.proof.pin import Limits, pin
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
-from oncelake.silver.schema import SOURCE
+from oncelake.silver.each import is_first
+from oncelake.silver.schema import EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
 
 _BRONZE = "bronze"
@@ -136,7 +137,7 @@ class _Compared:
     @property
     def others(self) -> Mapping[str, Span]:
         """The spans that together hold bronze's rows, by side."""
-        return {"silver": self.silver, **{span.table.name: span for span in self.beside}}
+        return {SILVER.layer: self.silver, **{span.table.name: span for span in self.beside}}
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -154,12 +155,12 @@ class _Compared:
 
 
 def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
-    """Count the rows of each side by source and ingestion time; `off` counts the origins that do not balance."""
+    """Count the lines of each side by source and ingestion time; `off` counts the origins that do not balance."""
     bronze, sides = compared.bronze, compared.sides
     rows = (rows_of(spark, span).withColumn(_OF, F.lit(span.table.name)) for span in bronze.values())
     frames = [_side(_BRONZE, each, sides) for each in rows]
-    frames += [_side(name, _rows(spark, span, bronze), sides) for name, span in compared.others.items()]
-    counts = [F.sum(name).alias(name) for name in sides]
+    frames += [_side(name, rows_read(spark, span, bronze), sides) for name, span in compared.others.items()]
+    counts = [F.sum(name).alias(name) for name in (*sides, _ROWS)]
     per_origin = (
         reduce(DataFrame.unionByName, frames)
         .groupBy(_OF, "taken", "topic", "partition", "file")
@@ -174,11 +175,11 @@ def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
     return weighed.orderBy("taken", _OF).collect()
 
 
-# The name of a row's source.
-_OF = "of_source"
+# The name of a row's source, and the number of silver's rows, of which a line can have several.
+_OF, _ROWS = "of_source", "rows_of_silver"
 
 
-def _rows(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
+def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
     """Return a table's rows that come from the spans of bronze, with the name of their source."""
     times = {each.table.name: each.by_time() for each in bronze.values()}
     rows = rows_of(spark, span, {ms for each in times.values() for ms in each})
@@ -192,13 +193,26 @@ def _rows(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
 
 
 def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
-    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others."""
+    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others.
+
+    Of the rows of a line's events, the first stands for the line.
+    """
+    is_line = is_first() if EVENT_INDEX in frame.columns else F.lit(True)
     # rows of a file have no offset and are only counted
-    hashed = F.when(F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
+    hashed = F.when(is_line & F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == _BRONZE else -1)
-    counts = [F.lit(int(name == side)).alias(side) for side in sides]
-    rows = frame.select(_OF, taken().alias("taken"), "topic", "partition", "file", hashed.alias("hash"))
-    return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"), *counts)
+    here = is_line.cast("int")
+    rows = frame.select(
+        _OF,
+        taken().alias("taken"),
+        "topic",
+        "partition",
+        "file",
+        hashed.alias("hash"),
+        *((here if name == side else F.lit(0)).alias(side) for side in sides),
+        F.lit(int(name == SILVER.layer)).alias(_ROWS),
+    )
+    return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"))
 
 
 def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple[Uncompared, ...], list[Row]]:
@@ -238,7 +252,8 @@ class _BatchGroup:
         versions: per bronze table, the first version that they read, and the version after the last.
         taken: the batches of bronze that wrote these versions.
         bronze: rows that bronze recorded in these versions.
-        recorded: rows that each of the other sides recorded in these batches.
+        recorded: lines that each of the other sides recorded in these batches.
+        rows: rows that silver recorded in these batches.
     """
 
     batch_ids: tuple[int, ...]
@@ -246,6 +261,7 @@ class _BatchGroup:
     taken: frozenset[_Taken]
     bronze: int
     recorded: Mapping[str, int]
+    rows: int
 
     def __str__(self) -> str:
         """Return the batch IDs as words."""
@@ -292,9 +308,10 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
                     frozenset((name, each.metadata.planned_ms) for name, each in sources),
                     sum(each.rows_added for _, each in sources),
                     {
-                        "silver": sum(each.rows_added for each in batches),
+                        SILVER.layer: sum(each.lines_added for each in batches),
                         **{side: sum(rows[batch_id] for batch_id in set(ids)) for side, rows in beside.items()},
                     },
+                    sum(each.rows_added for each in batches),
                 )
             read, batches = end, []
 
@@ -317,11 +334,11 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     longer in quarantine.
     """
     replayed = {
-        side: sum(each.rows_added for each in span.of(CommitKind.REPLAY))
+        side: sum(each.lines_added for each in span.of(CommitKind.REPLAY))
         for side, span in compared.others.items()
         if side != QUARANTINE.name
     }
-    moved = dict.fromkeys(replayed, 0)
+    moved, more = dict.fromkeys(replayed, 0), 0
     shared = Counter(each for group in groups for each in group.taken)
     there = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
@@ -343,12 +360,20 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
                 said = f"{found[side]:,} of the {count_of(recorded, 'row')}"
                 yield f"{compared.table(side, BRONZE.name)} has {said} that {group} wrote: {what}"
+        rows = sum(there[each][_ROWS] for each in group.taken if each in there)
+        more, alike = more + rows - group.rows, found[SILVER.layer] == group.recorded[SILVER.layer]
+        if alike and rows != group.rows:
+            of_events = count_of(group.rows, "row of events", "rows of events")
+            yield f"{compared.silver.table} has {rows:,} of {of_events} that {group} recorded"
     spans = (*compared.bronze.values(), *compared.others.values())
     counted = all(span.complete for span in spans) and max(shared.values(), default=1) == 1
     for side, rows in moved.items():
         if rows > replayed[side] or (counted and rows < replayed[side]):
             said = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"
             yield f"{said}; replays moved {replayed[side]:,}"
+    of_replays = sum(each.rows_added for each in compared.silver.of(CommitKind.REPLAY))
+    if counted and more != of_replays and moved == replayed:
+        yield f"{compared.silver.table} has {more:,} rows that its batches did not write; replays wrote {of_replays:,}"
 
 
 def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:

@@ -116,12 +116,14 @@ def _receipts(span: Span) -> Iterator[str]:
 
 
 def _rows(span: Span) -> Iterator[str]:
-    rows = span.start.rows if span.start else 0
+    rows, lines = (span.start.rows, span.start.lines_in_all) if span.start else (0, 0)
     for commit, metadata in span.noted():
-        if metadata.rows != rows:
-            said = count_of(metadata.rows, "row")
-            yield f"{named(commit)} records {said} before it; the earlier commits hold {rows:,}"
-        rows = commit.rows_in_all
+        for recorded, held, unit in ((metadata.rows, rows, "row"), (metadata.lines_before, lines, "line")):
+            if recorded != held:
+                said = count_of(recorded, unit)
+                yield f"{named(commit)} records {said} before it; the earlier commits hold {held:,}"
+                break
+        rows, lines = commit.rows_in_all, commit.lines_in_all
 
 
 def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
@@ -260,7 +262,7 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
         elif metadata and metadata.event is CommitKind.RECOVERY:
             yield f"{named(commit)} recovers: the query continues as {metadata.query_id}"
         elif metadata and metadata.event is CommitKind.REPLAY:
-            yield f"{named(commit)} moved {count_of(abs(commit.rows_added), 'row')} from {QUARANTINE} to {SILVER}"
+            yield f"{named(commit)} moved {count_of(abs(commit.lines_added), 'row')} from {QUARANTINE} to {SILVER}"
         elif metadata and metadata.event is CommitKind.TOPICS:
             yield f"{named(commit)} changes the topics: {_topics_changed(metadata)}"
         elif metadata and metadata.event is CommitKind.LOSS:

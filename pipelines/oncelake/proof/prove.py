@@ -34,9 +34,10 @@ from oncelake.exactly_once.positions import version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.exactly_once.tail_source import TailSource
-from oncelake.proof.balance import balance, same_lines, version_in
+from oncelake.proof.balance import balance, rows_read, same_lines, version_in
 from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files, list_local
+from oncelake.proof.events import events
 from oncelake.proof.file_rows import Held, bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_records, kafka_rows
 from oncelake.proof.link import Link, Uncompared
@@ -48,6 +49,7 @@ from oncelake.proof.recount import recount
 from oncelake.proof.repeats import repeats
 from oncelake.proof.span import Span, rows_of
 from oncelake.proof.tail import tail_files, tail_rows
+from oncelake.silver.schema import EVENT_INDEX
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -243,6 +245,9 @@ class Proof:
             beside = [quarantine.span, *([duplicates.span] if duplicates is not None else [])]
             same = same_lines(self.chain, silver.span, *beside)
             yield balance(self.spark, same.bronze, same.silver, *same.beside)
+            rows = rows_read(self.spark, same.silver, same.bronze)
+            if EVENT_INDEX in rows.columns:
+                yield events(rows, same.silver)
             if duplicates is not None:
                 yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
@@ -254,22 +259,22 @@ class Proof:
             self.chain.commit_log(pinned.span.table).rows_before(version_in(end, pinned.table_id if named else None))
             for pinned in ingested
         ]
-        written = (each.span.rows_in_all for each in (lake.silver, lake.quarantine, lake.duplicates) if each)
+        written = (each.span.lines_in_all for each in (lake.silver, lake.quarantine, lake.duplicates) if each)
         # without a commit that says how many rows silver has read, there are as many as it has written
         known = sum(written) if None in read else sum(rows or 0 for rows in read)
         return _waiting_for(SILVER, self.lines - known)
 
     def _waiting_for_gold(self, table: Table, gold: Pinned | None, silver: Pinned | None) -> tuple[Uncompared, ...]:
         """Return the lines of silver that a gold table has not read yet."""
-        read = self.chain.commit_log(SILVER).rows_up_to(version_of(gold.span.end if gold else None))
-        return _waiting_for(table, silver.span.rows_in_all - read if silver else 0)
+        read = self.chain.commit_log(SILVER).lines_up_to(version_of(gold.span.end if gold else None))
+        return _waiting_for(table, silver.span.lines_in_all - read if silver else 0)
 
     def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
         """Return the lines that were committed before the time from which on is proven."""
         if self.since_ms is None:
             return ()
-        silver = sum(rows_before(each) for each in (lake.silver, lake.quarantine, lake.duplicates))
-        lines = max(sum(map(rows_before, lake.bronze.values())), silver)
+        silver = sum(lines_before(each) for each in (lake.silver, lake.quarantine, lake.duplicates))
+        lines = max(sum(map(lines_before, lake.bronze.values())), silver)
         at = datetime.fromtimestamp(self.since_ms / 1000, UTC)
         return Uncompared.of_lines(lines, f"from before {at:%Y-%m-%d %H:%M:%S} UTC")
 
@@ -365,9 +370,9 @@ def _reached(pinned: Pinned, lasting: Sequence[Uncompared], line_ends: int | Non
     return replace(reached, gaps=pinned.gaps, uncompared=uncompared, line_ends=line_ends)
 
 
-def rows_before(pinned: Pinned | None) -> int:
-    """Return the rows of a table that are not compared, because its span begins later."""
-    return pinned.span.rows_before if pinned and not pinned.span.whole else 0
+def lines_before(pinned: Pinned | None) -> int:
+    """Return the lines of a table that are not compared, because its span begins later."""
+    return pinned.span.lines_before if pinned and not pinned.span.whole else 0
 
 
 def _waiting_for(table: Table, lines: int) -> tuple[Uncompared, ...]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ class Proven:
         gaps: which commits no proof covers, in words, because log clean-up removed them before a proof ran.
         uncompared: what no proof has compared up to there, and no later one can.
         line_ends: of a bronze table, the line ends within the records up to there; None if they were not counted.
+        lines: the lines that these rows come from; None if a line is one row.
     """
 
     table_id: str
@@ -39,6 +40,12 @@ class Proven:
     gaps: tuple[str, ...] = ()
     uncompared: tuple[Uncompared, ...] = ()
     line_ends: int | None = None
+    lines: int | None = None
+
+    @property
+    def lines_in_all(self) -> int:
+        """The lines that the rows come from."""
+        return self.rows if self.lines is None else self.lines
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self | None:
@@ -54,16 +61,17 @@ class Proven:
     @classmethod
     def up_to(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the entry of a table that is proven up to and including a commit."""
-        metadata = commit.metadata
-        return cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, commit.rows_in_all)
+        metadata, rows, lines = commit.metadata, commit.rows_in_all, commit.lines_in_all
+        proven = cls(table_id, commit.version, metadata.batch_id, metadata.query_id, metadata.end, rows)
+        return proven if lines == rows else replace(proven, lines=lines)
 
     @classmethod
     def ahead_of(cls, table_id: str, commit: ChainCommit) -> Self:
         """Return the entry of a table that is proven up to a commit, without it; read from what the commit recorded."""
         metadata = commit.metadata
-        return cls(
-            table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, metadata.rows
-        )
+        rows, lines = metadata.rows, metadata.lines_before
+        proven = cls(table_id, commit.version - 1, metadata.batch_id - 1, metadata.query_id, metadata.before, rows)
+        return proven if lines == rows else replace(proven, lines=lines)
 
 
 def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
@@ -88,6 +96,10 @@ def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: dat
     at = now.astimezone(UTC)
     path = f"{_directory(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
     entries = {table: asdict(each) for table, each in tables.items()}
+    entries = {
+        table: {name: value for name, value in each.items() if name != "lines" or value is not None}
+        for table, each in entries.items()
+    }
     files.write(path, json.dumps({"form": FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "tables": entries}, indent=1))
     for name in sorted(_names(files, lake))[:-KEPT]:
         files.remove(f"{_directory(lake)}/{name}")

@@ -18,6 +18,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
 from oncelake.proof.link import Link, Range, Uncompared, joined, ranges
 from oncelake.proof.span import Span
+from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
 # The line count, added to every table. Names of declared measures and keys start with a letter, so it is unique.
@@ -53,7 +54,7 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         return Link(name, str(gold.table), not count, said)
     version = log.last_alike(end.version - 1)
     if not log.holds(version):
-        read = log.rows_up_to(end.version)
+        read = log.lines_up_to(end.version)
         lines = count_of(read, "line")
         parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
         said = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
@@ -69,8 +70,9 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     assert counts is not None
     if counts[2]:
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
+    unit = "event" if EVENT_INDEX in silver.columns else "line"
     which = "" if chosen is None else " of the changed windows"
-    said = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], 'line')} counted again"
+    said = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], unit)} counted again"
     return Link(name, str(gold.table), holds=True, said=said)
 
 

@@ -91,7 +91,7 @@ class ServedProof:
         source = DeltaSource(str(follows), commit_log, self.served.follows_changes)
         first = (source.first_unread(at) or at.version) if at else 0
         if follows == SILVER:
-            lines = commit_log.state().rows - commit_log.rows_up_to(first)
+            lines = commit_log.state().lines - commit_log.lines_up_to(first)
             return Uncompared.waiting(lines, "line", f"for {self.served.table}", lines=lines)
         commits = map(commit_log.commit, range(first, (commit_log.newest() or 0) + 1))
         count = sum(1 for commit in commits if commit is None or commit.changes_data)

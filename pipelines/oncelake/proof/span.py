@@ -92,6 +92,18 @@ class Span:
         return sum(each.rows_added for each in self.commits)
 
     @property
+    def lines_before(self) -> int:
+        """The lines that the rows before the span come from."""
+        if self.start is not None:
+            return self.start.lines_in_all
+        return self.commits[0].metadata.lines_before if self.commits else 0
+
+    @property
+    def lines_in_all(self) -> int:
+        """The lines that the rows of the table come from, up to the span's end."""
+        return self.lines_before + sum(each.lines_added for each in self.commits)
+
+    @property
     def rows_in_all(self) -> int:
         """Rows that the chain wrote to the table, up to the span's end."""
         return self.rows_before + self.rows

@@ -6,7 +6,7 @@ stop the stage before it writes anything of the batch; `warn` and `warning` are 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.models import Strict, shown
 from oncelake.common.wording import count_of, duration, listed, share
-from oncelake.quality.expectations import Bounded, RowExpectation, Scalar
+from oncelake.quality.expectations import Bounded, Row, RowExpectation, Scalar
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.settings import GateSettings
 from oncelake.quality.split import at
@@ -31,15 +31,17 @@ _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
 
 @dataclass(frozen=True)
 class Judged:
-    """Two Spark conditions on a parsed row.
+    """Spark conditions on a parsed row.
 
     Attributes:
         taken_apart: true if the log format parsed the line, so that the suite's rules were checked.
         accepted: true if the row broke no rule that refuses rows.
+        applies: returns a condition that is given for a row's columns, for the row.
     """
 
     taken_apart: Column
     accepted: Column
+    applies: Callable[[Callable[[Row], Column]], Column] = lambda judged: judged(at)
 
 
 class BatchExpectation(Strict):
@@ -132,10 +134,11 @@ class Counted:
     Attributes:
         lines: how many lines the batch has.
         refused: how many of them go to quarantine.
-        rules: how many rows broke each rule; only rules that were broken.
+        rules: how many lines broke each rule; only rules that were broken.
         values: all aggregates, by name.
         planned: when the batch was planned, UTC.
         is_first: True if it is the first batch of its stage.
+        events: how many rows of silver the accepted lines give; None if it is one each.
     """
 
     lines: int
@@ -144,10 +147,21 @@ class Counted:
     values: Mapping[str, Any]
     planned: datetime
     is_first: bool = False
+    events: int | None = None
+
+    @property
+    def accepted(self) -> int:
+        """The lines that go to silver."""
+        return self.lines - self.refused
+
+    @property
+    def rows(self) -> int:
+        """The rows of silver that the accepted lines give."""
+        return self.accepted if self.events is None else self.events
 
     @property
     def frequent(self) -> str:
-        """The rules that the most rows broke, and how many rows; empty if none was broken."""
+        """The rules that the most lines broke, and how many lines; empty if none was broken."""
         most = sorted(self.rules.items(), key=lambda each: (-each[1], each[0]))
         return listed((f"{rule} {count:,}" for rule, count in most), most=_FREQUENT)
 
@@ -220,7 +234,7 @@ class Mostly(Check):
 
     def measures(self, rows: Judged) -> Mapping[str, Column]:
         """Count the rows to which the rule applies."""
-        return {f"judged {self.limit}": F.count_if(rows.taken_apart & self.expectation.judged(at))}
+        return {f"judged {self.limit}": F.count_if(rows.taken_apart & rows.applies(self.expectation.judged))}
 
     def breach(self, counted: Counted) -> str | None:
         """Compare the share of rows that meet the rule with the limit."""

@@ -96,5 +96,9 @@ def _held(rule: Rule, column_of: Row) -> Column:
 
 def reason(rule: Column, column: str, value: Column) -> Column:
     """Return one entry of a line's reasons: the rule, its columns, and their shortened values."""
-    shortened = F.substring(value.cast("string"), 1, _SHOWN)
-    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened.alias("value"))
+    return F.struct(rule.alias("rule"), F.lit(column).alias("column"), shortened(value.cast("string")).alias("value"))
+
+
+def shortened(value: Column) -> Column:
+    """Return the part of a value that a reason shows."""
+    return F.substring(value, 1, _SHOWN)

@@ -24,12 +24,14 @@ Severity = Literal["critical", "warning", "info"]
 # The log format's own rules, checked before the rules of a suite; a suite's rule needs another name. The rules of
 # records apply only to a format that puts several lines together.
 RECORD_RULES = ("record_size", "record_start", "record_mixed")
+EACH_RULES = ("each",)
 STAND_IN_RULES = ("line_size", "nul_bytes")
 FORMAT_RULES = (
     "null_value",
     *STAND_IN_RULES,
     *RECORD_RULES,
     "blank",
+    *EACH_RULES,
     "pattern",
     "pattern_steps",
     "time",

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.spark.collect import Collected
 from oncelake.common.wording import count_of, duration
+from oncelake.silver.each import EVENTS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -79,7 +80,7 @@ class Arrivals:
 
         rows = accepted.rows
         arrived = pc.coalesce(_micros(rows["timestamp"]), _micros(rows["file_modified"]))
-        later = pc.subtract(_micros(rows["log_time"]), arrived)
+        later = pc.subtract(_micros(_newest(rows)), arrived)
         ahead = pc.drop_null(later.filter(pc.greater(later, _TOLERANCE)))
         is_live = pc.or_(pc.is_valid(rows["timestamp"]), pc.is_valid(rows["file_id"]))
         live = pc.drop_null(later.filter(is_live)).to_pylist()
@@ -107,14 +108,18 @@ class Arrivals:
         return None
 
 
-def name() -> Column:
-    """Return a name for a parsed row whose time does not fit its arrival; null for others."""
-    return F.concat(F.lit(_NAME), _halves().cast("string"))
+def name(*, of_events: bool) -> Column:
+    """Return a name for a parsed row whose time does not fit its arrival; null for others.
+
+    Args:
+        of_events: True if the rows are lines with events, of which the newest counts.
+    """
+    return F.concat(F.lit(_NAME), _halves(of_events=of_events).cast("string"))
 
 
-def aggregates(accepted: Column) -> list[Column]:
+def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
     """Return the counters of `Arrivals`, for parsed rows of which a condition says whether they are accepted."""
-    halves = F.when(accepted, _halves())
+    halves = F.when(accepted, _halves(of_events=of_events))
     behind = F.when(halves < 0, halves)
     found = {
         "ahead": F.count_if(halves > 0),
@@ -126,9 +131,10 @@ def aggregates(accepted: Column) -> list[Column]:
     return [each.alias(f"{_NAME}{name}") for name, each in found.items()]
 
 
-def _halves() -> Column:
+def _halves(*, of_events: bool) -> Column:
     """Return by how many half hours a row is ahead, rounded up, or exactly behind; null if its time fits."""
-    later = F.unix_micros("log_time") - F.unix_micros(F.coalesce("timestamp", "file_modified"))
+    newest = F.array_max(F.col(EVENTS)["log_time"]) if of_events else F.col("log_time")
+    later = F.unix_micros(newest) - F.unix_micros(F.coalesce("timestamp", "file_modified"))
     whole = F.round(later / _HALF_HOUR).cast("bigint")
     is_live = F.col("timestamp").isNotNull() | F.col("file_id").isNotNull()
     is_behind = is_live & whole.between(-_MOST_APART, -1) & (F.abs(later - whole * _HALF_HOUR) <= _AT_ONCE)
@@ -138,6 +144,16 @@ def _halves() -> Column:
 def _halves_behind(later: int) -> int | None:
     whole = round(later / _HALF_HOUR)
     return whole if -_MOST_APART <= whole < 0 and abs(later - whole * _HALF_HOUR) <= _AT_ONCE else None
+
+
+def _newest(rows: "pyarrow.Table") -> "pyarrow.ChunkedArray":
+    """Return the time of each row, or of its newest event."""
+    import pyarrow  # noqa: PLC0415
+
+    if EVENTS not in rows.column_names:
+        return rows["log_time"]
+    newest = [max((event["log_time"] for event in events), default=None) for events in rows[EVENTS].to_pylist()]
+    return pyarrow.chunked_array([newest], pyarrow.timestamp("us", tz="UTC"))
 
 
 def _micros(times: "pyarrow.ChunkedArray") -> "pyarrow.ChunkedArray":

@@ -7,6 +7,7 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.quality.check import compiled
+from oncelake.silver.each import check_each
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line
 from oncelake.silver.times import SPECIAL
@@ -19,6 +20,8 @@ def check(spark: SparkSession, fmt: LogFormat) -> None:
         ConfigError: Java rejects one of them; the message says which, where and why.
     """
     _check_zone(spark, fmt.zone)
+    if fmt.each is not None:
+        check_each()
     if fmt.pattern is not None:
         _check_pattern(spark, fmt.pattern)
     if fmt.record is not None:

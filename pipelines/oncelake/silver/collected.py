@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from oncelake.common.spark.collect import Collected
 from oncelake.quality.split import MARKS
 from oncelake.quality.suite import FORMAT_RULES
-from oncelake.silver.schema import QUARANTINE, columns, silver_columns
+from oncelake.silver.each import EVENTS
+from oncelake.silver.schema import QUARANTINE, SILVER, columns, silver_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def accepted(parsed: Collected) -> Collected:
     """Return silver's rows: those that broke no rule."""
-    return as_silver(unbroken(parsed))
+    rows = unbroken(parsed)
+    return _by_event(rows) if EVENTS in parsed.columns else as_silver(rows)
 
 
 def unbroken(parsed: Collected) -> Collected:
@@ -46,6 +48,20 @@ def broken(parsed: Collected) -> Mapping[str, int]:
     of_refused = _by_row(reasons, pc.struct_field(pc.list_flatten(reasons), "rule"))
     of_refused |= {(row, name) for row, name in _marks(refused) if is_judged[row]}
     return dict(Counter(name for _, name in chain(of_refused, _marks(unbroken(parsed).rows))))
+
+
+def _by_event(lines: Collected) -> Collected:
+    """Return a row of silver for each event of parsed lines, as `each.by_event` does it in Spark."""
+    import pyarrow  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    lists = lines.rows[EVENTS].combine_chunks()
+    events = pc.list_flatten(lists)
+    of_events = {field.name: pc.struct_field(events, field.name) for field in events.type}
+    names = columns(SILVER, lines.columns)
+    of_lines = lines.rows.select([name for name in names if name not in of_events]).take(pc.list_parent_indices(lists))
+    first = {name: of_events[name] if name in of_events else of_lines[name] for name in names}
+    return Collected(pyarrow.table({**first, **of_events}), lines.spark)
 
 
 def _refused(parsed: Collected) -> Collected:

@@ -29,6 +29,8 @@ from oncelake.silver.times import ISO8601, SPECIAL, checked, names_zone
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
 _COLUMN = re.compile(r"\s*(?P<type>\w+\s*(?:\([^)]*\))?)(?:\s+from\s+(?P<source>\S.*?))?\s*")
+# What holds the events of a line: a key of it, or the line itself.
+_EVENTS = re.compile(r"\$(?:\.([^\s.\[\]*'$]+)|\['([^']+)'\])?\[\*\]")
 COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 # The names of bronze's and silver's own columns, in lower case.
 TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), SOURCE.name, *QUARANTINE.fieldNames()))
@@ -59,6 +61,12 @@ def _key(key: str) -> str:
     if is_path(key) and not _PATH.fullmatch(key):
         raise ValueError("must be a key, or a path such as $.meta.time, $['a key'].time or $.events[0].time")
     return key
+
+
+def _events(path: str) -> str:
+    if not _EVENTS.fullmatch(path):
+        raise ValueError("must be $[*], or one key and [*], such as $.Records[*] or $['log events'][*]")
+    return path
 
 
 def _under_names(value: object) -> object:
@@ -171,6 +179,10 @@ class LogFormat(Strict):
         None, description="the format of what the message carries, or the formats by the value of a field"
     )
 
+    each: Annotated[str, AfterValidator(_events)] | None = later(
+        None, description="the list of events in a JSON line, each a row of silver, such as $.Records[*]"
+    )
+
     @field_validator("levels")
     @classmethod
     def _any_case(cls, levels: dict[str, str]) -> dict[str, str]:
@@ -207,6 +219,22 @@ class LogFormat(Strict):
             _check_source(name, each.source, info.data)
         return named
 
+    @field_validator("each")
+    @classmethod
+    def _is_alone(cls, each: str | None, info: ValidationInfo) -> str | None:
+        if each is not None and info.data.get("json_keys", "invalid") is None:
+            raise ValueError("is for JSON lines; a format with pattern or logfmt has one event in each line, remove it")
+        for name in ("record", "inside"):
+            if each is not None and info.data.get(name) is not None:
+                raise ValueError(f"cannot be combined with {name}: a line of events is one line; remove one of them")
+        return each
+
+    @property
+    def events_key(self) -> str:
+        """The key of a line under which its events are; empty if the line is the list of them."""
+        found = _EVENTS.fullmatch(self.each or "")
+        return (found[1] or found[2] or "") if found is not None else ""
+
     @property
     def column_fields(self) -> list[StructField]:
         """The fields of the typed columns in silver's table, in the order of their declaration."""
@@ -238,6 +266,8 @@ class LogFormat(Strict):
         Raises:
             ValueError: one of them cannot stand inside another format.
         """
+        if self.each is not None or any(each.each is not None for each in inner.values()):
+            raise ValueError("inside: a format with the key each cannot be inside or around another one; remove a key")
         for name, each in inner.items():
             if each.inside is not None:
                 raise ValueError(

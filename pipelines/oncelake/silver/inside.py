@@ -94,18 +94,21 @@ def _goes_on(line: Column, part: str) -> Column:
     return F.when(texts.isNull(), F.lit(False)).when(F.size(texts) > 0, F.get(texts, F.lit(1)) != "")
 
 
+def with_outer(fields: Column, outer: Column) -> Column:
+    """Return fields with those of the line around them, which are `outer_NAME` if both have the name."""
+
+    def name(key: Column, _: Column) -> Column:
+        return F.when(F.array_contains(F.map_keys(fields), key), F.concat(F.lit(_OF_OUTER), key)).otherwise(key)
+
+    return F.map_concat(F.transform_keys(outer, name), fields)
+
+
 def _parts() -> list[Column]:
     """Return the parts of a line inside, with the time and the fields of the line around where it has none."""
-    outer, fields = F.col(_OUTER), F.col("fields")
+    outer = F.col(_OUTER)
     lacks_time = F.coalesce(F.col("time_text"), F.lit("")) == ""
-    others = F.transform_keys(
-        outer.fields,
-        lambda key, _: F.when(F.array_contains(F.map_keys(fields), key), F.concat(F.lit(_OF_OUTER), key)).otherwise(
-            key
-        ),
-    )
     made = {
         "log_time": F.when(lacks_time, outer.log_time).otherwise(F.col("log_time")),
-        "fields": F.map_concat(others, fields),
+        "fields": with_outer(F.col("fields"), outer.fields),
     }
     return [made.get(name, F.col(name)).alias(name) for name in PARTS]

@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    IntegerType,
     LongType,
     MapType,
     StringType,
@@ -74,6 +75,16 @@ EVENT = (
     ),
 )
 EVENT_KEY, EVENT_WINDOW = (field.name for field in EVENT)
+# Only in a lake whose settings have a log format with `each`.
+EACH = (
+    StructField(
+        "event_index",
+        IntegerType(),
+        metadata={"comment": "the number of the event in its line, from 0; null for a line that is one row"},
+    ),
+    StructField("event_count", IntegerType(), metadata={"comment": "how many events the line has, each a row"}),
+)
+EVENT_INDEX, EVENT_COUNT = (field.name for field in EACH)
 # What identifies a row of silver, for its repeats.
 TWIN = StructField(
     "twin",

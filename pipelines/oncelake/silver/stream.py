@@ -29,8 +29,9 @@ from oncelake.quality.suite import Rule
 from oncelake.silver import arrival, collected, collected_duplicates
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.duplicates import dropped, held_near, with_event, with_twin
+from oncelake.silver.each import as_events, by_event, of_any_event, rows_of_lines
 from oncelake.silver.format import LogFormat
-from oncelake.silver.schema import EVENT, SOURCE, TWIN, with_source
+from oncelake.silver.schema import EACH, EVENT, SOURCE, TWIN, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.settings import Deduplicate
@@ -48,6 +49,8 @@ from oncelake.silver.user_transform import UserTransform
 
 # Prefix of a rule's name in the counters of a batch.
 _RULE = "rule "
+# The counter of the rows of silver that the lines of a batch give.
+_EVENTS = "events"
 # When a gate stops a batch, the error names at most this many refused lines.
 _HANDFUL = 3
 
@@ -80,8 +83,14 @@ class Silver:
 
     @property
     def added_fields(self) -> list[StructField]:
-        """The fields of accepted rows that the settings add: the formats' typed columns, and those of repeats."""
-        return [*self.column_fields, *(EVENT if self.deduplicate is not None else ())]
+        """The fields that the settings add to accepted rows: typed columns, then those of events or of repeats."""
+        of_events = EACH if self.has_events else ()
+        return [*self.column_fields, *of_events, *(EVENT if self.deduplicate is not None else ())]
+
+    @property
+    def has_events(self) -> bool:
+        """True if lines of a source can have several events, each a row of silver."""
+        return any(each.each is not None for each in self.formats.values())
 
     def table_schema(self, spark: SparkSession) -> StructType:
         """Return the columns of silver's table: those of accepted rows, then those of the user's own code.
@@ -125,6 +134,8 @@ class Silver:
 
     def _parse(self, fmt: LogFormat, bronze: DataFrame) -> DataFrame:
         others = [field for field in self.column_fields if field.name not in fmt.columns]
+        if self.has_events and fmt.each is None:
+            return as_events(parse(bronze, fmt, self.limits, self.rules, [*others, *EACH]))
         parsed = parse(bronze, fmt, self.limits, self.rules, others)
         return parsed if self.deduplicate is None else with_event(parsed, self.deduplicate)
 
@@ -137,9 +148,9 @@ class Silver:
         return reduce(DataFrame.unionByName, parts)
 
     @property
-    def stops(self) -> bool:
-        """Return True if a limit can stop a batch; batches are then counted before they are written."""
-        return any(check.level == "fail" for check in self.gate)
+    def counts_first(self) -> bool:
+        """Return True if a batch is counted before it is written: a limit can stop it, or its commit has the counts."""
+        return self.has_events or any(check.level == "fail" for check in self.gate)
 
     @property
     def aggregates(self) -> list[Column]:
@@ -147,16 +158,17 @@ class Silver:
         wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
         broken = breaks(self.by_format, self.rules)
         wanted |= {f"{_RULE}{rule}": F.count_if(condition) for rule, condition in broken.items()}
-        return [
-            *(each.alias(name) for name, each in wanted.items()),
-            *arrival.aggregates(is_accepted()),
-            *self.measures,
-        ]
+        of_events = [rows_of_lines(is_accepted()).alias(_EVENTS)] if self.has_events else self.measures
+        arrivals = arrival.aggregates(is_accepted(), of_events=self.has_events)
+        return [*(each.alias(name) for name, each in wanted.items()), *arrivals, *of_events]
 
     @property
     def measures(self) -> list[Column]:
-        """The counters that only the limits need, each under its own name."""
+        """The counters that only the limits need, each under its own name; over the rows of `by_event`."""
         rows = Judged(is_taken_apart(), is_accepted())
+        if self.has_events:
+            added = [field.name for field in self.column_fields]
+            rows = replace(rows, applies=lambda judged: of_any_event(judged, added))
         return [each.alias(name) for check in self.gate for name, each in check.measures(rows).items()]
 
     def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
@@ -368,14 +380,16 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     if batch.holds(SILVER):
         rows = rows_held(batch.append(SILVER, parsed.accepted(batch)))
         counted = _count(parsed, silver, batch)
-    elif silver.stops or parsed.collected is not None or parsed.repeats is not None:
+    elif silver.counts_first or parsed.collected is not None or parsed.repeats is not None:
         counted = _count(parsed, silver, batch)
         _stop(parsed.frame, silver, counted, batch)
-        rows = batch.append(SILVER, parsed.accepted(batch), deduplicated=recorded).commit.rows_added
+        lines = counted.accepted if silver.has_events else None
+        rows = batch.append(SILVER, parsed.accepted(batch), deduplicated=recorded, lines=lines).commit.rows_added
     else:
         rows, counted = _write_counting(parsed, silver, batch)
-    if rows is not None and rows + counted.refused + parsed.dropped != counted.lines:
+    if rows is not None and rows + parsed.dropped != counted.rows:
         repeats = f" and {count_of(parsed.dropped, 'is a repeat', 'are repeats')}" if parsed.repeats else ""
+        repeats += f", and the others have {count_of(counted.rows, 'event')}" if silver.has_events else ""
         raise ReceiptError(
             f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "
             f"{count_of(counted.refused, 'was refused', 'were refused')}{repeats}: the numbers do not add up. "
@@ -401,7 +415,7 @@ def _write_counting(parsed: Parsed, silver: Silver, batch: Batch) -> tuple[int, 
         measures = silver.measures
         lines = parsed.frame.observe(counts, *measures) if measures else parsed.frame
         refused = with_source(QUARANTINE_SCHEMA, named=silver.named)
-        rest = few.without(lines, is_accepted(), _names(), refused.fieldNames())
+        rest = few.without(lines, is_accepted(), _names(silver), refused.fieldNames())
         rows = batch.append(SILVER, parsed.completed(accepted(rest))).commit.rows_added
         taken = few.take(refused)
         parsed.refused = taken.rows
@@ -411,9 +425,9 @@ def _write_counting(parsed: Parsed, silver: Silver, batch: Batch) -> tuple[int, 
         return rows, _counted(taken.lines, taken.out, rules, values, batch)
 
 
-def _names() -> Column:
+def _names(silver: Silver) -> Column:
     """Return the names to count for a parsed row: the rules that it broke, and how its time fits its arrival."""
-    arrived = F.when(is_accepted(), arrival.name())
+    arrived = F.when(is_accepted(), arrival.name(of_events=silver.has_events))
     return F.when(arrived.isNull(), broken_names()).otherwise(
         F.concat(F.coalesce(broken_names(), F.array().cast("array<string>")), F.array(arrived))
     )
@@ -421,14 +435,24 @@ def _names() -> Column:
 
 def rows_held(written: Written) -> int | None:
     """Return how many rows a batch's own commit added; None if the table's commit is a later one of another kind."""
-    return written.commit.rows_added if written.commit.metadata.event is CommitKind.BATCH else None
+    return written.commit.rows_added if _is_own(written) else None
+
+
+def _is_own(written: Written) -> bool:
+    return written.commit.metadata.event is CommitKind.BATCH
 
 
 def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     """Raise ReceiptError if a replayed batch's rows do not add up to the lines that quarantine's commit recorded."""
-    silver, quarantine, metadata = rows_held(in_silver), rows_held(in_quarantine), in_quarantine.commit.metadata
+    if not _is_own(in_silver) or not _is_own(in_quarantine):
+        return
+    silver, quarantine, metadata = (
+        in_silver.commit.lines_added,
+        in_quarantine.commit.rows_added,
+        in_quarantine.commit.metadata,
+    )
     lines, repeats = metadata.quality.get("lines"), in_silver.commit.metadata.deduplicated.get("dropped", 0)
-    if silver is not None and quarantine is not None and lines is not None and silver + quarantine + repeats != lines:
+    if lines is not None and silver + quarantine + repeats != lines:
         more = f", {count_of(repeats, 'is a repeat', 'are repeats')}" if repeats else ""
         raise ReceiptError(
             f"{SILVER} got {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}"
@@ -437,20 +461,25 @@ def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
 
 
 def _count(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
-    if parsed.collected is None:
-        seen = _values(parsed.frame, silver.aggregates)
-        parsed.arrivals = Arrivals.of_values(seen)
-        return silver.counted(seen, batch)
-    parsed.arrivals = Arrivals.of_collected(collected.unbroken(parsed.collected))
     measures = silver.measures
-    values = _values(parsed.collected.frame(), measures) if measures else {}
+    if parsed.collected is None:
+        values = _values(parsed.frame, silver.aggregates)
+        parsed.arrivals = Arrivals.of_values(values)
+        if silver.has_events and measures:
+            values |= _values(by_event(parsed.frame), measures)
+        return silver.counted(values, batch)
+    parsed.arrivals = Arrivals.of_collected(collected.unbroken(parsed.collected))
+    values = _values(by_event(parsed.collected.frame()), measures) if measures else {}
     lines, rules = parsed.collected.rows.num_rows, collected.broken(parsed.collected)
-    refused = lines - collected.accepted(parsed.collected).rows.num_rows
+    refused = lines - collected.unbroken(parsed.collected).rows.num_rows
+    if silver.has_events:
+        values[_EVENTS] = collected.accepted(parsed.collected).rows.num_rows
     return _counted(lines, refused, rules, values, batch)
 
 
 def _counted(lines: int, refused: int, rules: Mapping[str, int], values: Mapping[str, Any], batch: Batch) -> Counted:
-    return Counted(lines, refused, rules, values, batch.metadata(SILVER).planned, is_first=batch.batch_id == 0)
+    planned, events = batch.metadata(SILVER).planned, values.get(_EVENTS)
+    return Counted(lines, refused, rules, values, planned, is_first=batch.batch_id == 0, events=events)
 
 
 def _values(frame: DataFrame, aggregates: Sequence[Column]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import bytes_in_file, digest, is_stand_in
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
-from oncelake.quality.suite import FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
+from oncelake.quality.suite import EACH_RULES, FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
 from oncelake.silver.columns import read_value
+from oncelake.silver.each import OF_LINE, as_lines, by_event, columns_of_event, opened, with_line_fields
 from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
 from oncelake.silver.inside import joined, with_inside
 from oncelake.silver.lines import is_fixed_width, read_lines, unmatched_rule
@@ -58,7 +59,7 @@ def parse(
 ) -> DataFrame:
     """Add log_time, level, message, fields, warnings, reasons and the formats' columns to bronze's rows.
 
-    `reasons` is never null.
+    `reasons` is never null. If the format has `each`, what was read is in `_events`: see `each.as_lines`.
 
     Args:
         bronze: bronze's rows; columns that an older oncelake did not write may be missing.
@@ -79,7 +80,11 @@ def parse(
     if fmt.record is not None:
         record = F.col("line") if fmt.record.joint is None else F.col("as_read")
         text = text.withColumns({"is_started": F.when(F.col("file").isNotNull(), fmt.record.is_started(record))})
+    of_line, of_event = bronze.columns, columns_of_event() if fmt.each is not None else []
+    if fmt.each is not None:
+        text = opened(text, fmt, _refusal(fmt))
     typed = with_inside(_with_parts(text, fmt, limits), fmt, partial(_with_parts, limits=limits))
+    typed = with_line_fields(typed) if fmt.each is not None else typed
     if fmt.columns:
         typed = _with_values(typed, fmt)
     microsecond = timedelta(microseconds=1)
@@ -94,14 +99,16 @@ def parse(
     broken = {severity: [*_misfits(fmt, severity), *found] for severity, found in of_suite.items()}
     warnings = names_of(broken["warning"]).alias(MARKS)
     reasons = _stays_here(_reasons(fmt, broken["critical"])).alias("reasons")
-    return judged.select(
-        *bronze.columns,
+    parsed = judged.select(
+        *of_line,
         *_PARSED,
         warnings,
         reasons,
         *(_value(name).alias(name) for name in fmt.columns),
         *(value.alias(name) for name, value in nothing.items()),
+        *of_event,
     )
+    return as_lines(parsed, of_line, [*fmt.columns, *nothing]) if fmt.each is not None else parsed
 
 
 def _with_parts(lines: DataFrame, fmt: LogFormat, limits: TimeLimits) -> DataFrame:
@@ -170,7 +177,8 @@ def _stays_here(value: Column) -> Column:
 
 def accepted(parsed: DataFrame) -> DataFrame:
     """Return silver's rows: those that broke no rule."""
-    return parsed.where(is_accepted()).select(*silver_columns(parsed.columns))
+    rows = by_event(parsed.where(is_accepted()))
+    return rows.select(*silver_columns(rows.columns))
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
@@ -191,7 +199,8 @@ def is_taken_apart() -> Column:
 def breaks(formats: Sequence[LogFormat], rules: Sequence[Rule]) -> dict[str, Column]:
     """Return a condition on parsed rows for each rule of the formats and the suite: the row broke this rule."""
     of_records = any(fmt.record is not None for fmt in formats)
-    own = [each for each in FORMAT_RULES if of_records or each not in RECORD_RULES]
+    unused = [*(() if of_records else RECORD_RULES), *(() if any(fmt.each for fmt in formats) else EACH_RULES)]
+    own = [each for each in FORMAT_RULES if each not in unused]
     of_columns = [(name, each) for fmt in formats for name, each in fmt.columns.items() if each.type != "string"]
     by_severity = [
         *((column_rule(name), _severity(each)) for name, each in of_columns),
@@ -262,8 +271,8 @@ def _by_status(text: Column) -> Column:
     return F.when(F.coalesce(valid, F.lit(False)), level)
 
 
-def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
-    """List the rules that a row broke; a line that the format does not match has one reason, not three."""
+def _refusal(fmt: LogFormat) -> Column:
+    """List the rules that a line broke whatever is in it; others can be added by `when`."""
     out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
     line_size, nul_bytes = map(F.lit, STAND_IN_RULES)
     rule, size = F.when(digest().isNull(), nul_bytes).otherwise(line_size), bytes_in_file().cast("string")
@@ -280,14 +289,19 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
         }
         for name, condition in broken.items():
             out = out.when(of_file & condition, F.array(reason(F.lit(name), "value", record)))
+    return out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
+
+
+def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
+    """List the rules that a row broke; a line that the format does not match has one reason, not three."""
+    out = _refusal(fmt) if fmt.each is None else F.when(F.col(OF_LINE).isNotNull(), F.col(OF_LINE))
     unclear = F.when(F.col("log_time").isNull(), F.col("unclear"))
     rule = F.when(F.col("log_time").isNotNull(), "time_range").when(unclear.isNotNull(), "time_zone").otherwise("time")
     time = reason(rule, "log_time", F.coalesce(unclear, "time_text"))
     level = reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (
-        out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
-        .when(~F.col("matched"), F.array(reason(F.col("unmatched"), "value", F.col("line"))))
+        out.when(~F.col("matched"), F.array(reason(F.col("unmatched"), "value", F.col("line"))))
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))

@@ -112,6 +112,7 @@ def test_a_time_is_read_as_with_spark(spark: SparkSession, pattern: str, zone: s
         {"pattern": r"^(?<time>[0-9&&[^5]]+) (?<message>.*)$"},
         {"pattern": r"^(?<time>\d+) (?i)x(?<message>.*)$"},
         {"columns": {"n": {"type": "int", "from": "message", "misfit": "quarantine"}}},
+        {"pattern": None, "json": {"time": "t", "level": "l", "message": "m"}, "each": "$.Records[*]"},
     ],
     ids=str,
 )

@@ -53,10 +53,10 @@ def found(spark: SparkSession, cases: list[tuple[str, timedelta]]) -> Arrivals:
     silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(ahead=timedelta(days=2)))
     parsed = silver.parse(rows(spark, cases))
     accepted = parsed.where(is_accepted())
-    names = Counter(row[0] for row in accepted.select(arrival.name()).collect() if row[0] is not None)
+    names = Counter(row[0] for row in accepted.select(arrival.name(of_events=False)).collect() if row[0] is not None)
     collected = SmallBatches(1_000, 10_000_000).collect(accepted)
     assert collected is not None
-    (values,) = parsed.agg(*arrival.aggregates(is_accepted())).collect()
+    (values,) = parsed.agg(*arrival.aggregates(is_accepted(), of_events=False)).collect()
     ways = {Arrivals.of_names(names), Arrivals.of_collected(collected), Arrivals.of_values(values.asDict())}
     (same,) = ways
     return same

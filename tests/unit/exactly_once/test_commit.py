@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -10,7 +11,7 @@ from oncelake.common.errors import ReceiptError, StateError
 from oncelake.common.lake import SILVER
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
+from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
 from tests.support.memory import MemoryFiles, at, callback, checkpoint, commit, metadata, offsets, table
 
@@ -37,6 +38,24 @@ def test_commit_metadata_has_the_version_that_was_compared_only_where_repeats_ar
     compared = metadata(1, deduplicated={"version": 7, "dropped": 2})
     assert '"oncelake":4,' in compared.to_json()
     assert CommitMetadata.from_json(compared.to_json()) == compared
+
+
+def test_commit_metadata_has_lines_only_where_they_are_not_the_rows() -> None:
+    assert "lines" not in metadata(1).to_json()
+    written = metadata(1, lines={"before": 3, "added": 2})
+    assert '"oncelake":5,' in written.to_json()
+    assert CommitMetadata.from_json(written.to_json()) == written
+
+
+def test_a_commit_counts_the_lines_of_its_rows() -> None:
+    def chain(added: int, **more: Any) -> ChainCommit:
+        return ChainCommit(1, "WRITE", {}, {"numOutputRows": str(added)}, 0, metadata(1, **more))
+
+    states = [TableState(last=each) for each in (chain(5), chain(5, lines={"before": 4, "added": 2}))]
+    assert [(each.rows, each.lines) for each in states] == [(15, 15), (15, 6)]
+    assert [each.totals for each in states] == [{"rows": 15, "lines": {}}, {"rows": 15, "lines": {"before": 6}}]
+    later = chain(5, **states[1].totals)  # a batch of lines that are a row each
+    assert (later.lines_added, later.lines_in_all, later.rows_in_all) == (5, 11, 20)
 
 
 @pytest.mark.parametrize(("form", "lacks"), [(1, ("event", "lost", "quality", "replay")), (2, ("quality", "replay"))])
@@ -122,10 +141,10 @@ def test_a_version_can_be_read_from_a_checkpoint_or_from_the_first_commit_on() -
     table(files, "table", 5)
     log = DeltaLog(files, "table")
     assert [log.holds(version) for version in (-1, 0, 5, 6)] == [False, True, True, False]
-    assert [log.rows_up_to(version) for version in (0, 3, 6)] == [0, 20, 50]
+    assert [log.lines_up_to(version) for version in (0, 3, 6)] == [0, 20, 50]
     for version in range(3):
         files.texts.pop(f"table/_delta_log/{version:020d}.json")
     assert not any(map(log.holds, range(6)))
     files.texts[f"table/_delta_log/{4:020d}.checkpoint.parquet"] = ""
     assert [log.holds(version) for version in (3, 4, 5)] == [False, True, True]
-    assert [log.rows_up_to(version) for version in (0, 2, 4)] == [0, 20, 30]  # the oldest commit has 20 rows before it
+    assert [log.lines_up_to(version) for version in (0, 2, 4)] == [0, 20, 30]  # the oldest commit has 20 rows before it

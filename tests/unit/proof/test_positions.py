@@ -199,6 +199,14 @@ def test_rows_that_do_not_add_up_are_named(files: MemoryFiles) -> None:
     assert proven(files).said.endswith("records 19 rows before it; the earlier commits hold 20")
 
 
+def test_lines_that_do_not_add_up_are_named(files: MemoryFiles) -> None:
+    for version, lines in ((2, {"before": 10, "added": 3}), (3, {"before": 13, "added": 1})):
+        change(files, version, lines=lines)
+    assert proven(files).holds
+    change(files, 3, lines={"before": 12, "added": 1})
+    assert proven(files).said.endswith("records 12 lines before it; the earlier commits hold 13")
+
+
 def test_a_commit_of_another_table_is_named(files: MemoryFiles) -> None:
     change(files, 3, table="gold.error_log")
     assert "is a commit of gold.error_log" in proven(files).said

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from oncelake.common.errors import ConfigError
 from oncelake.silver.format import LogFormat, load_format
@@ -14,6 +15,9 @@ GOOD = r"""
 pattern: '^(?<time>\S+ \S+) (?<level>\w+) (?<user>\w+) (?<message>.*)$'
 time: yyyy-MM-dd HH:mm:ss
 """
+
+
+PATTERN = "^(?<time>.+) (?<level>.+) (?<message>.+)$"
 
 
 def write(directory: Path, text: str, name: str = "mine.yaml") -> Path:
@@ -169,3 +173,52 @@ def test_the_error_of_a_column_says_what_is_accepted(tmp_path: Path, columns: st
     with pytest.raises(ConfigError, match=said) as found:
         load_format(str(write(tmp_path, f"{GOOD}columns: {columns}")), [])
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("$.Records[*]", "Records"),
+        ("$.log-events[*]", "log-events"),
+        ("$['log events'][*]", "log events"),
+        ("$[*]", ""),
+    ],
+)
+def test_the_events_of_a_line_are_under_one_key_or_are_the_line(path: str, key: str) -> None:
+    assert LogFormat.model_validate({**JSON, "each": path}).events_key == key
+
+
+def test_a_format_without_events_has_the_fingerprint_of_before() -> None:
+    assert "each" not in LogFormat.model_validate(JSON).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"each": "Records"},
+            "each: must be $[*], or one key and [*], such as $.Records[*] or $['log events'][*], not",
+        ),
+        ({"each": "$.Records"}, "each: must be $[*], or one key"),
+        ({"each": "$.detail.Records[*]"}, "each: must be $[*], or one key"),
+        ({"each": "$[*][*]"}, "each: must be $[*], or one key"),
+        ({"each": "$.Records[0]"}, "each: must be $[*], or one key"),
+        (
+            {"each": "$.R[*]", "record": {"starts": "x"}},
+            "each: cannot be combined with record: a line of events is one",
+        ),
+        ({"each": "$.R[*]", "inside": "java"}, "each: cannot be combined with inside"),
+        ({"each": "$.R[*]", "json": None, "pattern": PATTERN}, "each: is for JSON lines; a format with pattern or"),
+        ({"each": "$.R[*]", "json": None, "logfmt": JSON["json"]}, "each: is for JSON lines"),
+    ],
+)
+def test_the_error_of_each_says_what_is_accepted(tmp_path: Path, more: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load_format(str(write(tmp_path, yaml.safe_dump({**JSON, **more}))), [])
+
+
+def test_lines_of_events_are_not_inside_other_lines_nor_around_them(tmp_path: Path) -> None:
+    events = write(tmp_path, yaml.safe_dump({**JSON, "each": "$.Records[*]"}))
+    for name, inside in ((str(events), "java"), ("docker", str(events))):
+        with pytest.raises(ConfigError, match="inside: a format with the key each cannot be inside or around another"):
+            load_format(name, [FORMATS], inside)

@@ -5,8 +5,10 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import com.fasterxml.jackson.core.json.JsonReadFeature;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -27,9 +29,11 @@ public final class JsonLine implements UDF1 {
   private static final int FIRST_SURROGATE = 0xD800;
 
   private final String[][] paths;
+  private final String eventsKey;
 
-  private JsonLine(String[][] paths) {
+  private JsonLine(String[][] paths, String eventsKey) {
     this.paths = paths;
+    this.eventsKey = eventsKey;
   }
 
   /**
@@ -44,7 +48,20 @@ public final class JsonLine implements UDF1 {
       steps[at] = all[at].split("\u001f");
     }
     return functions.udf(
-        (UDF1) new JsonLine(steps), StructType.fromDDL("object map<string,string>, paths array<string>"));
+        (UDF1) new JsonLine(steps, null), StructType.fromDDL("object map<string,string>, paths array<string>"));
+  }
+
+  /**
+   * Returns a function of a line with events: `outer` map of string, string, the texts of its other keys, `events`
+   * array of string, their texts, and `fault` string. If there are no events, or not all are objects, `events` is null
+   * and `fault` is what stands there.
+   *
+   * @param key the key of the list of events; empty if the line is the list
+   */
+  public static UserDefinedFunction events(String key) {
+    return functions.udf(
+        (UDF1) new JsonLine(new String[0][], key),
+        StructType.fromDDL("outer map<string,string>, events array<string>, fault string"));
   }
 
   @Override
@@ -53,7 +70,7 @@ public final class JsonLine implements UDF1 {
       return null;
     }
     try {
-      return read((String) line);
+      return eventsKey == null ? read((String) line) : events((String) line, eventsKey);
     } catch (IOException error) {
       return null;
     } catch (IllegalStateException error) {
@@ -84,6 +101,62 @@ public final class JsonLine implements UDF1 {
     } finally {
       parser.close();
     }
+  }
+
+  private static Row events(String line, String key) throws IOException {
+    JsonParser parser = FACTORY.createParser(line);
+    try {
+      Map outer = new LinkedHashMap();
+      List events = null;
+      String fault = "no key " + key;
+      JsonToken token = parser.nextToken();
+      if (token == null) {
+        return null;
+      }
+      boolean isObject = token == JsonToken.START_OBJECT && !key.isEmpty();
+      if (token == JsonToken.START_ARRAY && key.isEmpty()) {
+        events = new ArrayList();
+        fault = collect(parser, line, events);
+      } else if (!isObject) {
+        fault = shown(parser, token, line);
+      }
+      while (isObject && parser.nextToken() == JsonToken.FIELD_NAME) {
+        String name = whole(parser.getCurrentName());
+        token = parser.nextToken();
+        if (!name.equals(key)) {
+          outer.put(name, text(parser, token, line));
+        } else if (events != null) {
+          parser.skipChildren();
+          fault = "two keys " + key;
+        } else {
+          events = new ArrayList();
+          fault = token == JsonToken.START_ARRAY ? collect(parser, line, events) : shown(parser, token, line);
+        }
+      }
+      if (parser.nextToken() != null) {
+        return null;
+      }
+      return RowFactory.create(new Object[] {outer, fault == null ? events : null, fault});
+    } finally {
+      parser.close();
+    }
+  }
+
+  /** Adds the objects of the list at which a parser is; returns what stands there instead of some, or null. */
+  private static String collect(JsonParser parser, String line, List events) throws IOException {
+    String fault = null;
+    for (JsonToken token = parser.nextToken(); token != JsonToken.END_ARRAY; token = parser.nextToken()) {
+      String text = shown(parser, token, line);
+      if (token != JsonToken.START_OBJECT && fault == null) {
+        fault = "event " + events.size() + ": " + text;
+      }
+      events.add(text);
+    }
+    return events.isEmpty() ? "[]" : fault;
+  }
+
+  private static String shown(JsonParser parser, JsonToken token, String line) throws IOException {
+    return token == JsonToken.VALUE_NULL ? "null" : text(parser, token, line);
   }
 
   /** Returns the text at a path, whose first step leads to a nested value; null if there is none. */

@@ -70,6 +70,20 @@ def json_object(line: Column, paths: Sequence[Sequence[str]]) -> Column | None:
     return None if java is None else _of(java.of("\x1e".join("\x1f".join(path) for path in paths)), line)
 
 
+def json_events(line: Column, key: str) -> Column | None:
+    """Return the events of a JSON line, a list of objects; None if the session has no such function.
+
+    A struct of `outer`, a map of the texts of the other keys, `events`, an array of texts, and `fault`, what stands
+    there instead of such a list; null if the line is not JSON, or an object or list only where the other one must be.
+
+    Args:
+        line: the line.
+        key: where the list is; empty if the line is the list.
+    """
+    java = _own(_JSON)
+    return None if java is None else _of(java.events(key), line)
+
+
 def _own(name: str) -> Any | None:
     """Return py4j's view of a class of ours, if the running Spark has it on every executor."""
     context = SparkContext._active_spark_context

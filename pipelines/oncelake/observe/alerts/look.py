@@ -186,7 +186,7 @@ class LakeLook(Look):
                 if table == SILVER and commit.timestamp < until_ms:
                     starts[batch] = commit.timestamp - commit.timestamp % length
                 if batch in starts:
-                    read[starts[batch]] += commit.rows_added
+                    read[starts[batch]] += commit.lines_added
                     refused[starts[batch]] += commit.rows_added if table == QUARANTINE else 0
         return read, refused
 

@@ -20,6 +20,7 @@ from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite
+from oncelake.silver.each import by_event
 from oncelake.silver.schema import SOURCE
 
 # Tables that only grow: their new rows are in new files.
@@ -108,7 +109,7 @@ class Audits:
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
-        parsed = self.parse(self._bronze().where(F.col("file").isin(files))).select(
+        parsed = by_event(self.parse(self._bronze().where(F.col("file").isin(files)))).select(
             _of_silver().alias("key"), line_of().alias("line")
         )
         lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}

@@ -47,6 +47,8 @@ from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
+from oncelake.silver.each import is_first
+from oncelake.silver.schema import EVENT_INDEX
 
 T = TypeVar("T")
 LEFT_OUT = ProofFacts("left out")
@@ -143,8 +145,9 @@ class Collector:
     def _measured(self, facts: TableFacts, table: Table) -> TableFacts:
         at = self.chain.lake.at(table)
         detail = tables.opened(self.spark, at).detail().select("numFiles", "sizeInBytes").collect()[0]
-        rows = tables.read_version(self.spark, at, facts.version).count()
-        return replace(facts, rows=rows, files=detail[0], size=detail[1])
+        rows = tables.read_version(self.spark, at, facts.version)
+        lines = rows.where(is_first()).count() if EVENT_INDEX in rows.columns else None
+        return replace(facts, rows=rows.count(), files=detail[0], size=detail[1], lines=lines)
 
     def _masked(self) -> dict[str, int]:
         found: Counter[str] = Counter()

@@ -104,7 +104,7 @@ def balance(facts: Facts) -> str:
     """Return in words how the lines of bronze divide into silver, quarantine and repeats."""
     in_bronze = [each.rows for each in facts.tables if each.name.startswith(f"{BRONZE.layer}.")]
     bronze = None if None in in_bronze or not in_bronze else sum(rows or 0 for rows in in_bronze)
-    silver, refused = (facts.rows(str(table)) for table in (SILVER, QUARANTINE))
+    silver, refused = (facts.lines_of(str(table)) for table in (SILVER, QUARANTINE))
     if bronze is None or silver is None or refused is None:
         return "Rows could not be counted in every table"
     dropped = facts.rows(str(DUPLICATES)) if facts.table(str(DUPLICATES)) else None

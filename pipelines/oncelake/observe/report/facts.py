@@ -22,6 +22,7 @@ class TableFacts:
         committed_ms: when that version was committed, in milliseconds since 1970.
         files: the number of its data files; None if not known.
         size: their total size in bytes; None if not known.
+        lines: the lines that the rows come from; None if each row is one.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TableFacts:
     committed_ms: int
     files: int | None = None
     size: int | None = None
+    lines: int | None = None
 
 
 @dataclass(frozen=True)
@@ -346,6 +348,11 @@ class Facts:
         """Return a table's number of rows: 0 if the table does not exist, None if they could not be counted."""
         found = self.table(name)
         return found.rows if found else 0
+
+    def lines_of(self, name: str) -> int | None:
+        """Return the lines that a table's rows come from: 0 if it does not exist, None if they could not be counted."""
+        found = self.table(name)
+        return self.rows(name) if found is None or found.lines is None else found.lines
 
     @property
     def last_commit_ms(self) -> int | None:

@@ -32,6 +32,7 @@ from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_per
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
+from oncelake.silver.each import by_event
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.transform import is_accepted
 
@@ -155,7 +156,7 @@ class Happened:
             at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row["ingested_micros"])
             rows = bronze.where(same & (F.col("ingested_at") == timestamp(at)))
             rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
-            lines = self.chain.silver.parse(rows).where(is_accepted())
+            lines = by_event(self.chain.silver.parse(rows)).where(is_accepted())
             lines = lines.where((F.unix_micros(LOG_TIME) == row["log_micros"]) & (F.col("level") == row["level"]))
             found = (
                 lines.where(_beginning(F.col("message")) == F.lit(row["message"])).select("value").limit(1).collect()

@@ -3,9 +3,10 @@
 The positions in the commit metadata show which commit of a table wrote the line.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,7 +30,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
 from oncelake.observe.trace.find import Asked, FoundLine, Masks, Position, find, values
 from oncelake.observe.trace.way import At, TraceStep, Way
-from oncelake.silver.schema import SOURCE
+from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
 from oncelake.silver.transform import accepted
 
@@ -152,7 +153,9 @@ class Tracer:
         rows = held.where(_origin(found, held)).select("*", F.col("_metadata.file_name").alias(_FILE))
         if found.row["topic"] is None:
             said = accepted(self._parsed(found)).alias("said")
-            pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in ("log_time", "level", "message")]
+            of_events = [name for name in (EVENT_INDEX, EVENT_COUNT) if name in held.columns and name in said.columns]
+            names = ("log_time", "level", "message", *of_events)
+            pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in names]
             pairs.append((F.to_json("silver.fields"), F.to_json("said.fields")))  # maps cannot be compared
             same = [one.eqNullSafe(other) for one, other in pairs]
             rows = rows.alias("silver").join(said, same, "left_semi")
@@ -172,8 +175,10 @@ class Tracer:
         held = values(rows.drop(_FILE)) if rows is not None else []
         if rows is not None and held:
             commits = self._written_by(rows, commits)
-            at, why = _judge(len(held), found)
-            return TraceStep(str(SILVER), at, why, held[0], commits)
+            events = [row for row in held if row.get(EVENT_INDEX) is not None]
+            events.sort(key=lambda row: row[EVENT_INDEX])
+            at, why = _judge_events(events, found) if events else _judge(len(held), found)
+            return TraceStep(str(SILVER), at, why, (events or held)[0], commits, tuple(events))
         at, why = self._why_not_in_silver(found, [each.version for each in commits], versions)
         return TraceStep(str(SILVER), at, why, commits=commits)
 
@@ -204,7 +209,7 @@ class Tracer:
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
             return TraceStep(str(table), at, f"{SILVER} has no row for it")
-        counted = aggregate(rows.limit(1), declared).localCheckpoint()
+        counted = aggregate(rows if silver.rows else rows.limit(1), declared).localCheckpoint()
         if counted.isEmpty():
             return TraceStep(str(table), At.LEFT_OUT, f"the line does not match `where`: {declared.where}")
         if self._waits(table, SILVER, versions):
@@ -214,10 +219,12 @@ class Tracer:
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
         same = F.expr(same_group(declared))
         held = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
-        now = values(held)
-        if len(now) == 1:
-            return TraceStep(str(table), At.COUNTED, row=now[0], commits=commits)
-        if now:
+        now, groups = values(held), counted.count()
+        if len(now) == groups:
+            return TraceStep(
+                str(table), At.COUNTED, row=now[0], commits=commits, rows=tuple(now) if silver.rows else ()
+            )
+        if len(now) > groups:
             return TraceStep(
                 str(table),
                 At.DOUBLED,
@@ -225,8 +232,9 @@ class Tracer:
                 now[0],
                 commits,
             )
-        keys = values(counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by)))[0]
-        return TraceStep(str(table), At.MISSING, f"no row has the window and keys {keys}; {_PROVE}", commits=commits)
+        keys = counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by))
+        lacking = values(keys.alias("batch").join(held.alias("gold"), same, "left_anti"))[0]
+        return TraceStep(str(table), At.MISSING, f"no row has the window and keys {lacking}; {_PROVE}", commits=commits)
 
     def _parsed(self, found: FoundLine) -> DataFrame:
         return self.chain.silver.parse(found.frame)
@@ -285,6 +293,16 @@ def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
         return At.MISSING, seen
     if rows > found.equal and found.row["topic"] is not None:
         return At.DOUBLED, seen
+    return At.THERE, ""
+
+
+def _judge_events(events: Sequence[Mapping[str, Any]], found: FoundLine) -> tuple[At, str]:
+    """Compare the rows of a line's events with their count, each as often as the line is there."""
+    for number in range(events[0][EVENT_COUNT]):
+        same = sum(row[EVENT_INDEX] == number for row in events)
+        at, why = _judge(same, found)
+        if at is not At.THERE:
+            return at, f"event {number}: {why}"
     return At.THERE, ""
 
 

@@ -48,6 +48,7 @@ class TraceStep:
         row: the current row of the table.
         commits: the commit that wrote the line; several if it can be any of them, none if the Delta log no longer
             has it.
+        rows: of a line of several events, the row of each, and in gold those that count them; empty for other lines.
     """
 
     table: str
@@ -55,11 +56,13 @@ class TraceStep:
     why: str = ""
     row: Mapping[str, Any] | None = None
     commits: tuple[ChainCommit, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step as a dict for JSON."""
+        """Return the step as a dict for JSON; with `rows` only for a line of several events."""
         commits = [_commit(each) for each in self.commits]
-        return {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
+        said = {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
+        return {**said, "rows": list(self.rows)} if self.rows else said
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def lines(way: Way) -> Iterator[str]:
 
 
 def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
-    yield from _of_row(way, step, step.row or {})
+    for row in step.rows or (step.row or {},):
+        yield from _of_row(way, step, row)
     if step.why:
         yield step.at.value, printable(f"{_MARK.get(step.at, '')}{step.why}", 2_000)
     for commit in step.commits[:1]:
