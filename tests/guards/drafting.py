@@ -64,6 +64,20 @@ GUARDS = (
         tests=(f"{_READ}[a number that is another time than that of the line]",),
     ),
     Guard(
+        "a number alone is a time only where its place or its key says so",
+        "a growing order number becomes the time of its line",
+        f"{_DRAFT}_is_at_the_place_of_a_time",
+        answers("True"),
+        tests=(f"{_REFUSED}[an identifier that grows]",),
+    ),
+    Guard(
+        "a clock beside a number must agree with it",
+        "lines of today are counted in the year that an order number spells",
+        f"{_DRAFT}_contradict",
+        answers("False"),
+        tests=(f"{_REFUSED}[an identifier before a clock]", f"{_REFUSED}[a number in JSON that a clock contradicts]"),
+    ),
+    Guard(
         "a word that may be a part of the message is no level alone",
         "lines become FATAL because their messages begin with ALERT",
         f"{_DRAFT}_level_in",

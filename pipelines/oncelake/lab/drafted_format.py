@@ -19,7 +19,7 @@ from oncelake.common.wording import listed, printable, share
 from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, escaped, has_clock_alone, times_in
+from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, times_in
 from oncelake.silver.format import LEVELS, LogFormat, is_path
 
 # A draft is made from this many lines.
@@ -55,7 +55,16 @@ _FOLLOWS = re.compile(
 _TIME_KEYS = (
     *("time", "timestamp", "@timestamp", "ts", "datetime", "@t", "t", "_time", "eventtime", "date", "$date"),
     *("asctime", "__realtime_timestamp", "logged_at", "at", "when"),
+    # numbers of seconds, or of parts of one
+    *("epoch", "epochsecond", "unixtime", "unix_time", "timemillis", "time_ms", "timestamp_ms", "ts_ms", "epoch_ms"),
+    *("timestampms", "timeunixnano", "time_ns", "timestamp_ns", "ts_ns", "event_time", "log_time", "logtime"),
 )
+# The key before a number in a line of text.
+_KEY_BEFORE = re.compile(r"""(?:^|[\s\[({<|,;])["']?([\w@$.]+)["']?\s?[=:]\s?["']?$""")
+# A number with a fraction is the time of a line if it stands among this many words.
+_FIRST_WORDS = 3
+_DURATION = re.compile(r"dur|took|elapsed|latency|uptime|age$", re.IGNORECASE)
+_CEF = re.compile(r"(?:CEF|LEEF):\d")
 _LEVEL_KEYS = ("level", "severity", "lvl", "log.level", "loglevel", "levelname", "log_level", "@l", "priority", "s")
 _MESSAGE_KEYS = ("message", "msg", "@message", "@m", "@mt", "text", "body", "short_message", "log", "event", "message_")
 ASSUMED_ZONE = "UTC"
@@ -176,6 +185,8 @@ class _OfText:
         self._found = [times_in(line) for line in self._lines]
 
     def drafted(self) -> _Drafted:
+        if sum(bool(_CEF.match(line)) for line in self._lines) > _SCATTERED * len(self._lines):
+            raise NoDraftError("the lines are of CEF or LEEF, where several keys such as rt and start are times")
         if sum(line.lstrip().startswith("{") for line in self._lines) > 0.2 * len(self._lines):
             raise NoDraftError("lines begin as JSON objects, but are no whole objects")
         column = self._column()
@@ -219,18 +230,28 @@ class _OfText:
                     columns.append(TimeColumn(times, self._latest))
                 except ValueError:
                     continue
-        if not columns:
+        chosen = _chosen(columns) if columns else None
+        if chosen is None or (chosen.times[0].is_number and not self._is_time(chosen, columns)):
             raise NoDraftError(self._why_no_time())
-        return _chosen(columns)
+        return chosen
+
+    def _is_time(self, column: TimeColumn, columns: Sequence[TimeColumn]) -> bool:
+        """Return True if numbers stand where a line has its time; beside a local time, they have been compared."""
+        if any(not each.times[0].is_number for each in columns):
+            return True
+        clocks = [(time, clocks_in(time.line)) for time in column.times]
+        return _is_at_the_place_of_a_time(column) and not _contradict(clocks)
 
     def _why_no_time(self) -> str:
         times = [each[0] for each in self._found if each]
+        if sum(bool(clocks_in(line)) for line in self._lines) > _MOST * len(self._lines) / 2 and all(
+            time.is_number for time in times
+        ):
+            return "the lines have a time of day, but no date"
         if times and all(time.is_number for time in times):
             return f"numbers such as {times[0].text} may be times, but nothing shows that they are"
         if times:
             return f"times such as {times[0].text} do not stand at one place of the lines"
-        if sum(map(has_clock_alone, self._lines)) > _MOST * len(self._lines) / 2:
-            return "the lines have a time of day, but no date"
         return "no time was found in the lines"
 
     def _starts_of(self, column: TimeColumn) -> list[int]:
@@ -470,6 +491,31 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
     return next(iter([*absolute, *dated]), first)
 
 
+def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:
+    """Return True if the place of numbers, their key or their spread says that they are times."""
+    befores = [time.before for time in column.times]
+    keys = {found[1].lower() if (found := _KEY_BEFORE.search(before)) else "" for before in befores}
+    is_early = all(len(_RUN.findall(before)) <= _FIRST_WORDS for before in befores)
+    return (
+        all(_NO_WORD.fullmatch(before) for before in befores)
+        or keys <= {*_TIME_KEYS}
+        or (is_early and all("." in time.text for time in column.times))
+        or column.is_bursty
+    )
+
+
+def _contradict(times: Sequence[tuple[WrittenTime, Sequence[timedelta]]]) -> bool:
+    """Return True if clocks beside numbers show other times of day than these; they may be of any zone."""
+    compared = [(time.local({}), clocks) for time, clocks in times if clocks]
+    close = sum(at is not None and any(_is_clock_of(at, clock) for clock in clocks) for at, clocks in compared)
+    return 2 * len(compared) >= len(times) and close < _SURE * len(compared)
+
+
+def _is_clock_of(at: datetime, clock: timedelta) -> bool:
+    apart = timedelta(hours=at.hour, minutes=at.minute, seconds=at.second) - clock
+    return abs(apart - round(apart / _QUARTER) * _QUARTER) <= _SAME
+
+
 def _is_value(column: TimeColumn) -> bool:
     """Return True if a number is the value of a name, as in `total=1514038529000`: it is the message's."""
     return column.times[0].is_number and bool(re.search(r"\w[=:]\s?$", column.times[0].before))
@@ -519,17 +565,29 @@ class _Objects:
                     columns[key] = TimeColumn(times, latest, is_named=_last_of(key) in _TIME_KEYS)
                 except ValueError:
                     continue
+                if columns[key].times[0].is_number and not self._is_time(key, columns[key]):
+                    del columns[key]
         if not columns:
             return None
         named = [key for name in _TIME_KEYS for key in columns if _last_of(key) == name]
         if not named and len(columns) > 1:
             raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
-        key = named[0] if named else next(iter(columns))
+        key = next((each for each in named if columns[each].is_absolute), named[0] if named else next(iter(columns)))
         columns[key].check()
         level, declared = self._level(key)
         message = next((each for name in _MESSAGE_KEYS for each in self._all_keys() if _last_of(each) == name), None)
         keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
         return keys, columns[key], declared, level is not None
+
+    def _is_time(self, key: str, column: TimeColumn) -> bool:
+        """Return True if the key of numbers means a time, and no clock under another key contradicts them."""
+        others = [each for each in self.often() if each != key and not _DURATION.search(_last_of(each))]
+        clocks: list[list[timedelta]] = [
+            [clock for other in others for clock in clocks_in(each.get(other, ""), alone=True)]
+            for each in self.values
+            if key in each
+        ]
+        return _last_of(key) in _TIME_KEYS and not _contradict(list(zip(column.times, clocks, strict=True)))
 
     def _all_keys(self) -> list[str]:
         return list(dict.fromkeys(key for each in self.values for key in each))
@@ -581,7 +639,8 @@ def _of_objects(lines: Sequence[str], latest: datetime) -> _Drafted | None:
 def _of_pairs(lines: Sequence[str], latest: datetime) -> _Drafted | None:
     """Return a format for lines of key=value pairs, if most lines are such and have a time."""
     pairs = [pairs for line in lines if (pairs := logfmt_pairs(line)) is not None]
-    several = [{key: text for key, text in each.items() if text is not None} for each in pairs if len(each) > 1]
+    whole = [each for each in pairs if len(each) > 1 and not any("|" in key for key in each)]
+    several = [{key: text for key, text in each.items() if text is not None} for each in whole]
     return _of_keys("logfmt", several, lines, latest)
 
 

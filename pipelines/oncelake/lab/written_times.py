@@ -82,9 +82,11 @@ _EPOCHS = {
     "epoch_micros": (re.compile(rf"{_START}1\d{{15}}{_END}", re.ASCII), 1e-6),
     "epoch_nanos": (re.compile(rf"{_START}1\d{{18}}{_END}", re.ASCII), 1e-9),
 }
-_CLOCK_ALONE = re.compile(rf"{_START}\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?{_END}")
+_CLOCK_ALONE = re.compile(rf"{_START}(\d\d):(\d\d):(\d\d)(?:[.,]\d{{1,9}})?{_END}", re.ASCII)
 # Unordered numbers are times only if there are this many, over this time: identifiers are closer together.
 _MANY, _LONG = 1_000, timedelta(days=30)
+# Times come in bursts: in most parts of that time, some are this close together, and far closer than on average.
+_BURST, _BURST_PARTS, _BURST_LINES = timedelta(seconds=10), 10, 30
 # Winter and summer of one place have two offsets.
 _FEW_OFFSETS = 2
 _PARTS = frozenset({"n1", "mon", "n2", "n3", "H", "m", "s", "f", "half", "zone"})
@@ -195,9 +197,11 @@ def _numbers(line: str, near: str) -> Iterator[WrittenTime]:
             yield WrittenTime(line, match.start(), match.end(), name, {}, {})
 
 
-def has_clock_alone(line: str) -> bool:
-    """Return True if a line has a time of day without a date."""
-    return bool(_CLOCK_ALONE.search(line[:NEAR]))
+def clocks_in(text: str, *, alone: bool = False) -> list[timedelta]:
+    """Return the times of day without a date that a text has, or is if it must be one `alone`."""
+    found = _CLOCK_ALONE.finditer(text[:NEAR])
+    parts = [[*map(int, match.groups())] for match in found if not alone or match[0] == text]
+    return [timedelta(hours=hour, minutes=minute, seconds=second) for hour, minute, second in parts]
 
 
 class TimeColumn:
@@ -329,6 +333,17 @@ class TimeColumn:
         is_ordered = sum(step < 0 for step in steps) <= 0.1 * len(steps)
         is_wide = len(numbers) >= _MANY and (max(numbers) - min(numbers)) * unit >= _LONG.total_seconds()
         return is_past and (self._is_named or (not counts_up and (is_ordered or is_wide)))
+
+    @property
+    def is_bursty(self) -> bool:
+        """True if many numbers lie as times do: over a long time, and close together now and then in most of it."""
+        unit = _EPOCHS[self._first.form][1]
+        seconds = sorted({float(each.text) * unit for each in self.times})
+        long = seconds[-1] - seconds[0]
+        close = [one for one, other in pairwise(seconds) if other - one <= _BURST.total_seconds()]
+        parts = {int((at - seconds[0]) / long * _BURST_PARTS) for at in close} if long else set()
+        is_long = len(self.times) >= _MANY and long >= _LONG.total_seconds()
+        return is_long and len(close) >= _BURST_LINES and 2 * len(parts) > _BURST_PARTS
 
     def _continued(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         """Return the one reading in which the clock goes on from midnight to the next day, if it is the only one."""

@@ -144,6 +144,26 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         '{"__REALTIME_TIMESTAMP":"1764064801500123","__MONOTONIC_TIMESTAMP":"12","PRIORITY":"3","MESSAGE":"one"}\n',
         [("2025-11-25 10:00:01.500123", "ERROR", "one")],
     ),
+    "a number of seconds that is the first word": (
+        "1764064801 paid\n1764064804 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "paid"), ("2025-11-25 10:00:04", "INFO", "sent")],
+    ),
+    "a number of seconds in brackets, whose clock agrees": (
+        "[1764064801] 11:00:01 paid\n[1764064804] 11:00:04 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "11:00:01 paid"), ("2025-11-25 10:00:04", "INFO", "11:00:04 sent")],
+    ),
+    "a number of milliseconds under a key of a time": (
+        "job ts=1764064801000 paid\njob ts=1764064804000 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "paid"), ("2025-11-25 10:00:04", "INFO", "sent")],
+    ),
+    "a number of seconds with a fraction among the first words": (
+        "web1 1764064801.5 paid\nweb1 1764064804.25 sent\n",
+        [("2025-11-25 10:00:01.500", "INFO", "paid"), ("2025-11-25 10:00:04.250", "INFO", "sent")],
+    ),
+    "a number of seconds in JSON, beside a local time": (
+        '{"time": "2026-11-25 12:00:01", "ts": 1795600801, "level": "info", "msg": "one", "took": "00:00:09"}\n',
+        [("2026-11-25 10:00:01", "INFO", "one")],
+    ),
     "keys and values": (
         'at=2026-11-25T10:00:00Z sev=x severity=err text="a b"\nat=2026-11-25T10:00:01Z sev=x severity=info text=c\n',
         [("2026-11-25 10:00:00", "ERROR", "a b"), ("2026-11-25 10:00:01", "INFO", "c")],
@@ -181,6 +201,29 @@ REFUSED: dict[str, tuple[str, str]] = {
     "identifiers that count up": ("".join(f"{1500000000 + at} paid\n" for at in range(9)), "may be times"),
     "numbers in any order": ("1764012345 paid\n1764001234 paid\n1764054321 paid\n1764023456 paid\n", "may be times"),
     "a number that is no offset": (f"{T}0 +15 points\n{T}1 +15 points\n", "may be no offset"),
+    "an identifier that grows": ("".join(f"order {1710000000 + 3 * at} paid\n" for at in range(40)), "may be times"),
+    "an identifier that grows beside a clock": (
+        "".join(f"10:00:0{at} INFO order {1710000000 + 3 * at} paid\n" for at in range(9)),
+        "a time of day, but no date",
+    ),
+    "an identifier before a clock": (
+        "".join(f"{1710000000 + 3 * at} 10:00:0{at} INFO paid\n" for at in range(9)),
+        "a time of day, but no date",
+    ),
+    "an identifier of thirteen digits under a key": (
+        "".join(f"order={1710000000000 + 3 * at} level=info\n" for at in range(40)), "may be times"
+    ),
+    "an identifier in JSON": (
+        "".join(f'{{"order": {1710000000 + 3 * at}, "level": "info"}}\n' for at in range(40)),
+        "none of their keys is a time",
+    ),
+    "a number in JSON that a clock contradicts": (
+        '{"ts": 1710000000, "clock": "10:00:00"}\n{"ts": 1710000003, "clock": "10:20:01"}\n',
+        "none of their keys is a time",
+    ),
+    "the start of an event of CEF": (
+        "CEF:0|V|P|1|100|login|3|rt=1795600800000 src=a start=1795600400000 msg=x\n", "CEF or LEEF"
+    ),
     "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
     "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
     "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
