@@ -40,6 +40,20 @@ GUARDS = (
         tests=(f"{_REFUSED}[an unknown zone]", f"{_REFUSED}[an offset in some lines]"),
     ),
     Guard(
+        "a zone that a draft cannot read forbids the draft",
+        "times are read as UTC beside the zone that the line names",
+        f"{_TIMES}TimeColumn._check_unread_zones",
+        answers("None"),
+        tests=(f"{_REFUSED}[the zone in MESZ]", f"{_REFUSED}[the zone in tz=+01:00]"),
+    ),
+    Guard(
+        "digits between two commas are a fraction only if the lines show it",
+        "the status of a request becomes milliseconds",
+        f"{_TIMES}TimeColumn._has_column_of_digits",
+        answers("False"),
+        tests=(f"{_REFUSED}[a status behind a comma]",),
+    ),
+    Guard(
         "digits that count milliseconds are no fraction",
         "44 milliseconds become 440",
         f"{_TIMES}TimeColumn.counts_units",

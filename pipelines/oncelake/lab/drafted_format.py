@@ -19,7 +19,7 @@ from oncelake.common.wording import listed, printable, share
 from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, times_in
+from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
 from oncelake.silver.format import LEVELS, LogFormat, is_path
 
 # A draft is made from this many lines.
@@ -574,10 +574,20 @@ class _Objects:
             raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
         key = next((each for each in named if columns[each].is_absolute), named[0] if named else next(iter(columns)))
         columns[key].check()
+        if not columns[key].is_absolute:
+            self._check_zone()
         level, declared = self._level(key)
         message = next((each for name in _MESSAGE_KEYS for each in self._all_keys() if _last_of(each) == name), None)
         keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
         return keys, columns[key], declared, level is not None
+
+    def _check_zone(self) -> None:
+        """Raise AmbiguousError if a key beside a local time says its zone."""
+        found = (
+            (key, value) for each in self.values for key, value in each.items() if names_zone(_last_of(key), value)
+        )
+        if (zone := next(found, None)) is not None:
+            raise AmbiguousError(f"the times have no zone, but {zone[0]} is {zone[1]}, which may be their zone")
 
     def _is_time(self, key: str, column: TimeColumn) -> bool:
         """Return True if the key of numbers means a time, and no clock under another key contradicts them."""

@@ -78,6 +78,26 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         "2026-11-25 10:00:00.123+03 LOG:  one\n2026-11-25 10:00:01.123+03 ERROR:  two\n",
         [("2026-11-25 07:00:00.123", "INFO", "one"), ("2026-11-25 07:00:01.123", "ERROR", "two")],
     ),
+    "an offset in a column of its own": (
+        f"{T}0,+0100,ERROR,one\n{T}1,+0100,INFO,two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "an abbreviation in a column of its own, in winter and summer": (
+        "2026-03-29 01:00:00|CET|ERROR|one\n2026-03-29 03:00:00|CEST|INFO|two\n",
+        [("2026-03-29 00:00:00", "ERROR", "one"), ("2026-03-29 01:00:00", "INFO", "two")],
+    ),
+    "an abbreviation in brackets": (
+        f"{T}0 [CET] ERROR one\n{T}1 [CET] INFO two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "a place behind the time": (
+        f"{T}0 Europe/Paris ERROR one\n{T}1 Europe/Paris INFO two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "a fraction between commas, by its zeros in front": (
+        "".join(f"2026-11-25 10:{at:02}:00,{at * at * 137 % 1000:03},INFO,one\n" for at in range(30)),
+        [(f"2026-11-25 10:{at:02}:00.{at * at * 137 % 1000:03}", "INFO", "one") for at in range(30)],
+    ),
     "hours of a half day": (
         "11/25/2026 01:00:00 PM INFO one\n11/25/2026 12:00:01 AM ERROR two\n",
         [("2026-11-25 13:00:00", "INFO", "one"), ("2026-11-25 00:00:01", "ERROR", "two")],
@@ -227,6 +247,24 @@ REFUSED: dict[str, tuple[str, str]] = {
     "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
     "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
     "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
+    **{
+        f"the zone in {zone.strip()}": (f"{T}0{zone} ERROR one\n{T}1{zone} INFO two\n", "may be its zone")
+        for zone in (
+            ' "+0100"', '","+0100",', " tz=+01:00", " +1", " MESZ", " W. Europe Standard Time", " UTC+1",
+            " host +01:00", " a host Europe/Paris", "|MET|", " ART",
+        )
+    },
+    "a zone before the time": (f"[CET] {T}0 INFO one\n", "CET, which may be its zone"),
+    "a zone under another key of JSON": (
+        f'{{"time": "{T}0", "timezone": "Europe/Paris", "level": "info"}}\n', "timezone is Europe/Paris"
+    ),
+    "a zone under another key": (f'time="{T}0" tz=CET level=info\n', "tz is CET"),
+    "a column of two digits": (f"{T}0,-05,INFO,one\n", "may be no offset"),
+    "a column of numbers": ("".join(f"{T}{at},+0{at}00,INFO,one\n" for at in range(5)), "may be no offset"),
+    "a status behind a comma": (f"{T}0,200,GET,/a\n{T}1,404,GET,/b\n{T}2,000,GET,/c\n", "a fraction or a column"),
+    "numbers that count behind a comma": (
+        "".join(f"2026-11-25 10:{at:02}:00,{at:03},GET,/a\n" for at in range(30)), "a fraction or a column"
+    ),
     "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),
     "a fraction or a column": (f"{T}0,5,GET\n{T}1,42,GET\n", "a fraction or a column"),
     "levels at any place": (f"{T}0 a ERROR b\n{T}1 ERROR b\n{T}2 a b c INFO d\n", "look like levels"),
