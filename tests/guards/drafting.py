@@ -99,6 +99,20 @@ GUARDS = (
         tests=(f"{_DRAFTED}test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone",),
     ),
     Guard(
+        "two letters are no levels",
+        "the direction of a packet makes it an error",
+        f"{_DRAFT}_are_levels",
+        answers("True"),
+        tests=(f"{_DRAFTED}test_letters_that_may_be_levels_are_none_and_are_shown",),
+    ),
+    Guard(
+        "an unknown word among levels forbids a draft",
+        "every error of a log becomes INFO, because one level has a name that is not known",
+        f"{_DRAFT}_OfText._around",
+        without("raise NoDraftError(unknown[0])"),
+        tests=(f"{_REFUSED}[an unknown word among levels]",),
+    ),
+    Guard(
         "a level is a whole word",
         "LOG in the name of a file becomes the level",
         "lab/level_words.py::level_word",
@@ -109,7 +123,7 @@ GUARDS = (
         "levels that do not stand at one place forbid a draft",
         "errors are counted as INFO",
         f"{_DRAFT}_OfText._around",
-        without("raise NoDraftError"),
+        without("raise NoDraftError(f'{names} look like levels"),
         tests=(f"{_REFUSED}[levels at any place]",),
     ),
     Guard(

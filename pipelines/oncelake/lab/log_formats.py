@@ -317,8 +317,7 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
         draft, drafted = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else (None, None)
         return Suggestion(found, draft, drafted, unread=unread)
     try:
-        draft = draft_format(text.split("\n"), sample.modified)
-        drafted = evidence("the draft", draft.log_format, text, sample.modified)
+        draft, drafted = _drafted(sample)
     except (NoDraftError, NeedsSparkError, ValidationError) as error:
         return Suggestion(found, reason=str(error), unread=unread)
     if drafted.share < FITS:
@@ -327,11 +326,16 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
     return Suggestion(found, draft, drafted, unread=unread)
 
 
+def _drafted(sample: Sample) -> tuple[Draft, Evidence]:
+    draft = draft_format(sample.text.split("\n"), sample.modified)
+    found = evidence("the draft", draft.log_format, sample.text, sample.modified)
+    return draft, replace(found, warnings=[*found.warnings, *draft.doubts])
+
+
 def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | tuple[None, None]:
     """Return a draft that reads several levels where a known format reads one, as of MySQL's log as syslog."""
     try:
-        draft = draft_format(sample.text.split("\n"), sample.modified)
-        drafted = evidence("the draft", draft.log_format, sample.text, sample.modified)
+        draft, drafted = _drafted(sample)
     except (NoDraftError, NeedsSparkError, ValidationError):
         return None, None
     return (draft, drafted) if len(drafted.levels) > 1 and drafted.share >= known.share else (None, None)

@@ -114,6 +114,49 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         "03-17 16:13:38.811  1702  2395 D Window: one\n03-17 16:13:38.819  1702  8671 I Power: two\n",
         [("2026-03-17 16:13:38.811", "DEBUG", "Window: one"), ("2026-03-17 16:13:38.819", "INFO", "Power: two")],
     ),
+    "three letters of levels": (
+        f"{T}0 I one\n{T}1 W two\n{T}2 E three\n",
+        [(f"{T}0", "INFO", "one"), (f"{T}1", "WARN", "two"), (f"{T}2", "ERROR", "three")],
+    ),
+    "a letter before a tag": (
+        f"{T}0 I/ActivityManager( 17): one\n{T}1 E/ActivityManager( 17): two\n",
+        [(f"{T}0", "INFO", "( 17): one"), (f"{T}1", "ERROR", "( 17): two")],
+    ),
+    "a letter before a date of klog": (
+        f"{T}0Z I1125 10:00:00.1 1 a.go:1] one\n{T}1Z E1125 10:00:01.1 1 a.go:1] two\n",
+        [(f"{T}0", "INFO", "1125 10:00:00.1 1 a.go:1] one"), (f"{T}1", "ERROR", "1125 10:00:01.1 1 a.go:1] two")],
+    ),
+    "Serilog": (
+        f"{T}0.123 +01:00 [VRB] one\n{T}1.123 +01:00 [ERR] two\n{T}2.123 +01:00 [FTL] three\n",
+        [
+            ("2026-11-25 09:00:00.123", "TRACE", "one"),
+            ("2026-11-25 09:00:01.123", "ERROR", "two"),
+            ("2026-11-25 09:00:02.123", "FATAL", "three"),
+        ],
+    ),
+    "Monolog": (
+        f"[{T}0] production.ERROR: one\n[{T}1] local.INFO: two\n",
+        [(f"{T}0", "ERROR", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "Celery": (
+        f"[{T}0,123: ERROR/MainProcess] one\n[{T}1,123: INFO/ForkPoolWorker-1] two\n",
+        [(f"{T}0.123", "ERROR", "one"), (f"{T}1.123", "INFO", "two")],
+    ),
+    "a number in brackets apart from the time, which is no priority": (
+        f"<12> {T}0 one\n<140> {T}1 two\n",
+        [(f"{T}0", "INFO", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "a priority before a version": (
+        f"<11>1 {T}0 one\n<14>1 {T}1 two\n",
+        [(f"{T}0", "ERROR", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "a priority in JSON that is none of syslog": (
+        f'{{"time": "{T}0Z", "priority": 1, "msg": "one"}}\n', [(f"{T}0", "INFO", "one")]
+    ),
+    "GELF": (
+        '{"version": "1.1", "host": "a", "short_message": "one", "timestamp": 1795600801, "level": 3}\n',
+        [("2026-11-25 10:00:01", "ERROR", "one")],
+    ),
     "a level on the line below the time": (
         "Nov 25, 2026 1:00:00 PM org.apache.Main start\nINFO: Starting\n"
         "Nov 25, 2026 1:00:01 PM org.apache.Main start\nSEVERE: failed\n",
@@ -268,6 +311,12 @@ REFUSED: dict[str, tuple[str, str]] = {
     "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),
     "a fraction or a column": (f"{T}0,5,GET\n{T}1,42,GET\n", "a fraction or a column"),
     "levels at any place": (f"{T}0 a ERROR b\n{T}1 ERROR b\n{T}2 a b c INFO d\n", "look like levels"),
+    "an unknown word among levels": (
+        f"{T}0 [ERR] a\n{T}1 [INF] b\n{T}2 [XYZ] c\n", "ERR, INF are levels, but XYZ in their place is none"
+    ),
+    "unknown numbers under a key of levels": (
+        f'{{"time": "{T}0Z", "level": 3, "msg": "one"}}\n', "level has values such as 3"
+    ),
     "one name far from the time": (f"{T}0 S a b c;CRITICAL;d\n{T}1 S a b c;CRITICAL;d\n", "look like levels"),
     "two kinds of lines": (f"{T}0 INFO one\n25.11.2026 10:00:00 two\n" * 9, "lines of two kinds"),
     "records with their time in the middle": (
@@ -333,6 +382,26 @@ def test_a_level_inside_a_name_is_none() -> None:
 @pytest.mark.parametrize("word", ["ALERT", "LOG", "FINE"])
 def test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone(word: str) -> None:
     assert NO_LEVEL in drafted(f"{T}0 {word} one\n{T}1 {word} two\n").assumptions
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [("EI", "E, I"), ("TF", "F, T"), ("ID", "D, I"), ("NEW", "E, N, W"), ("II", "I")],
+)
+def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: str) -> None:
+    text = "".join(f"{T}{at} {letter} have seen\n" for at, letter in enumerate(letters))
+    assert NO_LEVEL in drafted(text).assumptions
+    assert [each.message for each in read(text)] == [f"{letter} have seen" for letter in letters]
+    found = suggest_format(Sample(text.encode(), WRITTEN), [])
+    assert found.chosen is not None
+    assert any(each.startswith(f"{said} at one place") for each in found.chosen.warnings)
+
+
+@pytest.mark.parametrize("word", ["production.ERROR", "ERR/3", "[FTL]", "error"])
+def test_words_like_levels_are_shown_if_the_draft_has_no_level(word: str) -> None:
+    text = "".join(f"{T}{at} user {'a ' * at}saw {word} here\n" for at in range(9))
+    found = suggest_format(Sample(text.replace("saw", "saw it and", 7).encode(), WRITTEN), [])
+    assert found.reason is not None or any("look like levels" in each for each in found.chosen.warnings)  # type: ignore[union-attr]
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:
