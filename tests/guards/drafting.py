@@ -178,4 +178,11 @@ GUARDS = (
         without("raise NeedsSparkError(f'the regular expression {pattern[:60]}')"),
         tests=("spark/lab/test_plain_reader.py::test_what_only_spark_reads_is_refused_here",),
     ),
+    Guard(
+        "a line that a record swallows is shown with the evidence",
+        "a third of a log becomes text of other records, and 97 % are said to be read",
+        "lab/evidence.py::swallowed",
+        answers("[]"),
+        tests=("unit/lab/test_evidence.py::test_a_line_that_a_record_swallows_is_shown",),
+    ),
 )

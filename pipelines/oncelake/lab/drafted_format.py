@@ -46,6 +46,11 @@ _TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
 _RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
 _LABEL = re.compile(r"\W+|.*[=:|>]")
 _NO_WORD = re.compile(r"\W*(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\W+)?")
+# What stands before the time of a request, and beginnings of lines without a date.
+_ACCESS = re.compile(r"\S+ \S+ \S+ \[")
+_BEGINS = re.compile(
+    r"\[?\d\d:\d\d:\d\d[.,]\d{3}\b|[\[<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE)[\]>]?:"
+)
 _DIRECTIVE = re.compile(r"#(?!#)")
 # The priority of syslog stands before a time or a version; other numbers in such brackets do not.
 _PRIORITY = re.compile(r"<(\d{1,3})>(?:\d{1,2} )?")
@@ -490,6 +495,17 @@ def _is_level_first(line: str) -> bool:
     word = line.split(maxsplit=1)[0] if line.split() else ""
     found = level_word(word)
     return found is not None and found.text.upper() in CORE
+
+
+def looks_like_record(line: str) -> bool:
+    """Return True if a line begins as a record of its own does: with a time, a level and a mark, or keys of a time."""
+    visible = _COLOURS.sub("", line)
+    times = [*times_in(visible)]
+    first = times[0].before if times else ""
+    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first) or _ACCESS.fullmatch(first))
+    values = json_object(visible) if visible.startswith("{") else None
+    has_keys = values is not None and any(key.lower() in _TIME_KEYS for key in values)
+    return is_timed or has_keys or bool(_BEGINS.match(visible))
 
 
 def _between(texts: Sequence[str], tokens: re.Pattern[str], count: int | None = None) -> str:

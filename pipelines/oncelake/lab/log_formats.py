@@ -28,7 +28,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
-from oncelake.lab.evidence import Evidence, evidence
+from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
@@ -76,23 +76,32 @@ class Trial:
         format: the format's name or path.
         records: True if the format puts several lines together; `lines` then counts records.
         lines: the lines of the sample.
-        accepted: how many of them parse.
+        line_ends: how many lines these are, where a record has several.
+        accepted: how many of `lines` parse.
         found: how many values the parsed lines have on average, besides time, level and message.
         rules: per rule, how many of the other lines break it.
         misfits: per column, how many values of the parsed lines do not fit its type and become null.
         parsed: a few lines that parse.
         refused: a few that do not.
+        warnings: what a person should look at.
     """
 
     format: str
     records: bool
     lines: int
+    line_ends: int
     accepted: int
     found: float
     rules: Mapping[str, int]
     misfits: Mapping[str, int]
     parsed: Sequence[ParsedLine]
     refused: Sequence[RefusedLine]
+    warnings: Sequence[str]
+
+    @property
+    def counted(self) -> str:
+        """The number of lines, or of records and of their lines, with its noun."""
+        return counted(self.lines, self.line_ends, is_record=self.records)
 
     @property
     def share(self) -> float:
@@ -205,6 +214,7 @@ def try_format(
         name,
         log_format.record is not None,
         len(rows),
+        len(rows) + sum(row["line"].count("\n") for row in rows),
         len(good),
         values / len(good) if good else 0.0,
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
@@ -221,6 +231,7 @@ def try_format(
             for at, row in shown
         ],
         [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
+        swallowed([row["line"] for row in good]),
     )
 
 
