@@ -40,6 +40,20 @@ GUARDS = (
         tests=(f"{_REFUSED}[an unknown zone]", f"{_REFUSED}[an offset in some lines]"),
     ),
     Guard(
+        "a zone that a draft cannot read forbids the draft",
+        "times are read as UTC beside the zone that the line names",
+        f"{_TIMES}TimeColumn._check_unread_zones",
+        answers("None"),
+        tests=(f"{_REFUSED}[the zone in MESZ]", f"{_REFUSED}[the zone in tz=+01:00]"),
+    ),
+    Guard(
+        "digits between two commas are a fraction only if the lines show it",
+        "the status of a request becomes milliseconds",
+        f"{_TIMES}TimeColumn._has_column_of_digits",
+        answers("False"),
+        tests=(f"{_REFUSED}[a status behind a comma]",),
+    ),
+    Guard(
         "digits that count milliseconds are no fraction",
         "44 milliseconds become 440",
         f"{_TIMES}TimeColumn.counts_units",
@@ -64,11 +78,39 @@ GUARDS = (
         tests=(f"{_READ}[a number that is another time than that of the line]",),
     ),
     Guard(
+        "a number alone is a time only where its place or its key says so",
+        "a growing order number becomes the time of its line",
+        f"{_DRAFT}_is_at_the_place_of_a_time",
+        answers("True"),
+        tests=(f"{_REFUSED}[an identifier that grows]",),
+    ),
+    Guard(
+        "a clock beside a number must agree with it",
+        "lines of today are counted in the year that an order number spells",
+        f"{_DRAFT}_contradict",
+        answers("False"),
+        tests=(f"{_REFUSED}[an identifier before a clock]", f"{_REFUSED}[a number in JSON that a clock contradicts]"),
+    ),
+    Guard(
         "a word that may be a part of the message is no level alone",
         "lines become FATAL because their messages begin with ALERT",
         f"{_DRAFT}_level_in",
         reads("names & CORE", "names"),
         tests=(f"{_DRAFTED}test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone",),
+    ),
+    Guard(
+        "two letters are no levels",
+        "the direction of a packet makes it an error",
+        f"{_DRAFT}_are_levels",
+        answers("True"),
+        tests=(f"{_DRAFTED}test_letters_that_may_be_levels_are_none_and_are_shown",),
+    ),
+    Guard(
+        "an unknown word among levels forbids a draft",
+        "every error of a log becomes INFO, because one level has a name that is not known",
+        f"{_DRAFT}_OfText._around",
+        without("raise NoDraftError(unknown[0])"),
+        tests=(f"{_REFUSED}[an unknown word among levels]",),
     ),
     Guard(
         "a level is a whole word",
@@ -81,7 +123,7 @@ GUARDS = (
         "levels that do not stand at one place forbid a draft",
         "errors are counted as INFO",
         f"{_DRAFT}_OfText._around",
-        without("raise NoDraftError"),
+        without("raise NoDraftError(f'{names} look like levels"),
         tests=(f"{_REFUSED}[levels at any place]",),
     ),
     Guard(
@@ -135,5 +177,12 @@ GUARDS = (
         "lab/plain_reader.py::python_pattern",
         without("raise NeedsSparkError(f'the regular expression {pattern[:60]}')"),
         tests=("spark/lab/test_plain_reader.py::test_what_only_spark_reads_is_refused_here",),
+    ),
+    Guard(
+        "a line that a record swallows is shown with the evidence",
+        "a third of a log becomes text of other records, and 97 % are said to be read",
+        "lab/evidence.py::swallowed",
+        answers("[]"),
+        tests=("unit/lab/test_evidence.py::test_a_line_that_a_record_swallows_is_shown",),
     ),
 )

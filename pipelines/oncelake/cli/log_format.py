@@ -212,7 +212,7 @@ def _show_unheld(console: Console, unheld: "Mapping[str, int]") -> None:
 
 
 def _show(console: Console, file: str, trial: "Trial") -> None:
-    console.print(f"{trial.accepted:,} of {_counted(trial)} of {file} parse as {trial.format}")
+    console.print(f"{trial.accepted:,} of {trial.counted} of {file} parse as {trial.format}")
     for parsed in trial.parsed:
         at = f"{parsed.log_time:%Y-%m-%d %H:%M:%S}.{parsed.log_time.microsecond // 1000:03}"
         console.print(f"  {at} UTC {parsed.level:<5} {_short(parsed.message)}")
@@ -227,14 +227,12 @@ def _show(console: Console, file: str, trial: "Trial") -> None:
     for refused in trial.refused:
         why = "; ".join(_why(each["rule"], each["column"], each["value"]) for each in refused.reasons)
         console.print(f"  {_short(refused.line)}\n    {why}")
+    for each in trial.warnings:
+        console.print(f"  look: {each}")
 
 
 def _why(rule: str | None, column: str | None, value: str | None) -> str:
     return str(rule) if column == "value" else f"{rule}: {column} is {value!r}"
-
-
-def _counted(trial: "Trial") -> str:
-    return count_of(trial.lines, "record" if trial.records else "line")
 
 
 def _short(text: str) -> str:

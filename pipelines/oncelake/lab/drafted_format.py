@@ -16,10 +16,10 @@ import yaml
 
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
-from oncelake.lab.level_words import CORE, LETTERS, LevelWord, level_word, level_words_in, meanings
+from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, escaped, has_clock_alone, times_in
+from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
 from oncelake.silver.format import LEVELS, LogFormat, is_path
 
 # A draft is made from this many lines.
@@ -30,6 +30,8 @@ _MOST = 0.8
 _STARTS = 0.02
 # A word is a level if this share of the lines has one at the same place, among the first words after the time.
 _SURE, _WORDS = 0.95, 8
+# Several known levels at one place of this share of the lines are levels: the other words there are unknown ones.
+_HALF = 0.5
 # One name in all lines is a level only among fewer words: further on it may be a part of the message.
 _NEAR = 4
 # A larger share of lines of another kind, or with levels at changing places, forbids a draft.
@@ -44,8 +46,21 @@ _TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
 _RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
 _LABEL = re.compile(r"\W+|.*[=:|>]")
 _NO_WORD = re.compile(r"\W*(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\W+)?")
+# What stands before the time of a request, and beginnings of lines without a date.
+_ACCESS = re.compile(r"\S+ \S+ \S+ \[")
+_BEGINS = re.compile(
+    r"\[?\d\d:\d\d:\d\d[.,]\d{3}\b|[\[<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE)[\]>]?:"
+)
 _DIRECTIVE = re.compile(r"#(?!#)")
-_PRIORITY = re.compile(r"<(\d{1,3})>")
+# The priority of syslog stands before a time or a version; other numbers in such brackets do not.
+_PRIORITY = re.compile(r"<(\d{1,3})>(?:\d{1,2} )?")
+# A letter of logcat, and one of klog.
+_TAG = re.compile(r"([VDIWEF])/[\w.$-]+")
+_KLOG = re.compile(r"([IWEF])(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+_CHANNEL = re.compile(r"[A-Za-z][\w-]*\.$")
+_SLASH = re.compile(r"/[^\s\]:()]+")
+# This many letters at one place show that they are levels; the word of a letter in a line of logcat.
+_ENOUGH_LETTERS, _PLACE_OF_LOGCAT = 3, 2
 _MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]*-(?:[A-Z0-9_]+-)?([0-7])-[A-Z0-9_]+")
 _LEAD = re.compile(r"[\])}>:|,;\s-]*")
 _FOLLOWS = re.compile(
@@ -55,8 +70,20 @@ _FOLLOWS = re.compile(
 _TIME_KEYS = (
     *("time", "timestamp", "@timestamp", "ts", "datetime", "@t", "t", "_time", "eventtime", "date", "$date"),
     *("asctime", "__realtime_timestamp", "logged_at", "at", "when"),
+    # numbers of seconds, or of parts of one
+    *("epoch", "epochsecond", "unixtime", "unix_time", "timemillis", "time_ms", "timestamp_ms", "ts_ms", "epoch_ms"),
+    *("timestampms", "timeunixnano", "time_ns", "timestamp_ns", "ts_ns", "event_time", "log_time", "logtime"),
 )
+# The key before a number in a line of text.
+_KEY_BEFORE = re.compile(r"""(?:^|[\s\[({<|,;])["']?([\w@$.]+)["']?\s?[=:]\s?["']?$""")
+# A number with a fraction is the time of a line if it stands among this many words.
+_FIRST_WORDS = 3
+_DURATION = re.compile(r"dur|took|elapsed|latency|uptime|age$", re.IGNORECASE)
+_CEF = re.compile(r"(?:CEF|LEEF):\d")
 _LEVEL_KEYS = ("level", "severity", "lvl", "log.level", "loglevel", "levelname", "log_level", "@l", "priority", "s")
+# What the journal of systemd and GELF have beside their severities.
+_JOURNAL = frozenset({"__REALTIME_TIMESTAMP", "SYSLOG_IDENTIFIER", "_HOSTNAME", "_PID"})
+_GELF = frozenset({"version", "host", "short_message"})
 _MESSAGE_KEYS = ("message", "msg", "@message", "@m", "@mt", "text", "body", "short_message", "log", "event", "message_")
 ASSUMED_ZONE = "UTC"
 NO_ZONE = "the times have no zone and are read as UTC"
@@ -77,10 +104,12 @@ class Draft:
     Attributes:
         text: the format as YAML, with comments.
         assumptions: what the lines do not show, and what the draft assumes instead.
+        doubts: what may be read otherwise, for a person to look at.
     """
 
     text: str
     assumptions: Sequence[str]
+    doubts: Sequence[str] = ()
 
     @property
     def log_format(self) -> LogFormat:
@@ -117,6 +146,7 @@ class _Drafted:
     declared: Mapping[str, Any]
     column: TimeColumn
     has_level: bool
+    doubts: Sequence[str] = ()
 
     def checked(self, lines: Sequence[str], modified: datetime | None) -> Draft:
         """Return the draft, if it reads the times as they were found.
@@ -139,7 +169,9 @@ class _Drafted:
         about_zone = "an assumption: the times have no zone. Write that of the machine that wrote them: Europe/Paris"
         text = text.replace(zone, f"{zone.rstrip()}                # {about_zone}\n")
         notes = "".join(f"# {note[0].upper()}{note[1:]}.\n" for note in assumptions if note != NO_ZONE)
-        draft = Draft(f"# {printable(lines[0], 100)}\n{notes}{text}", assumptions)
+        draft = Draft(
+            f"# {printable(lines[0], 100)}\n{notes}{text}", assumptions, () if self.has_level else self.doubts
+        )
         self._check(draft, lines, modified)
         return draft
 
@@ -174,8 +206,11 @@ class _OfText:
         self._lines = [line for line in lines if not _DIRECTIVE.match(line)]
         self._latest = latest
         self._found = [times_in(line) for line in self._lines]
+        self._doubts: list[str] = []
 
     def drafted(self) -> _Drafted:
+        if sum(bool(_CEF.match(line)) for line in self._lines) > _SCATTERED * len(self._lines):
+            raise NoDraftError("the lines are of CEF or LEEF, where several keys such as rt and start are times")
         if sum(line.lstrip().startswith("{") for line in self._lines) > 0.2 * len(self._lines):
             raise NoDraftError("lines begin as JSON objects, but are no whole objects")
         column = self._column()
@@ -189,12 +224,11 @@ class _OfText:
         fraction = r"[.,:](?<fraction>\d{1,9})" if column.counts_units else ""
         time = column.expression
         pattern = _numbered(rf"^{prefix}(?<time>{time}){fraction}{rest}(?<message>.*)$")
-        patterns = column.patterns
-        declared: dict[str, Any] = {"pattern": pattern, "time": patterns if len(patterns) > 1 else patterns[0]}
+        declared: dict[str, Any] = {"pattern": pattern, **_time(column)}
         declared |= level.declared if level is not None else {"default_level": "INFO"}
         if is_record:
             declared["record"] = {"starts": re.sub(r"\(\?<\w+>", "(?:", _numbered(f"^{prefix}{time}"))}
-        return _Drafted(declared, column, level is not None)
+        return _Drafted(declared, column, level is not None, self._doubts)
 
     def _column(self) -> TimeColumn:
         """Return the times of the lines.
@@ -219,18 +253,28 @@ class _OfText:
                     columns.append(TimeColumn(times, self._latest))
                 except ValueError:
                     continue
-        if not columns:
+        chosen = _chosen(columns) if columns else None
+        if chosen is None or (chosen.times[0].is_number and not self._is_time(chosen, columns)):
             raise NoDraftError(self._why_no_time())
-        return _chosen(columns)
+        return chosen
+
+    def _is_time(self, column: TimeColumn, columns: Sequence[TimeColumn]) -> bool:
+        """Return True if numbers stand where a line has its time; beside a local time, they have been compared."""
+        if any(not each.times[0].is_number for each in columns):
+            return True
+        clocks = [(time, clocks_in(time.line)) for time in column.times]
+        return _is_at_the_place_of_a_time(column) and not _contradict(clocks)
 
     def _why_no_time(self) -> str:
         times = [each[0] for each in self._found if each]
+        if sum(bool(clocks_in(line)) for line in self._lines) > _MOST * len(self._lines) / 2 and all(
+            time.is_number for time in times
+        ):
+            return "the lines have a time of day, but no date"
         if times and all(time.is_number for time in times):
             return f"numbers such as {times[0].text} may be times, but nothing shows that they are"
         if times:
             return f"times such as {times[0].text} do not stand at one place of the lines"
-        if sum(map(has_clock_alone, self._lines)) > _MOST * len(self._lines) / 2:
-            return "the lines have a time of day, but no date"
         return "no time was found in the lines"
 
     def _starts_of(self, column: TimeColumn) -> list[int]:
@@ -277,7 +321,12 @@ class _OfText:
         Raises:
             NoDraftError: there are levels, but not at one place.
         """
-        before, after = _level_in(befores, _RUN, _by_priority), _level_in(rests, _TOKEN, _by_mnemonic)
+        is_priority = sum(bool(_PRIORITY.fullmatch(each)) for each in befores) >= _SURE * len(befores)
+        unknown = list[str]()
+        before, after = (
+            _level_in(befores, _RUN, [_by_priority] if is_priority else [], self._doubts, unknown),
+            _level_in(rests, _TOKEN, [_by_mnemonic, *_LETTER_PLACES], self._doubts, unknown),
+        )
         if before is not None and (after is None or before.rank >= after.rank):
             prefix = before.expression(befores, _RUN) + _between(
                 [each[end:] for each, end in before.ends(befores)], _RUN
@@ -286,7 +335,10 @@ class _OfText:
         prefix = _between(befores, _RUN)
         if after is not None:
             ends = [rest[end:] for rest, end in after.ends(rests)]
-            return prefix, after.expression(rests, _TOKEN) + _lead(ends), after
+            tail, ends = _tail(ends)
+            return prefix, f"{after.expression(rests, _TOKEN)}{tail}{_lead(ends)}", after
+        if unknown:
+            raise NoDraftError(unknown[0])
         scattered = [words for rest in rests if (words := level_words_in(rest))]
         if len(scattered) > _SCATTERED * len(rests):
             names = listed(sorted({word for words in scattered for word in words}))
@@ -331,7 +383,11 @@ class _Level:
         """Return an expression for what stands before the level, and for the level."""
         spans = [(text, span) for text in texts if (span := self._spans(text)) is not None]
         heads, marks = [text[: span[0]] for text, span in spans], [text[span[0] : span[1]] for text, span in spans]
-        return f"{_between(heads, tokens, self.word)}{_separator(marks)}(?<level>{self.group})"
+        if any(_CHANNEL.search(mark) for mark in marks):
+            before = _separator([_CHANNEL.sub("", mark) for mark in marks]) + r"(?:(?<field>[\w-]+)\.)?"
+        else:
+            before = _separator(marks)
+        return f"{_between(heads, tokens, self.word)}{before}(?<level>{self.group})"
 
 
 def _by_priority(token: str) -> LevelWord | None:
@@ -344,28 +400,86 @@ def _by_mnemonic(token: str) -> LevelWord | None:
     return LevelWord(found[1], found.start(1), found.end(1)) if found else None
 
 
+def _by_tag(token: str) -> LevelWord | None:
+    found = _TAG.fullmatch(token)
+    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+
+
+def _by_klog(token: str) -> LevelWord | None:
+    found = _KLOG.fullmatch(token)
+    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+
+
+_LETTER_PLACES = (_by_tag, _by_klog)
+
+
 def _level_in(
-    texts: Sequence[str], tokens: re.Pattern[str], by_number: Callable[[str], LevelWord | None]
+    texts: Sequence[str],
+    tokens: re.Pattern[str],
+    others: Sequence[Callable[[str], LevelWord | None]],
+    doubts: list[str],
+    unknown: list[str],
 ) -> _Level | None:
-    """Return the level that most texts have in the same word; a name before a single letter."""
+    """Return the level that most texts have in the same word; a name before a single letter.
+
+    Args:
+        texts: the texts.
+        tokens: finds their words.
+        others: find a level that is no word of its own.
+        doubts: gets letters that may be levels.
+        unknown: gets the reason if some words at one place are levels, and others are unknown.
+    """
     found: list[_Level] = []
     words = [[match[0] for match, _ in zip(tokens.finditer(text), range(_WORDS), strict=False)] for text in texts]
     for at in range(_WORDS):
         here = [each[at] for each in words if len(each) > at]
         if len(here) < _SURE * len(texts):
             break
-        numbers = [each for word in here if (each := by_number(word)) is not None]
-        if len(numbers) >= _SURE * len(here):
-            found.append(_Level(at, by_number, 3, r"\d{1,3}", {"level_is": "priority"}, tokens))
+        for by in others:
+            if sum(by(word) is not None for word in here) >= _SURE * len(here):
+                found.append(_special(at, by, tokens))
         named = [each for word in here if (each := level_word(word)) is not None]
         names = {each.text.upper() for each in named}
         if len(named) < _SURE * len(here):
+            if len(named) >= _HALF * len(here) and len(names & CORE) > 1:
+                strange = Counter(word.strip("[](){}<>:,;|") for word in here if level_word(word) is None)
+                words_there = listed(word for word, _ in strange.most_common(3))
+                unknown.append(f"{listed(sorted(names & CORE))} are levels, but {words_there} in their place is none")
             continue
         if names & CORE and (len(names) > 1 or at < _NEAR):
             found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
-        elif names <= LETTERS.keys() and ("I" in names or len(names) > 1):
+        elif names <= LETTERS.keys() and (_are_levels(names) or _is_logcat(words, at)):
             found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
+        elif names <= LETTERS.keys():
+            doubts.append(f"{listed(sorted(names))} at one place of the lines may be levels, but nothing shows it")
     return max(found, key=lambda each: each.rank, default=None)
+
+
+def _special(at: int, by: Callable[[str], LevelWord | None], tokens: re.Pattern[str]) -> _Level:
+    if by in _LETTER_PLACES:
+        return _Level(at, by, 1, "[A-Z]", meanings(set(LETTERS)), tokens)
+    return _Level(at, by, 3, r"\d{1,3}", {"level_is": "priority"}, tokens)
+
+
+def _are_levels(letters: set[str]) -> bool:
+    """Return True if letters are levels: E and I may be ways out and in, T and F true and false."""
+    return len(letters) >= _ENOUGH_LETTERS and {"I", "W"} <= letters
+
+
+def _is_logcat(words: Sequence[Sequence[str]], at: int) -> bool:
+    """Return True if letters stand behind two numbers and before a tag with a colon, as in Android's log."""
+    behind = [each for each in words if len(each) > at + 1]
+    return at == _PLACE_OF_LOGCAT and all(
+        each[0].isdigit() and each[1].isdigit() and (":" in "".join(each[at + 1 :])) for each in behind
+    )
+
+
+def _tail(texts: Sequence[str]) -> tuple[str, list[str]]:
+    """Return an expression for a name behind a level and a slash, and the texts behind it."""
+    found = [_SLASH.match(text) for text in texts]
+    if not all(found):
+        return "", [*texts]
+    return r"/(?<field>[^\s\]:()]+)", [text[match.end() :] for text, match in zip(texts, found, strict=True) if match]
 
 
 def _nth(tokens: re.Pattern[str], text: str, number: int) -> re.Match[str] | None:
@@ -381,6 +495,17 @@ def _is_level_first(line: str) -> bool:
     word = line.split(maxsplit=1)[0] if line.split() else ""
     found = level_word(word)
     return found is not None and found.text.upper() in CORE
+
+
+def looks_like_record(line: str) -> bool:
+    """Return True if a line begins as a record of its own does: with a time, a level and a mark, or keys of a time."""
+    visible = _COLOURS.sub("", line)
+    times = [*times_in(visible)]
+    first = times[0].before if times else ""
+    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first) or _ACCESS.fullmatch(first))
+    values = json_object(visible) if visible.startswith("{") else None
+    has_keys = values is not None and any(key.lower() in _TIME_KEYS for key in values)
+    return is_timed or has_keys or bool(_BEGINS.match(visible))
 
 
 def _between(texts: Sequence[str], tokens: re.Pattern[str], count: int | None = None) -> str:
@@ -470,6 +595,31 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
     return next(iter([*absolute, *dated]), first)
 
 
+def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:
+    """Return True if the place of numbers, their key or their spread says that they are times."""
+    befores = [time.before for time in column.times]
+    keys = {found[1].lower() if (found := _KEY_BEFORE.search(before)) else "" for before in befores}
+    is_early = all(len(_RUN.findall(before)) <= _FIRST_WORDS for before in befores)
+    return (
+        all(_NO_WORD.fullmatch(before) for before in befores)
+        or keys <= {*_TIME_KEYS}
+        or (is_early and all("." in time.text for time in column.times))
+        or column.is_bursty
+    )
+
+
+def _contradict(times: Sequence[tuple[WrittenTime, Sequence[timedelta]]]) -> bool:
+    """Return True if clocks beside numbers show other times of day than these; they may be of any zone."""
+    compared = [(time.local({}), clocks) for time, clocks in times if clocks]
+    close = sum(at is not None and any(_is_clock_of(at, clock) for clock in clocks) for at, clocks in compared)
+    return 2 * len(compared) >= len(times) and close < _SURE * len(compared)
+
+
+def _is_clock_of(at: datetime, clock: timedelta) -> bool:
+    apart = timedelta(hours=at.hour, minutes=at.minute, seconds=at.second) - clock
+    return abs(apart - round(apart / _QUARTER) * _QUARTER) <= _SAME
+
+
 def _is_value(column: TimeColumn) -> bool:
     """Return True if a number is the value of a name, as in `total=1514038529000`: it is the message's."""
     return column.times[0].is_number and bool(re.search(r"\w[=:]\s?$", column.times[0].before))
@@ -505,8 +655,8 @@ class _Objects:
         """Return the values of a key."""
         return [each[key] for each in self.values if key in each]
 
-    def drafted(self, latest: datetime) -> tuple[dict[str, Any], TimeColumn, Mapping[str, Any], bool] | None:
-        """Return the keys, the times, the format's keys for levels, and if there are levels; None without a time.
+    def drafted(self, kind: str, latest: datetime) -> _Drafted | None:
+        """Return a format with keys for time, level and message; None without a time.
 
         Raises:
             AmbiguousError: several keys may be the time.
@@ -519,17 +669,39 @@ class _Objects:
                     columns[key] = TimeColumn(times, latest, is_named=_last_of(key) in _TIME_KEYS)
                 except ValueError:
                     continue
+                if columns[key].times[0].is_number and not self._is_time(key, columns[key]):
+                    del columns[key]
         if not columns:
             return None
         named = [key for name in _TIME_KEYS for key in columns if _last_of(key) == name]
         if not named and len(columns) > 1:
             raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
-        key = named[0] if named else next(iter(columns))
+        key = next((each for each in named if columns[each].is_absolute), named[0] if named else next(iter(columns)))
         columns[key].check()
-        level, declared = self._level(key)
+        if not columns[key].is_absolute:
+            self._check_zone()
+        level, declared, doubts = self._level(key)
         message = next((each for name in _MESSAGE_KEYS for each in self._all_keys() if _last_of(each) == name), None)
         keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
-        return keys, columns[key], declared, level is not None
+        return _Drafted({kind: keys, **_time(columns[key]), **declared}, columns[key], level is not None, doubts)
+
+    def _check_zone(self) -> None:
+        """Raise AmbiguousError if a key beside a local time says its zone."""
+        found = (
+            (key, value) for each in self.values for key, value in each.items() if names_zone(_last_of(key), value)
+        )
+        if (zone := next(found, None)) is not None:
+            raise AmbiguousError(f"the times have no zone, but {zone[0]} is {zone[1]}, which may be their zone")
+
+    def _is_time(self, key: str, column: TimeColumn) -> bool:
+        """Return True if the key of numbers means a time, and no clock under another key contradicts them."""
+        others = [each for each in self.often() if each != key and not _DURATION.search(_last_of(each))]
+        clocks: list[list[timedelta]] = [
+            [clock for other in others for clock in clocks_in(each.get(other, ""), alone=True)]
+            for each in self.values
+            if key in each
+        ]
+        return _last_of(key) in _TIME_KEYS and not _contradict(list(zip(column.times, clocks, strict=True)))
 
     def _all_keys(self) -> list[str]:
         return list(dict.fromkeys(key for each in self.values for key in each))
@@ -547,21 +719,42 @@ class _Objects:
             None,
         )
 
-    def _level(self, time: str) -> tuple[str | None, Mapping[str, Any]]:
+    def _level(self, time: str) -> tuple[str | None, Mapping[str, Any], list[str]]:
+        """Return the key of the level, what the format says about it, and keys that may be one.
+
+        Raises:
+            NoDraftError: a key of levels has others than the known ones.
+        """
         named = [key for name in _LEVEL_KEYS for key in self._all_keys() if _last_of(key) == name and key != time]
+        doubts = []
         for key in [*named, *(each for each in self.often() if each not in named and each != time)]:
             values = self.of(key)
             missing = {"default_level": "INFO"} if len(values) < len(self.values) else {}
             names = {value.upper() for value in values}
-            if _last_of(key) == "priority" and names <= set("01234567"):
-                return key, {"level_is": "priority", **missing}
-            words = [level_word(value) for value in values]
-            if any(word is None or word.text != value for word, value in zip(words, values, strict=True)):
+            if names <= set("01234567") and self._has_priority(key):
+                return key, {"level_is": "priority", **missing}, []
+            if names <= NUMBERS.keys() and _last_of(key) == "level" and {"pid", "hostname"} <= {*self._all_keys()}:
+                return key, {"levels": dict(NUMBERS), **missing}, []
+            known = [value for value in values if (word := level_word(value)) is not None and word.text == value]
+            if len(known) < _SURE * len(values):
+                if key in named and _last_of(key) not in ("priority", "s"):
+                    strange = next(value for value in values if value not in known)
+                    raise NoDraftError(f"{key} has values such as {printable(strange, 40)}, which are no known levels")
+                if key in named:
+                    doubts.append(f"{key} is not read as a level; its values are such as {printable(values[0], 40)}")
                 continue
+            names = {value.upper() for value in known}
             is_letter = key in named and names <= LETTERS.keys() | {"D1", "D2", "D3", "D4", "D5"} and "I" in names
-            if is_letter or (names & CORE and (key in named or len(names & CORE) > 1)):
-                return key, {**meanings(names), **missing}
-        return None, {"default_level": "INFO"}
+            if is_letter and _last_of(key) == "s" and not (_are_levels(names) or "c" in self._all_keys()):
+                doubts.append(f"{listed(sorted(names))} under {key} may be levels, but nothing shows it")
+            elif is_letter or (names & CORE and (key in named or len(names & CORE) > 1)):
+                return key, {**meanings(names), **missing}, []
+        return None, {"default_level": "INFO"}, doubts
+
+    def _has_priority(self, key: str) -> bool:
+        """Return True if the numbers of a key are severities of syslog: in the journal of systemd, and in GELF."""
+        keys = {*self._all_keys()}
+        return (_last_of(key) == "priority" and bool(keys & _JOURNAL)) or (key == "level" and keys >= _GELF)
 
 
 def _last_of(key: str) -> str:
@@ -581,7 +774,8 @@ def _of_objects(lines: Sequence[str], latest: datetime) -> _Drafted | None:
 def _of_pairs(lines: Sequence[str], latest: datetime) -> _Drafted | None:
     """Return a format for lines of key=value pairs, if most lines are such and have a time."""
     pairs = [pairs for line in lines if (pairs := logfmt_pairs(line)) is not None]
-    several = [{key: text for key, text in each.items() if text is not None} for each in pairs if len(each) > 1]
+    whole = [each for each in pairs if len(each) > 1 and not any("|" in key for key in each)]
+    several = [{key: text for key, text in each.items() if text is not None} for each in whole]
     return _of_keys("logfmt", several, lines, latest)
 
 
@@ -590,15 +784,15 @@ def _of_keys(
 ) -> _Drafted | None:
     if not objects or len(objects) < _MOST * len(lines):
         return None
-    found = _Objects(objects).drafted(latest)
+    found = _Objects(objects).drafted(kind, latest)
     if found is None and kind == "json":
         raise NoDraftError("the lines are JSON objects, but none of their keys is a time")
-    if found is None:
-        return None
-    keys, column, levels, has_level = found
+    return found
+
+
+def _time(column: TimeColumn) -> dict[str, Any]:
     patterns = column.patterns
-    declared = {kind: keys, "time": patterns if len(patterns) > 1 else patterns[0], **levels}
-    return _Drafted(declared, column, has_level)
+    return {"time": patterns if len(patterns) > 1 else patterns[0]}
 
 
 def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from oncelake.common.wording import count_of, duration, listed, share
+from oncelake.common.wording import count_of, duration, listed, printable, share
+from oncelake.lab.drafted_format import looks_like_record
 from oncelake.lab.level_words import words_like_levels
 from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
@@ -19,6 +20,8 @@ _LONGEST = 5.0
 # A step back in time of more than this counts as unordered, if more than this share of the records makes one.
 _BACK, _SOME = timedelta(minutes=1), 0.01
 _YEAR = timedelta(days=366)
+# What this share of the lines or records has is a part of the format.
+_MOST = 0.8
 # How many texts that no group holds are named.
 _UNHELD = 5
 _SEPARATORS = "[](){}<>\"'`:;,|=#-+*/\\.&?!@$%^~"
@@ -32,7 +35,8 @@ class Evidence:
         format: the format's name.
         is_record: True if the format puts several lines together; `lines` then counts records.
         lines: the lines of the sample.
-        accepted: how many of them it reads.
+        line_ends: how many lines these are, where a record has several.
+        accepted: how many of `lines` it reads.
         values: how many values these have on average, besides time, level and message.
         first: the earliest time.
         last: the latest time.
@@ -47,6 +51,7 @@ class Evidence:
     format: str
     is_record: bool
     lines: int
+    line_ends: int
     accepted: int
     values: float
     first: datetime | None
@@ -65,14 +70,15 @@ class Evidence:
 
     @property
     def counted(self) -> str:
-        """The number of lines or records, with its noun."""
-        return count_of(self.lines, "record" if self.is_record else "line")
+        """The number of lines, or of records and of their lines, with its noun."""
+        return counted(self.lines, self.line_ends, is_record=self.is_record)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evidence for JSON."""
         return {
             "format": self.format,
             "lines": self.lines,
+            "line_ends": self.line_ends,
             "accepted": self.accepted,
             "share": round(self.share, 4),
             "first": self.first.isoformat() if self.first else None,
@@ -108,6 +114,7 @@ def evidence(name: str, log_format: LogFormat, content: str, modified: datetime 
         name,
         log_format.record is not None,
         len(read),
+        len(read) + sum(each.text.count("\n") for each in read),
         len(good),
         values / len(good) if good else 0.0,
         min(times, default=None),
@@ -117,8 +124,32 @@ def evidence(name: str, log_format: LogFormat, content: str, modified: datetime 
         max(good, key=_fullness, default=None),
         next((each for each in read if each.rules and "blank" not in each.rules), None),
         unheld,
-        [*_of_times(times), *_of_levels(good, log_format)],
+        [*_of_times(times), *_of_levels(good, log_format), *_of_messages(good), *swallowed([e.text for e in good])],
     )
+
+
+def counted(records: int, lines: int, *, is_record: bool) -> str:
+    """Return a number of lines, or of records and of their lines, with its noun."""
+    if not is_record:
+        return count_of(records, "line")
+    return f"{count_of(records, 'record')} of {count_of(lines, 'line')}"
+
+
+def swallowed(records: Sequence[str]) -> list[str]:
+    """Return a warning if records have later lines that look like records of their own.
+
+    If nearly every record has one, as where the level stands in the second line, it is a part of them.
+    """
+    found = [line for each in records for line in _later_lines(each) if looks_like_record(line)]
+    having = sum(any(map(looks_like_record, _later_lines(each))) for each in records)
+    if not found or having >= _MOST * len(records):
+        return []
+    lines = count_of(len(found), "line of a record looks like a record", "lines of records look like records")
+    return [f"{lines} of another kind, such as: {printable(found[0], 80)}"]
+
+
+def _later_lines(record: str) -> list[str]:
+    return [line for line in record.split("\n")[1:] if line[:1].strip()]
 
 
 def unheld_text(log_format: LogFormat, content: str) -> dict[str, int]:
@@ -156,6 +187,15 @@ def _of_times(times: Sequence[datetime]) -> list[str]:
     if times and max(times) - min(times) > _YEAR:
         out.append(f"the times span years, from {min(times):%Y-%m-%d} to {max(times):%Y-%m-%d}")
     return out
+
+
+def _of_messages(good: Sequence[PlainLine]) -> list[str]:
+    empty = [each for each in good if not each.message]
+    if len(empty) < _MOST * len(good) or not empty:
+        return []
+    texts = Counter(key for each in empty for key, text in each.fields.items() if text and " " in text)
+    others = f"; texts are in {listed(key for key, _ in texts.most_common(3))}" if texts else ""
+    return [f"the message is empty in {share(len(empty), len(good))} of the lines{others}"]
 
 
 def _of_levels(good: Sequence[PlainLine], log_format: LogFormat) -> list[str]:

@@ -28,7 +28,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
-from oncelake.lab.evidence import Evidence, evidence
+from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
@@ -78,23 +78,32 @@ class Trial:
         format: the format's name or path.
         records: True if the format puts several lines together; `lines` then counts records.
         lines: the lines of the sample.
-        accepted: how many of them parse.
+        line_ends: how many lines these are, where a record has several.
+        accepted: how many of `lines` parse.
         found: how many values the parsed lines have on average, besides time, level and message.
         rules: per rule, how many of the other lines break it.
         misfits: per column, how many values of the parsed lines do not fit its type and become null.
         parsed: a few lines that parse.
         refused: a few that do not.
+        warnings: what a person should look at.
     """
 
     format: str
     records: bool
     lines: int
+    line_ends: int
     accepted: int
     found: float
     rules: Mapping[str, int]
     misfits: Mapping[str, int]
     parsed: Sequence[ParsedLine]
     refused: Sequence[RefusedLine]
+    warnings: Sequence[str]
+
+    @property
+    def counted(self) -> str:
+        """The number of lines, or of records and of their lines, with its noun."""
+        return counted(self.lines, self.line_ends, is_record=self.records)
 
     @property
     def share(self) -> float:
@@ -208,6 +217,7 @@ def try_format(
         name,
         log_format.record is not None,
         len(lines),
+        len(lines) + sum((row["line"] or "").count("\n") for row in lines),
         len(lines) - len(bad),
         values / len(good) if good else 0.0,
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
@@ -224,6 +234,7 @@ def try_format(
             for at, row in shown
         ],
         [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
+        swallowed([row["line"] for row in good]),
     )
 
 
@@ -324,8 +335,7 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
         draft, drafted = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else (None, None)
         return Suggestion(found, draft, drafted, unread=unread)
     try:
-        draft = draft_format(text.split("\n"), sample.modified)
-        drafted = evidence("the draft", draft.log_format, text, sample.modified)
+        draft, drafted = _drafted(sample)
     except (NoDraftError, NeedsSparkError, ValidationError) as error:
         return Suggestion(found, reason=str(error), unread=unread)
     if drafted.share < FITS:
@@ -334,11 +344,16 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
     return Suggestion(found, draft, drafted, unread=unread)
 
 
+def _drafted(sample: Sample) -> tuple[Draft, Evidence]:
+    draft = draft_format(sample.text.split("\n"), sample.modified)
+    found = evidence("the draft", draft.log_format, sample.text, sample.modified)
+    return draft, replace(found, warnings=[*found.warnings, *draft.doubts])
+
+
 def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | tuple[None, None]:
     """Return a draft that reads several levels where a known format reads one, as of MySQL's log as syslog."""
     try:
-        draft = draft_format(sample.text.split("\n"), sample.modified)
-        drafted = evidence("the draft", draft.log_format, sample.text, sample.modified)
+        draft, drafted = _drafted(sample)
     except (NoDraftError, NeedsSparkError, ValidationError):
         return None, None
     return (draft, drafted) if len(drafted.levels) > 1 and drafted.share >= known.share else (None, None)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
+from zoneinfo import available_timezones
 
 from oncelake.lab.plain_times import EPOCH, MONTHS, UTC_NAMES, offset_of
 from oncelake.silver.times import ISO8601
+from oncelake.silver.zones import clear
 
 # A time is looked for in this many characters of a line.
 NEAR = 200
@@ -28,7 +30,13 @@ _ZONE_NAMES = (
     "WAKT WAST WAT WEST WET WIB WIT WITA YAKT YEKT"
 )
 _NAMES = "|".join(_ZONE_NAMES.split())
-_ZONE = rf"(?P<zone>Z| ?[+-]\d\d(?::?\d\d)?(?![\d:])| (?:{_NAMES})\b)?"
+_AREAS = "Africa|America|Antarctica|Arctic|Asia|Atlantic|Australia|Etc|Europe|Indian|Pacific"
+_PLACE = rf"(?:{_AREAS})/[A-Z][\w+-]*(?:/[A-Z][\w+-]*)?"
+# A zone stands behind the clock, or behind at most one mark and spaces.
+_ZONE = (
+    r"(?:(?P<gap>[ \t]{0,3}(?:[,;|(\[][ \t]{0,3})?)"
+    rf"(?P<zone>(?<=[\d.:])Z|[+-]\d\d(?::?\d\d)?(?![\d:])|(?<=[\s,;|(\[])(?:{_PLACE}|(?:{_NAMES})(?![\w/+-]))))?"
+)
 _CLOCK = (
     r"(?P<H>\d\d?)(?P<c>[:.])(?P<m>\d\d?)(?:(?P=c)(?P<s>\d\d?)(?:(?P<fs>[.,:])(?P<f>\d{1,9}))?)?"
     r"(?: ?(?P<half>(?i:AM|PM))\b)?(?! ?[AaPp]\.[Mm])"
@@ -38,8 +46,24 @@ _JOIN = r"(?P<join>T|[ \t]{1,3}|[-_:|;]|, ?|::| - )"
 # A time does not stand in the middle of a word or a number.
 _START = r"""(?<![^\s\[({<>|,;"'=])"""
 _END = r"""(?=$|[\s\])}>|;"'&\[]|,(?!\d)|:(?:\s|$))"""
-# What follows a time and looks like a zone that was not read as one.
-_MORE_ZONE = re.compile(rf"\s*\(?(?:(?:{_NAMES})\b|[+-]\d\d(?::?\d\d)?(?:\s|\)|\]|$))")
+# What stands beside a time, or under a key, and looks like a zone that was not read as one.
+_FOREIGN = "MEZ|MESZ|OEZ|OESZ|WEZ|WESZ|HNE|HAE|HNC|HAC|HNR|HAR|HNP"
+_LONG_NAME = r"(?:[A-Z][\w.]*\s){1,4}(?:Standard|Daylight|Summer|European|Universal|Mean) Time\b"
+_MORE_ZONE = re.compile(
+    rf"[\s,;|(\[<\"'/-]{{0,5}}((?:(?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|{_LONG_NAME}|(?:UTC|GMT)[+-]\d)[^\s\])>,;|\"']*"
+    rf"|[+-]\d\d(?::?\d\d)?(?=[\s)\]>,;|\"']|$))"
+)
+_ZONE_BEFORE = re.compile(rf"(?<![\w/.-])((?:{_NAMES}|{_FOREIGN})|{_PLACE})[\]\s,;|)]{{1,3}}\W?$")
+_SHORT_OFFSET = re.compile(r"[\s,;|(\[<\"']{1,4}([+-]\d)(?=[\s)\]>,;|\"']|$)")
+# A column of offsets or places, or a key of a zone, anywhere in the line.
+_ZONE_WORD = re.compile(
+    rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII
+)
+_ZONE_KEY = re.compile(
+    rf"(?:\b|_)(?:tz|time_?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
+    rf"((?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|[+-]\d\d?(?::?\d\d)?(?![\w.:])|(?:UTC|GMT)\S*)",
+    re.IGNORECASE | re.ASCII,
+)
 
 Reading = Mapping[str, str]
 
@@ -82,9 +106,13 @@ _EPOCHS = {
     "epoch_micros": (re.compile(rf"{_START}1\d{{15}}{_END}", re.ASCII), 1e-6),
     "epoch_nanos": (re.compile(rf"{_START}1\d{{18}}{_END}", re.ASCII), 1e-9),
 }
-_CLOCK_ALONE = re.compile(rf"{_START}\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?{_END}")
+_CLOCK_ALONE = re.compile(rf"{_START}(\d\d):(\d\d):(\d\d)(?:[.,]\d{{1,9}})?{_END}", re.ASCII)
 # Unordered numbers are times only if there are this many, over this time: identifiers are closer together.
 _MANY, _LONG = 1_000, timedelta(days=30)
+# Times come in bursts: in most parts of that time, some are this close together, and far closer than on average.
+_BURST, _BURST_PARTS, _BURST_LINES = timedelta(seconds=10), 10, 30
+# Digits are padded with zeros if this share begins with one, and vary if there are as many values, in as many lines.
+_PADDED, _VARIED, _PADDED_LINES = 0.03, 100, 20
 # Winter and summer of one place have two offsets.
 _FEW_OFFSETS = 2
 _PARTS = frozenset({"n1", "mon", "n2", "n3", "H", "m", "s", "f", "half", "zone"})
@@ -162,7 +190,7 @@ class WrittenTime:
 
     def instant(self, reading: Reading, year: int = 2000) -> datetime | None:
         """Return its instant, in UTC if it has no zone; None if there is no such time, or its zone has a name."""
-        at, zone = self.local(reading, year), self.parts.get("zone", "Z").strip()
+        at, zone = self.local(reading, year), self.parts.get("zone", "Z")
         own = UTC if zone in UTC_NAMES else offset_of(zone)
         return None if at is None or own is None else at.replace(tzinfo=own).astimezone(UTC)
 
@@ -195,9 +223,16 @@ def _numbers(line: str, near: str) -> Iterator[WrittenTime]:
             yield WrittenTime(line, match.start(), match.end(), name, {}, {})
 
 
-def has_clock_alone(line: str) -> bool:
-    """Return True if a line has a time of day without a date."""
-    return bool(_CLOCK_ALONE.search(line[:NEAR]))
+def names_zone(key: str, value: str) -> bool:
+    """Return True if the value of a key says a zone, as in `tz=+01:00`."""
+    return bool(_ZONE_KEY.match(f"{key}={value}"))
+
+
+def clocks_in(text: str, *, alone: bool = False) -> list[timedelta]:
+    """Return the times of day without a date that a text has, or is if it must be one `alone`."""
+    found = _CLOCK_ALONE.finditer(text[:NEAR])
+    parts = [[*map(int, match.groups())] for match in found if not alone or match[0] == text]
+    return [timedelta(hours=hour, minutes=minute, seconds=second) for hour, minute, second in parts]
 
 
 class TimeColumn:
@@ -245,25 +280,53 @@ class TimeColumn:
         self._check_zones()
         if self.counts_units and any({"half", "zone"} & each.parts.keys() for each in self.times):
             raise AmbiguousError(f"the digits after the seconds of {self._first.text} may be a fraction or a number")
-        if self._is_uneven(",", after=","):
+        if self._has_column_of_digits():
             raise AmbiguousError(f"in {self._first.text}, the digits after the comma may be a fraction or a column")
 
     def _check_zones(self) -> None:
-        for each in self.times:
-            if (more := _MORE_ZONE.match(each.after)) is not None and "zone" not in each.parts and not each.is_number:
-                raise AmbiguousError(f"{each.text} is followed by {more[0].strip()}, which may be its zone")
         zones = {each.parts["zone"] for each in self.times if "zone" in each.parts}
-        behind_space = {zone for zone in zones if zone.startswith((" +", " -"))}
-        odd = next((zone for zone in zones if zone.strip(" Z") and not _is_used(zone.strip())), None)
-        if odd is not None or len({zone for zone in behind_space if len(zone) == 4}) > _FEW_OFFSETS:
-            seen = (odd or min(behind_space)).strip()
-            raise AmbiguousError(f"{self._first.text} ends in a number such as {seen}, which may be no offset")
-        if behind_space and not self.is_absolute:
-            raise AmbiguousError("only some times are followed by a number that may be their offset")
+        if not self._first.is_number:
+            self._check_unread_zones()
+        for each in zones - {"Z"}:
+            if not _is_used(each, self._latest.year):
+                reason = "which may be its zone, and means several offsets or none"
+                what = reason if each[0].isalpha() else "which may be no offset"
+                raise AmbiguousError(f"{self._first.text} ends in {each}, {what}")
+        apart = {each.parts["zone"] for each in self.times if each.parts.get("gap")}
+        columns = {each.parts["zone"] for each in self.times if each.parts.get("gap", " ").strip(" \t([")}
+        short = {zone for zone in apart if len(zone) == len("+02") and not zone[0].isalpha()}
+        if max(len(short), len(columns)) > _FEW_OFFSETS or short & columns:
+            raise AmbiguousError(f"{self._first.text} ends in a number such as {min(apart)}, which may be no offset")
+        if apart and not self.is_absolute:
+            raise AmbiguousError(f"only some times are followed by {min(apart)}, which may be their offset or zone")
 
-    def _is_uneven(self, separator: str, after: str) -> bool:
-        of_comma = [each for each in self.times if each.parts.get("fs") == separator and each.after.startswith(after)]
-        return len({len(each.parts["f"]) for each in of_comma}) > 1
+    def _check_unread_zones(self) -> None:
+        """Raise AmbiguousError if a zone stands beside a time that has none."""
+        bare = [each for each in self.times if "zone" not in each.parts]
+        for each in bare:
+            if (more := _MORE_ZONE.match(each.after)) is not None:
+                raise AmbiguousError(f"{each.text} is followed by {more[1].strip()}, which may be its zone")
+        for pattern, where in (
+            (_SHORT_OFFSET.match, "after"), (_ZONE_BEFORE.search, "before"), (_ZONE_WORD.search, "line"),
+            (_ZONE_KEY.search, "line"),
+        ):  # fmt: skip
+            found = [match[1] for each in bare if (match := pattern(getattr(each, where)[:NEAR])) is not None]
+            if 2 * len(found) > len(self.times):
+                raise AmbiguousError(f"{bare[0].text} stands beside {found[0]}, which may be its zone")
+
+    def _has_column_of_digits(self) -> bool:
+        """Return True if the digits behind a comma, with a comma behind them, may be a column of their own.
+
+        They are a fraction if they are as many in all lines, have zeros in front, take many values, and do not count.
+        """
+        digits = [each.parts["f"] for each in self.times if each.parts.get("fs") == "," and each.after.startswith(",")]
+        if not digits:
+            return False
+        steps = Counter(int(other) - int(one) for one, other in pairwise(digits))
+        is_padded = sum(each[0] == "0" and bool(each.strip("0")) for each in digits) >= _PADDED * len(digits)
+        is_varied = 2 * len(set(digits)) >= min(len(digits), 2 * _VARIED) and len(digits) >= _PADDED_LINES
+        counts = bool(steps) and 2 * steps.most_common(1)[0][1] >= len(digits)
+        return len({len(each) for each in digits}) > 1 or not (is_padded and is_varied) or counts
 
     def instants(self) -> list[datetime | None]:
         """Return the instant of each time, in UTC if it has no zone, by the first reading."""
@@ -329,6 +392,17 @@ class TimeColumn:
         is_ordered = sum(step < 0 for step in steps) <= 0.1 * len(steps)
         is_wide = len(numbers) >= _MANY and (max(numbers) - min(numbers)) * unit >= _LONG.total_seconds()
         return is_past and (self._is_named or (not counts_up and (is_ordered or is_wide)))
+
+    @property
+    def is_bursty(self) -> bool:
+        """True if many numbers lie as times do: over a long time, and close together now and then in most of it."""
+        unit = _EPOCHS[self._first.form][1]
+        seconds = sorted({float(each.text) * unit for each in self.times})
+        long = seconds[-1] - seconds[0]
+        close = [one for one, other in pairwise(seconds) if other - one <= _BURST.total_seconds()]
+        parts = {int((at - seconds[0]) / long * _BURST_PARTS) for at in close} if long else set()
+        is_long = len(self.times) >= _MANY and long >= _LONG.total_seconds()
+        return is_long and len(close) >= _BURST_LINES and 2 * len(parts) > _BURST_PARTS
 
     def _continued(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         """Return the one reading in which the clock goes on from midnight to the next day, if it is the only one."""
@@ -419,7 +493,10 @@ class TimeColumn:
         having = [each for each in self.times if name in each.parts]
         if not having:
             return ""
-        texts = sorted({self._expression_of(name, each.parts[name]) for each in having})
+        before = "gap" if name == "zone" else ""
+        texts = sorted(
+            {escaped(each.parts.get(before, "")) + self._expression_of(name, each.parts[name]) for each in having}
+        )
         found = f"(?:{'|'.join(texts)})" if len(texts) > 1 else texts[0]
         if name == "f":
             found = f"[{self._fraction_marks}]{found}"
@@ -431,9 +508,9 @@ class TimeColumn:
         if name == "half":
             return "[AaPp][Mm]"
         if name == "zone":
-            blank = " " if text.startswith(" ") else ""
-            is_name = text.strip()[0].isalpha() and text != "Z"
-            return f"{blank}[A-Za-z]{{3,5}}" if is_name else rf"{blank}(?:Z|[+-]\d\d(?::?\d\d)?)"
+            if "/" in text:
+                return r"[A-Z]\w+(?:/[\w+-]+)+"
+            return "[A-Za-z]{3,5}" if text[0].isalpha() and text != "Z" else r"(?:Z|[+-]\d\d(?::?\d\d)?)"
         if name == "f":
             widths = self._widths["f"]
             return rf"\d{{{min(widths)}}}" if len(widths) == 1 else r"\d{1,9}"
@@ -444,15 +521,17 @@ def _is_iso(time: WrittenTime) -> bool:
     parts = time.parts
     if time.form != "year first" or (parts["sep"], parts["c"]) != ("-", ":") or parts["join"] not in ("T", " "):
         return False
-    if "s" not in parts or "half" in parts or parts.get("fs") == ":" or parts.get("zone", "Z").startswith(" "):
+    if "s" not in parts or "half" in parts or parts.get("fs") == ":" or parts.get("gap"):
         return False
     return all(len(parts[name]) == 2 for name in ("n2", "n3", "H", "m", "s"))
 
 
-def _is_used(zone: str) -> bool:
-    """Return True for the name of a zone, and for an offset that a place of the world can have."""
+def _is_used(zone: str, year: int) -> bool:
+    """Return True for a zone that means one offset, and for an offset that a place of the world can have."""
+    if "/" in zone:
+        return zone in available_timezones()
     if zone[0].isalpha():
-        return True
+        return any(each.first <= year <= each.last for each in clear("UTC").get(zone, ()))
     found = offset_of(zone)
     ahead = found.utcoffset(None) if found is not None else None
     return (
@@ -467,10 +546,9 @@ def _with_both_days(pattern: str) -> list[str]:
 
 
 def _zone_letters(text: str) -> str:
-    blank, zone = (" ", text[1:]) if text.startswith(" ") else ("", text)
-    if zone[0].isalpha() and zone != "Z":
-        return f"{blank}z"
-    return blank + {1: "X", 3: "X", 5: "XX", 6: "XXX"}[len(zone)]
+    if text[0].isalpha() and text != "Z":
+        return "z"
+    return {1: "X", 3: "X", 5: "XX", 6: "XXX"}[len(text)]
 
 
 def _quoted(text: str) -> str:

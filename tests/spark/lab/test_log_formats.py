@@ -41,7 +41,7 @@ def said(*arguments: str, expect: int = 0, standard_input: bytes | None = None) 
 def test_a_trial_shows_how_lines_parse_and_why_others_do_not(spark: SparkSession, file: Path) -> None:
     del spark
     assert said("try", str(file), "java").split("\n") == [
-        f"2 of 3 records of {file} parse as java",
+        f"2 of 3 records of 6 lines of {file} parse as java",
         "  2026-11-25 10:00:00.123 UTC INFO  started",
         "    thread=main, logger=c.e.App",
         "  2026-11-25 10:00:01.500 UTC ERROR failed⏎java.io.IOException: � gone⏎⏎  at c.e.Api.get(Api.java:10)",
@@ -85,7 +85,7 @@ def test_without_a_format_the_configuration_decides(spark: SparkSession, house: 
 def test_the_format_that_fits_best_is_suggested(spark: SparkSession, file: Path, tmp_path: Path) -> None:
     del spark
     first, *_, last = said("suggest", str(file)).rstrip().split("\n")
-    assert first.split() == ["java", "66.7%", "of", "3", "records"]
+    assert first.split() == ["java", "66.7%", "of", "3", "records", "of", "6", "lines"]
     assert last.endswith(f"oncelake format try {file} java")
     own = tmp_path / "formats"
     own.mkdir()
@@ -100,7 +100,7 @@ def test_a_format_is_drafted_if_none_fits(spark: SparkSession, tmp_path: Path) -
     path = tmp_path / "a.log"
     path.write_text("<25.11.2026 10:00:00,5> {Err} one\n  two\n<25.11.2026 10:00:01> {info} three\n")
     told = said("suggest", str(path))
-    assert "A draft parses 100.0% of 2 records." in told
+    assert "A draft parses 100.0% of 2 records of 3 lines." in told
     (tmp_path / "mine.yaml").write_text(told.split("\n\n", 1)[1])
     found = json.loads(said("try", str(path), str(tmp_path / "mine.yaml"), "--json"))
     assert [(each["level"], each["message"]) for each in found["parsed"]] == [

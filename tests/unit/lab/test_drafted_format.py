@@ -83,6 +83,26 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         "2026-11-25 10:00:00.123+03 LOG:  one\n2026-11-25 10:00:01.123+03 ERROR:  two\n",
         [("2026-11-25 07:00:00.123", "INFO", "one"), ("2026-11-25 07:00:01.123", "ERROR", "two")],
     ),
+    "an offset in a column of its own": (
+        f"{T}0,+0100,ERROR,one\n{T}1,+0100,INFO,two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "an abbreviation in a column of its own, in winter and summer": (
+        "2026-03-29 01:00:00|CET|ERROR|one\n2026-03-29 03:00:00|CEST|INFO|two\n",
+        [("2026-03-29 00:00:00", "ERROR", "one"), ("2026-03-29 01:00:00", "INFO", "two")],
+    ),
+    "an abbreviation in brackets": (
+        f"{T}0 [CET] ERROR one\n{T}1 [CET] INFO two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "a place behind the time": (
+        f"{T}0 Europe/Paris ERROR one\n{T}1 Europe/Paris INFO two\n",
+        [("2026-11-25 09:00:00", "ERROR", "one"), ("2026-11-25 09:00:01", "INFO", "two")],
+    ),
+    "a fraction between commas, by its zeros in front": (
+        "".join(f"2026-11-25 10:{at:02}:00,{at * at * 137 % 1000:03},INFO,one\n" for at in range(30)),
+        [(f"2026-11-25 10:{at:02}:00.{at * at * 137 % 1000:03}", "INFO", "one") for at in range(30)],
+    ),
     "hours of a half day": (
         "11/25/2026 01:00:00 PM INFO one\n11/25/2026 12:00:01 AM ERROR two\n",
         [("2026-11-25 13:00:00", "INFO", "one"), ("2026-11-25 00:00:01", "ERROR", "two")],
@@ -113,6 +133,49 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
     "single letters": (
         "03-17 16:13:38.811  1702  2395 D Window: one\n03-17 16:13:38.819  1702  8671 I Power: two\n",
         [("2026-03-17 16:13:38.811", "DEBUG", "Window: one"), ("2026-03-17 16:13:38.819", "INFO", "Power: two")],
+    ),
+    "three letters of levels": (
+        f"{T}0 I one\n{T}1 W two\n{T}2 E three\n",
+        [(f"{T}0", "INFO", "one"), (f"{T}1", "WARN", "two"), (f"{T}2", "ERROR", "three")],
+    ),
+    "a letter before a tag": (
+        f"{T}0 I/ActivityManager( 17): one\n{T}1 E/ActivityManager( 17): two\n",
+        [(f"{T}0", "INFO", "( 17): one"), (f"{T}1", "ERROR", "( 17): two")],
+    ),
+    "a letter before a date of klog": (
+        f"{T}0Z I1125 10:00:00.1 1 a.go:1] one\n{T}1Z E1125 10:00:01.1 1 a.go:1] two\n",
+        [(f"{T}0", "INFO", "1125 10:00:00.1 1 a.go:1] one"), (f"{T}1", "ERROR", "1125 10:00:01.1 1 a.go:1] two")],
+    ),
+    "Serilog": (
+        f"{T}0.123 +01:00 [VRB] one\n{T}1.123 +01:00 [ERR] two\n{T}2.123 +01:00 [FTL] three\n",
+        [
+            ("2026-11-25 09:00:00.123", "TRACE", "one"),
+            ("2026-11-25 09:00:01.123", "ERROR", "two"),
+            ("2026-11-25 09:00:02.123", "FATAL", "three"),
+        ],
+    ),
+    "Monolog": (
+        f"[{T}0] production.ERROR: one\n[{T}1] local.INFO: two\n",
+        [(f"{T}0", "ERROR", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "Celery": (
+        f"[{T}0,123: ERROR/MainProcess] one\n[{T}1,123: INFO/ForkPoolWorker-1] two\n",
+        [(f"{T}0.123", "ERROR", "one"), (f"{T}1.123", "INFO", "two")],
+    ),
+    "a number in brackets apart from the time, which is no priority": (
+        f"<12> {T}0 one\n<140> {T}1 two\n",
+        [(f"{T}0", "INFO", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "a priority before a version": (
+        f"<11>1 {T}0 one\n<14>1 {T}1 two\n",
+        [(f"{T}0", "ERROR", "one"), (f"{T}1", "INFO", "two")],
+    ),
+    "a priority in JSON that is none of syslog": (
+        f'{{"time": "{T}0Z", "priority": 1, "msg": "one"}}\n', [(f"{T}0", "INFO", "one")]
+    ),
+    "GELF": (
+        '{"version": "1.1", "host": "a", "short_message": "one", "timestamp": 1795600801, "level": 3}\n',
+        [("2026-11-25 10:00:01", "ERROR", "one")],
     ),
     "a level on the line below the time": (
         "Nov 25, 2026 1:00:00 PM org.apache.Main start\nINFO: Starting\n"
@@ -164,6 +227,26 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         '{"__REALTIME_TIMESTAMP":"1764064801500123","__MONOTONIC_TIMESTAMP":"12","PRIORITY":"3","MESSAGE":"one"}\n',
         [("2025-11-25 10:00:01.500123", "ERROR", "one")],
     ),
+    "a number of seconds that is the first word": (
+        "1764064801 paid\n1764064804 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "paid"), ("2025-11-25 10:00:04", "INFO", "sent")],
+    ),
+    "a number of seconds in brackets, whose clock agrees": (
+        "[1764064801] 11:00:01 paid\n[1764064804] 11:00:04 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "11:00:01 paid"), ("2025-11-25 10:00:04", "INFO", "11:00:04 sent")],
+    ),
+    "a number of milliseconds under a key of a time": (
+        "job ts=1764064801000 paid\njob ts=1764064804000 sent\n",
+        [("2025-11-25 10:00:01", "INFO", "paid"), ("2025-11-25 10:00:04", "INFO", "sent")],
+    ),
+    "a number of seconds with a fraction among the first words": (
+        "web1 1764064801.5 paid\nweb1 1764064804.25 sent\n",
+        [("2025-11-25 10:00:01.500", "INFO", "paid"), ("2025-11-25 10:00:04.250", "INFO", "sent")],
+    ),
+    "a number of seconds in JSON, beside a local time": (
+        '{"time": "2026-11-25 12:00:01", "ts": 1795600801, "level": "info", "msg": "one", "took": "00:00:09"}\n',
+        [("2026-11-25 10:00:01", "INFO", "one")],
+    ),
     "keys and values": (
         'at=2026-11-25T10:00:00Z sev=x severity=err text="a b"\nat=2026-11-25T10:00:01Z sev=x severity=info text=c\n',
         [("2026-11-25 10:00:00", "ERROR", "a b"), ("2026-11-25 10:00:01", "INFO", "c")],
@@ -201,12 +284,59 @@ REFUSED: dict[str, tuple[str, str]] = {
     "identifiers that count up": ("".join(f"{1500000000 + at} paid\n" for at in range(9)), "may be times"),
     "numbers in any order": ("1764012345 paid\n1764001234 paid\n1764054321 paid\n1764023456 paid\n", "may be times"),
     "a number that is no offset": (f"{T}0 +15 points\n{T}1 +15 points\n", "may be no offset"),
+    "an identifier that grows": ("".join(f"order {1710000000 + 3 * at} paid\n" for at in range(40)), "may be times"),
+    "an identifier that grows beside a clock": (
+        "".join(f"10:00:0{at} INFO order {1710000000 + 3 * at} paid\n" for at in range(9)),
+        "a time of day, but no date",
+    ),
+    "an identifier before a clock": (
+        "".join(f"{1710000000 + 3 * at} 10:00:0{at} INFO paid\n" for at in range(9)),
+        "a time of day, but no date",
+    ),
+    "an identifier of thirteen digits under a key": (
+        "".join(f"order={1710000000000 + 3 * at} level=info\n" for at in range(40)), "may be times"
+    ),
+    "an identifier in JSON": (
+        "".join(f'{{"order": {1710000000 + 3 * at}, "level": "info"}}\n' for at in range(40)),
+        "none of their keys is a time",
+    ),
+    "a number in JSON that a clock contradicts": (
+        '{"ts": 1710000000, "clock": "10:00:00"}\n{"ts": 1710000003, "clock": "10:20:01"}\n',
+        "none of their keys is a time",
+    ),
+    "the start of an event of CEF": (
+        "CEF:0|V|P|1|100|login|3|rt=1795600800000 src=a start=1795600400000 msg=x\n", "CEF or LEEF"
+    ),
     "numbers in the future": ("1893456000 paid\n1893456900 paid\n", "may be times"),
     "an unknown zone": (f"{T}0 UTC+3 INFO one\n", "may be its zone"),
     "a zone with several meanings": (f"{T}0 (IST) INFO one\n", "may be its zone"),
+    **{
+        f"the zone in {zone.strip()}": (f"{T}0{zone} ERROR one\n{T}1{zone} INFO two\n", "may be its zone")
+        for zone in (
+            ' "+0100"', '","+0100",', " tz=+01:00", " +1", " MESZ", " W. Europe Standard Time", " UTC+1",
+            " host +01:00", " a host Europe/Paris", "|MET|", " ART",
+        )
+    },
+    "a zone before the time": (f"[CET] {T}0 INFO one\n", "CET, which may be its zone"),
+    "a zone under another key of JSON": (
+        f'{{"time": "{T}0", "timezone": "Europe/Paris", "level": "info"}}\n', "timezone is Europe/Paris"
+    ),
+    "a zone under another key": (f'time="{T}0" tz=CET level=info\n', "tz is CET"),
+    "a column of two digits": (f"{T}0,-05,INFO,one\n", "may be no offset"),
+    "a column of numbers": ("".join(f"{T}{at},+0{at}00,INFO,one\n" for at in range(5)), "may be no offset"),
+    "a status behind a comma": (f"{T}0,200,GET,/a\n{T}1,404,GET,/b\n{T}2,000,GET,/c\n", "a fraction or a column"),
+    "numbers that count behind a comma": (
+        "".join(f"2026-11-25 10:{at:02}:00,{at:03},GET,/a\n" for at in range(30)), "a fraction or a column"
+    ),
     "an offset in some lines": (f"{T}0 +02 INFO one\n{T}1 INFO two\n", "may be their offset"),
     "a fraction or a column": (f"{T}0,5,GET\n{T}1,42,GET\n", "a fraction or a column"),
     "levels at any place": (f"{T}0 a ERROR b\n{T}1 ERROR b\n{T}2 a b c INFO d\n", "look like levels"),
+    "an unknown word among levels": (
+        f"{T}0 [ERR] a\n{T}1 [INF] b\n{T}2 [XYZ] c\n", "ERR, INF are levels, but XYZ in their place is none"
+    ),
+    "unknown numbers under a key of levels": (
+        f'{{"time": "{T}0Z", "level": 3, "msg": "one"}}\n', "level has values such as 3"
+    ),
     "one name far from the time": (f"{T}0 S a b c;CRITICAL;d\n{T}1 S a b c;CRITICAL;d\n", "look like levels"),
     "two kinds of lines": (f"{T}0 INFO one\n25.11.2026 10:00:00 two\n" * 9, "lines of two kinds"),
     "records with their time in the middle": (
@@ -272,6 +402,26 @@ def test_a_level_inside_a_name_is_none() -> None:
 @pytest.mark.parametrize("word", ["ALERT", "LOG", "FINE"])
 def test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone(word: str) -> None:
     assert NO_LEVEL in drafted(f"{T}0 {word} one\n{T}1 {word} two\n").assumptions
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [("EI", "E, I"), ("TF", "F, T"), ("ID", "D, I"), ("NEW", "E, N, W"), ("II", "I")],
+)
+def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: str) -> None:
+    text = "".join(f"{T}{at} {letter} have seen\n" for at, letter in enumerate(letters))
+    assert NO_LEVEL in drafted(text).assumptions
+    assert [each.message for each in read(text)] == [f"{letter} have seen" for letter in letters]
+    found = suggest_format(Sample(text.encode(), WRITTEN), [])
+    assert found.chosen is not None
+    assert any(each.startswith(f"{said} at one place") for each in found.chosen.warnings)
+
+
+@pytest.mark.parametrize("word", ["production.ERROR", "ERR/3", "[FTL]", "error"])
+def test_words_like_levels_are_shown_if_the_draft_has_no_level(word: str) -> None:
+    text = "".join(f"{T}{at} user {'a ' * at}saw {word} here\n" for at in range(9))
+    found = suggest_format(Sample(text.replace("saw", "saw it and", 7).encode(), WRITTEN), [])
+    assert found.reason is not None or any("look like levels" in each for each in found.chosen.warnings)  # type: ignore[union-attr]
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:
