@@ -440,13 +440,14 @@ def _level_in(
                 found.append(_special(at, by, tokens))
         named = [each for word in here if (each := level_word(word)) is not None]
         names = {each.text.upper() for each in named}
+        sure = names & CORE
         if len(named) < _SURE * len(here):
-            if len(named) >= _HALF * len(here) and len(names & CORE) > 1:
+            if len(named) >= _HALF * len(here) and len(sure) > 1:
                 strange = Counter(word.strip("[](){}<>:,;|") for word in here if level_word(word) is None)
                 words_there = listed(word for word, _ in strange.most_common(3))
-                unknown.append(f"{listed(sorted(names & CORE))} are levels, but {words_there} in their place is none")
+                unknown.append(f"{listed(sorted(sure))} are levels, but {words_there} in their place is none")
             continue
-        if names & CORE and (len(names) > 1 or at < _NEAR):
+        if sure and (len(names) > 1 or at < _NEAR):
             found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
         elif names <= LETTERS.keys() and (_are_levels(names) or _is_logcat(words, at)):
             found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
