@@ -185,4 +185,11 @@ GUARDS = (
         answers("[]"),
         tests=("unit/lab/test_evidence.py::test_a_line_that_a_record_swallows_is_shown",),
     ),
+    Guard(
+        "each file of a name is tried with the format of the newest one",
+        "a log of another program is read in its neighbour's format, into quarantine",
+        "lab/project/kinds.py::_of_another_kind",
+        answers("[]"),
+        tests=(f"{_WRITE}test_rotated_files_of_two_kinds_are_refused_by_name",),
+    ),
 )

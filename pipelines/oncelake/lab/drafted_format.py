@@ -62,7 +62,8 @@ _SLASH = re.compile(r"/[^\s\]:()]+")
 # This many letters at one place show that they are levels; the word of a letter in a line of logcat.
 _ENOUGH_LETTERS, _PLACE_OF_LOGCAT = 3, 2
 _MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]*-(?:[A-Z0-9_]+-)?([0-7])-[A-Z0-9_]+")
-_LEAD = re.compile(r"[\])}>:|,;\s-]*")
+# A quote that is closed before a mark is no part of the message; one behind the mark is.
+_LEAD = re.compile(r"\s*(?:\"(?=[,;|\s]))?[\])}>:|,;\s-]*")
 _FOLLOWS = re.compile(
     r"\s|Caused by|Suppressed|Traceback|During handling|The above exception|\.\.\. \d+ more|[)}\]]|at |goroutine "
     r"|[\w.$]+(?:Error|Exception|Throwable|Warning|Interrupt|Exit)\b"
@@ -440,13 +441,14 @@ def _level_in(
                 found.append(_special(at, by, tokens))
         named = [each for word in here if (each := level_word(word)) is not None]
         names = {each.text.upper() for each in named}
+        sure = names & CORE
         if len(named) < _SURE * len(here):
-            if len(named) >= _HALF * len(here) and len(names & CORE) > 1:
+            if len(named) >= _HALF * len(here) and len(sure) > 1:
                 strange = Counter(word.strip("[](){}<>:,;|") for word in here if level_word(word) is None)
                 words_there = listed(word for word, _ in strange.most_common(3))
-                unknown.append(f"{listed(sorted(names & CORE))} are levels, but {words_there} in their place is none")
+                unknown.append(f"{listed(sorted(sure))} are levels, but {words_there} in their place is none")
             continue
-        if names & CORE and (len(names) > 1 or at < _NEAR):
+        if sure and (len(names) > 1 or at < _NEAR):
             found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
         elif names <= LETTERS.keys() and (_are_levels(names) or _is_logcat(words, at)):
             found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
@@ -553,10 +555,12 @@ def _word(texts: Sequence[str], tokens: re.Pattern[str]) -> str:
 def _lead(texts: Sequence[str]) -> str:
     """Return an expression for the marks and spaces that stand before every message."""
     leads = [found[0] for text in texts if text and (found := _LEAD.match(text))]
-    common = re.sub(r"\s+", " ", _common(leads)).rstrip(" ")
+    common = re.sub(r"\s+", " ", _common([lead.lstrip() for lead in leads])).rstrip(" ")
     if not common:
         return r"\s*"
-    lead = escaped(common).replace(" ", r"\s+")
+    spaces = [lead[:1].isspace() for lead in leads]
+    before = r"\s+" if all(spaces) else r"\s*" if any(spaces) else ""
+    lead = before + escaped(common).replace(" ", r"\s+")
     return rf"{lead}\s*" if all(texts) else rf"(?:{lead})?\s*"
 
 

@@ -144,12 +144,13 @@ class Sample:
             yield copy
 
 
-def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes) -> Sample:
+def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes, most: int = MAX_LINES) -> Sample:
     """Return the first lines of a file.
 
     Args:
         file: the file; `-` is standard input.
         masked: returns a line as it may be stored and shown.
+        most: how many lines.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -157,14 +158,14 @@ def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes) -> Sample:
     path = Path(file)
     try:
         if file == "-":
-            content, modified = _first_lines(sys.stdin.buffer), None
+            content, modified = _first_lines(sys.stdin.buffer, most), None
         else:
             end = next((each for each in _OPENED if file.lower().endswith(each)), "")
             if is_packed(file) and not end:
                 raise ConfigError(f"{file}: the format of {path.suffix} files is not read here; unpack it first")
             opened = _OPENED[end](path) if end else path.open("rb")
             with opened as stream:
-                content = _first_lines(cast(BinaryIO, stream))
+                content = _first_lines(cast(BinaryIO, stream), most)
             modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -173,10 +174,10 @@ def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes) -> Sample:
     return Sample(b"\n".join(map(masked, content.split(b"\n"))), modified)
 
 
-def _first_lines(stream: BinaryIO) -> bytes:
+def _first_lines(stream: BinaryIO, most: int) -> bytes:
     lines: list[bytes] = []
     left = MAX_BYTES
-    while left > 0 and len(lines) < MAX_LINES and (line := stream.readline(MAX_BYTES)):
+    while left > 0 and len(lines) < most and (line := stream.readline(MAX_BYTES)):
         lines.append(line)
         left -= len(line)
     return b"".join(lines)

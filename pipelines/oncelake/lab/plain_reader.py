@@ -39,6 +39,8 @@ _PAIR = re.compile(r'([^\s="]++)(?:=("(?:[^"\\]|\\.)*+"|[^\s"]*+))?+', re.ASCII 
 _PAIRS = re.compile(rf"\s*+(?=[^\s=\"]++=)(?:{_PAIR.pattern}(?:\s++|\Z))++", re.ASCII | re.DOTALL)
 _STEP = re.compile(r"\.([^\s.\[\]*'$]+)|\[(\d+)\]|\['([^']+)'\]")
 _ESCAPES = {"n": "\n", "t": "\t"}
+# Half of a character that has no other half.
+_HALF = re.compile("[\ud800-\udfff]")
 _SEQUENCES = re.compile(SEQUENCES)
 _MARK = "\ufeff"
 
@@ -319,7 +321,7 @@ def json_object(line: str) -> dict[str, Any] | None:
 def json_text(value: object) -> str | None:
     """Return a value of a JSON line as text, a nested one as it is written; None for null."""
     if value is None or isinstance(value, str):
-        return value
+        return value and _HALF.sub("\ufffd", value)
     return value.written if isinstance(value, _WrittenObject | _WrittenList) else json.dumps(value)
 
 
@@ -354,9 +356,15 @@ def logfmt_pairs(line: str) -> dict[str, str | None] | None:
 
 
 def _unquoted(value: str) -> str:
-    if not value.startswith('"'):
-        return value
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), value[1:-1], flags=re.DOTALL)
+    if not value.startswith('"') or "\\" not in value:
+        return value[1:-1] if value.startswith('"') else value
+    try:
+        text = json.loads(value, strict=False)
+    except ValueError:
+        return re.sub(r'\\([nt"\\])', lambda found: _ESCAPES.get(found[1], found[1]), value[1:-1])
+    if _HALF.search(text):
+        raise NeedsSparkError("half of a character in a text")
+    return str(text)
 
 
 @contextmanager

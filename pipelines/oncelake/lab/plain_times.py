@@ -32,8 +32,19 @@ _EPOCHS: Mapping[str, tuple[int, int, Decimal]] = {
     "epoch_micros": (18, 0, Decimal(1)),
     "epoch_nanos": (21, 0, Decimal("0.001")),
 }
-_ANY_OFFSET = r"Z|[+-]\d\d(?::?\d\d)?"
-_ZONE_NAME = rf"[A-Za-z][\w/+:-]*|{_ANY_OFFSET}"
+# The offsets that Java reads for each run of letters; `x` takes +00 for the whole offset.
+_OFFSETS: Mapping[str, str] = {
+    **dict.fromkeys(("Z", "ZZ", "ZZZ"), r"[+-]\d{4}"),
+    "X": r"Z|[+-]\d\d(?:\d\d)?",
+    "XX": r"Z|[+-]\d{4}",
+    "XXX": r"Z|[+-]\d\d:\d\d",
+    "x": r"(?>\+00|[+-]\d\d(?:\d\d)?)",
+    "xx": r"[+-]\d{4}",
+    "xxx": r"[+-]\d\d:\d\d",
+}
+_ZONE_NAME = r"[A-Za-z][\w/+:-]*|[+-][\d:]+"
+# Of the names that Java reads for the letters VV, those that this module reads as Java does.
+_PLAIN_ZONE = re.compile(r"UTC|GMT|Z|[+-]\d\d:\d\d|[A-Z][A-Za-z]+/[A-Z][\w/+-]*", re.ASCII)
 # What stands for the letter z: a name, or an offset in any form that silver reads.
 _ZONE_TEXT = r"[A-Za-z]\S*|[+-]\d[\d:]*"
 _SHORT_OFFSET = re.compile(r"[+-](?:\d\d?|\d{4}|\d{6}|\d\d?:\d\d(?::\d\d)?)", re.ASCII)
@@ -171,7 +182,7 @@ def _expression(token: str) -> str:
         ("MLdHhms", (1,), r"\d{1,19}"),
         ("S", range(1, 10), rf"\d{{1,{width}}}"),
         ("a", (1,), "AM|PM"),
-        ("XxZ", (1, 2, 3), _ANY_OFFSET),
+        ("XxZ", (1, 2, 3), _OFFSETS.get(token, "")),
         ("z", (1, 2, 3), _ZONE_TEXT),
         ("V", (2,), _ZONE_NAME),
     ):
@@ -209,6 +220,8 @@ def _zone_in(
             return _short_offset(written)
         if "/" not in written:
             return _named(written, known, year)
+    if "V" in values and not _PLAIN_ZONE.fullmatch(written):
+        raise NeedsSparkError(f"the zone {written}")
     if _OFFSET.fullmatch(written):
         return offset_of(written)
     if written.upper() in UTC_NAMES:

@@ -50,7 +50,7 @@ _END = r"""(?=$|[\s\])}>|;"'&\[]|,(?!\d)|:(?:\s|$))"""
 _FOREIGN = "MEZ|MESZ|OEZ|OESZ|WEZ|WESZ|HNE|HAE|HNC|HAC|HNR|HAR|HNP"
 _LONG_NAME = r"(?:[A-Z][\w.]*\s){1,4}(?:Standard|Daylight|Summer|European|Universal|Mean) Time\b"
 _MORE_ZONE = re.compile(
-    rf"[\s,;|(\[<\"'/-]{{0,5}}((?:(?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|{_LONG_NAME}|(?:UTC|GMT)[+-]\d)[^\s\])>,;|\"']*"
+    rf"[\s,;|(\[<\"'/-]{{0,5}}((?:(?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|{_LONG_NAME}|(?:UTC|GMT)[+-]\d)(?:[+-]?\d[\d:]*|/\w+)?"
     rf"|[+-]\d\d(?::?\d\d)?(?=[\s)\]>,;|\"']|$))"
 )
 _ZONE_BEFORE = re.compile(rf"(?<![\w/.-])((?:{_NAMES}|{_FOREIGN})|{_PLACE})[\]\s,;|)]{{1,3}}\W?$")

@@ -18,6 +18,37 @@ pytestmark = pytest.mark.spark
 
 NAMES = format_names([FORMATS])
 HELD_OUT = ROOT / "tests/spark/silver/held_out"
+OFFSETS = [
+    "Z",
+    "z",
+    "+01",
+    "+0100",
+    "+01:00",
+    "-00:00",
+    "+00",
+    "+0000",
+    "+00:00",
+    "+0030",
+    "+1",
+    "+1900",
+    "+0060",
+    "EST",
+]
+# Quoted values of logfmt: texts of JSON, and others.
+QUOTED = [
+    r"a \u00e9",
+    r"\x41",
+    r"a\rb\b\f",
+    r"C:\temp",
+    r"\\n \n",
+    r"\\\n",
+    r"\q \n",
+    r"\"x\"",
+    r"\/",
+    r"\u12",
+    r"\ud83d\ude00",
+    "a\tb\\n",
+]
 # What each shipped format gets besides the examples of all formats.
 ODD = [
     "",
@@ -95,6 +126,36 @@ def test_a_format_of_ones_own_is_read_as_with_spark(spark: SparkSession, system:
     assert disagreement(log_format, log, spark) is None
 
 
+@pytest.mark.parametrize("letters", ["Z", "ZZZ", "X", "XX", "XXX", "x", "xx", "xxx"])
+def test_an_offset_is_read_as_with_spark(spark: SparkSession, letters: str, tmp_path: Path) -> None:
+    declared = {"pattern": "^(?<time>.*)\\|(?<message>.*)$", "default_level": "INFO"}
+    log_format = LogFormat.model_validate({**declared, "time": f"yyyy-MM-dd HH:mm:ss{letters}"})
+    log = written(tmp_path / "a.log", [f"2026-11-25 10:00:00{offset}|x" for offset in OFFSETS])
+    assert disagreement(log_format, log, spark) is None
+
+
+def test_the_name_of_a_zone_is_read_as_with_spark(spark: SparkSession, tmp_path: Path) -> None:
+    declared = {"pattern": "^(?<time>.*)\\|(?<message>.*)$", "default_level": "INFO"}
+    log_format = LogFormat.model_validate({**declared, "time": "yyyy-MM-dd HH:mm:ss VV"})
+    zones = ["Europe/Paris", "UTC", "GMT", "Z", "+01:00", "-03:30", "Etc/GMT+3"]
+    log = written(tmp_path / "a.log", [f"2026-11-25 10:00:00 {zone}|x" for zone in zones])
+    assert disagreement(log_format, log, spark) is None
+
+
+def test_the_escapes_of_a_value_are_read_as_with_spark(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [f'time=2026-11-25T10:00:00Z level=info msg="{text}" x="{text}"' for text in QUOTED]
+    log = written(tmp_path / "a.log", lines)
+    assert disagreement(load_format("logfmt", [FORMATS]), log, spark) is None
+
+
+def test_half_of_a_character_is_read_as_with_spark(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [r"a \ud800 b", r"\udc00", r"\ud83d\ude00"]
+    lines = [
+        f'{{"time": "2026-11-25T10:00:00Z", "level": "info", "message": "{text}", "x": "{text}"}}' for text in texts
+    ]
+    assert disagreement(load_format("json", [FORMATS]), written(tmp_path / "a.log", lines), spark) is None
+
+
 @pytest.mark.parametrize("pattern", TIMES)
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "-03:30"])
 def test_a_time_is_read_as_with_spark(spark: SparkSession, pattern: str, zone: str, tmp_path: Path) -> None:
@@ -120,3 +181,15 @@ def test_what_only_spark_reads_is_refused_here(declared: dict[str, object]) -> N
     whole = {"pattern": "^(?<time>.*) (?<message>.*)$", "time": "iso8601", "default_level": "INFO", **declared}
     with pytest.raises(NeedsSparkError):
         PlainReader(LogFormat.model_validate(whole))
+
+
+@pytest.mark.parametrize("zone", ["EST", "+03", "CET", "UTC+01:00", "europe/paris"])
+def test_a_name_of_a_zone_that_only_spark_reads_is_refused_here(zone: str) -> None:
+    declared = {"pattern": "^(?<time>.*)\\|(?<message>.*)$", "default_level": "INFO", "time": "yyyy-MM-dd HH:mm:ss VV"}
+    with pytest.raises(NeedsSparkError, match=re.escape(zone)):
+        PlainReader(LogFormat.model_validate(declared)).read(f"2026-11-25 10:00:00 {zone}|x")
+
+
+def test_half_of_a_character_in_a_value_is_refused_here() -> None:
+    with pytest.raises(NeedsSparkError, match="half of a character"):
+        PlainReader(load_format("logfmt", [FORMATS])).read(r'time=2026-11-25T10:00:00Z level=info msg="\ud800"')

@@ -218,6 +218,14 @@ READ: dict[str, tuple[str, list[tuple[str, str, str] | None]]] = {
         f"{T}0 INFO -5 degrees\n{T}1 WARN 7 degrees\n",
         [(f"{T}0", "INFO", "-5 degrees"), (f"{T}1", "WARN", "7 degrees")],
     ),
+    "marks behind a level that is padded": (
+        f"[{T}0,123][INFO ][node] one\n[{T}1,123][ERROR][node] two\n",
+        [(f"{T}0.123", "INFO", "[node] one"), (f"{T}1.123", "ERROR", "[node] two")],
+    ),
+    "words in quotes": (
+        f'"{T}0","INFO","one"\n"{T}1","ERROR","two"\n',
+        [(f"{T}0", "INFO", '"one"'), (f"{T}1", "ERROR", '"two"')],
+    ),
     "MongoDB": (
         '{"t":{"$date":"2026-11-25T10:00:01.500+00:00"},"s":"I","c":"NETWORK","msg":"one"}\n'
         '{"t":{"$date":"2026-11-25T11:00:30.250+01:00"},"s":"W","c":"STORAGE","msg":"two"}\n',

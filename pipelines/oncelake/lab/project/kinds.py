@@ -10,13 +10,16 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.evidence import Evidence
-from oncelake.lab.log_formats import Sample, sample_of, suggest_format
-from oncelake.lab.plain_reader import PlainReader
+from oncelake.lab.log_formats import FITS, Sample, sample_of, suggest_format
+from oncelake.lab.plain_reader import PlainReader, bounded
+from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.format import LogFormat, format_names, load_format
 
 # At most this many kinds of names are tried.
 _MOST_GROUPS = 40
 _TEXTUAL = 8_192
+# Of the files of one name, the beginnings of this many are read, this many lines each, in this many seconds.
+_OTHER_FILES, _OTHER_LINES, _OTHER_SECONDS = 9, 100, 2.0
 _PACKED = re.compile(r"\.(?:gz|gzip|bz2|zst|xz|lz4|snappy|deflate)$", re.IGNORECASE)
 # What differs between the files of one log: numbers and dates, in a rotated file or a file for each day.
 _DIFFERS = re.compile(r"[-._]?\d+")
@@ -91,13 +94,15 @@ class LogKinds:
         others += [*self.left_out, *self.beside]
         if not others:
             return str(inside)
-        for pattern_of in (_pattern, _narrow_pattern):
+        for pattern_of in (_pattern, _narrow_pattern, _exact_pattern):
             patterns = sorted({pattern_of(self._below(file)) for file in kind.files})
-            if not any(_fits(str(self._below(other)), patterns) for other in others):
+            fitting = [other for other in others if _fits(str(self._below(other)), patterns)]
+            if not fitting and all(_fits(str(self._below(file)), patterns) for file in kind.files):
                 return f"{inside}/{patterns[0] if len(patterns) == 1 else '{' + ','.join(patterns) + '}'}"
         raise ConfigError(
-            f"in {inside}, the names of the logs in the format {kind.format} do not differ from others; move them to a "
-            "directory of their own, or name one file with --from"
+            f"in {inside}, the names of the logs in the format {kind.format} do not differ from others: "
+            f"{kind.files[0].name} is read as {kind.format}, and {fitting[0].name} is not; move them to a directory of "
+            "their own, or name one file with --from"
         )
 
     def _below(self, file: Path) -> Path:
@@ -118,11 +123,19 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
     found: list[LogKind] = []
     left_out: dict[Path, str] = {}
     taken: set[str] = set()
-    for files in groups:
+    while groups:
+        files = groups.pop(0)
         kind = _kind(files, places, taken, one=not place.is_dir())
         if isinstance(kind, str):
             left_out[files[0]] = kind
             continue
+        if others := _of_another_kind(kind):
+            reason = _kind(others, places, taken | {kind.name, kind.format}, one=False)
+            if isinstance(reason, str):
+                kind = _warned(kind, f"{others[0].name} differs, and its lines go to quarantine: {reason}")
+            else:
+                groups.insert(0, others)
+                kind = replace(kind, files=[file for file in files if file not in others])
         same = next((at for at, each in enumerate(found) if each.declared == kind.declared), None)
         if same is None:
             taken |= {kind.name, kind.format}
@@ -192,6 +205,25 @@ def _kind(files: Sequence[Path], places: Sequence[Path], taken: set[str], *, one
     return LogKind(_free_source(newest, taken), files, chosen.format, declared, None, (), chosen, sample)
 
 
+def _warned(kind: LogKind, warning: str) -> LogKind:
+    return replace(kind, evidence=replace(kind.evidence, warnings=[*kind.evidence.warnings, warning]))
+
+
+def _of_another_kind(kind: LogKind) -> list[Path]:
+    """Return the files with the name of a kind whose first lines its format does not read."""
+    others = []
+    for file in kind.files[1 : _OTHER_FILES + 1]:
+        try:
+            sample = sample_of(str(file), most=_OTHER_LINES)
+            with bounded(_OTHER_SECONDS, f"the format {kind.format}"):
+                lines = PlainReader(kind.declared, sample.modified).lines(sample.text)
+        except (OSError, OncelakeError, NeedsSparkError):
+            continue
+        if sum(each.log_time is not None for each in lines) < FITS * len(lines):
+            others.append(file)
+    return others
+
+
 def _free_name(file: Path, known: Sequence[str]) -> str:
     """Return a name for a file's format that no other format has."""
     name = _plain_name(file) or "own"
@@ -224,6 +256,12 @@ def _narrow_pattern(name: Path) -> str:
     """Return a pattern for a file and its rotated forms, with a mark between its name and what follows."""
     parts = [*name.parts[:-1], _DIFFERS.sub("", _PACKED.sub("", name.name))]
     whole = "/".join(_escaped(part) for part in parts)
+    return "{" + f"{whole},{whole}[-.]*" + "}"
+
+
+def _exact_pattern(name: Path) -> str:
+    """Return a pattern for a file and its rotated forms; the numbers in its name are kept."""
+    whole = _escaped(str(name))
     return "{" + f"{whole},{whole}[-.]*" + "}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -145,6 +146,29 @@ def test_the_names_of_two_kinds_need_not_differ_at_their_beginning(place: Path) 
     assert paths == {"java": f"{place}/logs/{{app.log,app.log[-.]*}}", "app": f"{place}/logs/app.log_till*"}
 
 
+@pytest.mark.parametrize("newest", ["app1.log", "app2.log"])
+def test_files_whose_names_differ_by_a_number_may_be_of_two_kinds(place: Path, newest: str) -> None:
+    (place / "logs").mkdir()
+    for name, text in {"app1.log": JAVA, "app2.log": TILL}.items():
+        (place / "logs" / name).write_text(text)
+        stamp = 1_796_000_000 + (name == newest)
+        os.utime(place / "logs" / name, (stamp, stamp))
+    init("lake", "--from", "logs")
+    sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
+    assert {str(each.path) for each in sources.values()} == {
+        f"{place}/logs/{{{name},{name}[-.]*}}" for name in ("app1.log", "app2.log")
+    }
+
+
+def test_rotated_files_of_two_kinds_are_refused_by_name(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(JAVA)
+    (place / "logs/app.log.1").write_text(TILL)
+    said = init("lake", "--from", "logs", expect=2)
+    assert re.search(r"app\.log(\.1)? is read as \w+, and app\.log(\.1)? is not", said)
+    assert not (place / "lake").exists()
+
+
 def test_one_file_is_read_without_the_files_beside_it(place: Path) -> None:
     (place / "logs").mkdir()
     (place / "logs/app.log").write_text(JAVA)
@@ -238,13 +262,14 @@ def test_the_newest_file_of_a_log_is_its_sample(place: Path) -> None:
         stamp = 1_790_000_000 - age
         os.utime(place / "logs" / name, (stamp, stamp))
     said = init("lake", "--from", "logs")
-    assert "100.0% of 9 records of logs/a.log parse as java\n  and 1 more file: a.log.1\n" in said
+    assert "100.0% of 9 records of 9 lines of logs/a.log parse as java\n  and 1 more file: a.log.1\n" in said
+    assert "  look: a.log.1 differs, and its lines go to quarantine: no time was found in the lines\n" in said
 
 
 def test_logs_around_the_project_are_copied_into_it(place: Path) -> None:
     (place / "shop.log").write_text(JAVA)
     said = init("lake", "--from", "shop.log").splitlines()
-    assert said[0] == "100.0% of 9 records of shop.log parse as java"
+    assert said[0] == "100.0% of 9 records of 9 lines of shop.log parse as java"
     assert said[-1] == "next: cp shop.log lake/data/logs && cd lake && oncelake run --once"
     source = configured(place / "lake/conf/local.yaml", [])[0].by_name["access_log"]
     assert (source.path, source.kind, source.format) == (f"{place}/lake/data/logs", "files", "java")

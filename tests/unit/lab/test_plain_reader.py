@@ -1,0 +1,45 @@
+"""What is read without Spark: offsets and escapes in the forms that silver reads; tests with Spark compare both."""
+
+import pytest
+
+from oncelake.lab.plain_reader import PlainReader, logfmt_pairs
+from oncelake.silver.format import LogFormat
+
+# letters of a time pattern → the offsets that they read
+OFFSETS = {
+    "Z": {"+0100", "+0000"},
+    "X": {"Z", "+01", "+0100", "+0000"},
+    "XX": {"Z", "+0100", "+0000"},
+    "XXX": {"Z", "+01:00"},
+    "x": {"+01", "+0100"},
+    "xx": {"+0100", "+0000"},
+    "xxx": {"+01:00"},
+}
+
+
+@pytest.mark.parametrize("letters", OFFSETS)
+def test_an_offset_is_read_by_the_letters_of_its_form_alone(letters: str) -> None:
+    declared = {
+        "pattern": "^(?<time>.*)(?<message>)$",
+        "default_level": "INFO",
+        "time": f"yyyy-MM-dd HH:mm:ss{letters}",
+    }
+    reader = PlainReader(LogFormat.model_validate(declared))
+    texts = ["Z", "+01", "+0100", "+01:00", "+0000", "+1", "EST"]
+    read = {text for text in texts if reader.read(f"2026-11-25 10:00:00{text}").log_time is not None}
+    assert read == OFFSETS[letters]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (r"a \u00e9", "a \u00e9"),
+        (r"\x41", r"\x41"),
+        (r"a\rb", "a\rb"),
+        (r"C:\temp", "C:\temp"),
+        (r"\q \n \"x\" \\", '\\q \n "x" \\'),
+        ("plain", "plain"),
+    ],
+)
+def test_a_quoted_value_has_the_escapes_of_json_or_four_of_them(written: str, text: str) -> None:
+    assert logfmt_pairs(f'msg="{written}"') == {"msg": text}
