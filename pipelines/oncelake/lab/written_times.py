@@ -54,7 +54,7 @@ _MORE_ZONE = re.compile(
     rf"|[+-]\d\d(?::?\d\d)?(?=[\s)\]>,;|\"']|$))"
 )
 _ZONE_BEFORE = re.compile(rf"(?<![\w/.-])((?:{_NAMES}|{_FOREIGN})|{_PLACE})[\]\s,;|)]{{1,3}}\W?$")
-_SHORT_OFFSET = re.compile(r"[\s,;|(\[<\"']{1,4}([+-]\d)(?=[\s)\]>,;|\"']|$)")
+_SHORT_OFFSET = re.compile(r"[\s,;|(\[<\"']{1,4}([+-]\d|Z)(?=[\s)\]>,;|\"']|$)")
 # A column of offsets or places, or a key of a zone, anywhere in the line.
 _ZONE_WORD = re.compile(
     rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII

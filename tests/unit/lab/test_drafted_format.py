@@ -302,7 +302,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         f"the zone in {zone.strip()}": (f"{T}0{zone} ERROR one\n{T}1{zone} INFO two\n", "may be its zone")
         for zone in (
             ' "+0100"', '","+0100",', " tz=+01:00", " +1", " MESZ", " W. Europe Standard Time", " UTC+1",
-            " host +01:00", " a host Europe/Paris", "|MET|", " ART",
+            " host +01:00", " a host Europe/Paris", "|MET|", " ART", ",Z,",
         )
     },
     "a zone before the time": (f"[CET] {T}0 INFO one\n", "CET, which may be its zone"),
