@@ -54,7 +54,7 @@ _MORE_ZONE = re.compile(
     rf"|[+-]\d\d(?::?\d\d)?(?=[\s)\]>,;|\"']|$))"
 )
 _ZONE_BEFORE = re.compile(rf"(?<![\w/.-])((?:{_NAMES}|{_FOREIGN})|{_PLACE})[\]\s,;|)]{{1,3}}\W?$")
-_SHORT_OFFSET = re.compile(r"[\s,;|(\[<\"']{1,4}([+-]\d)(?=[\s)\]>,;|\"']|$)")
+_SHORT_OFFSET = re.compile(r"[\s,;|(\[<\"']{1,4}([+-]\d|Z)(?=[\s)\]>,;|\"']|$)")
 # A column of offsets or places, or a key of a zone, anywhere in the line.
 _ZONE_WORD = re.compile(
     rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII
@@ -284,14 +284,15 @@ class TimeColumn:
             raise AmbiguousError(f"in {self._first.text}, the digits after the comma may be a fraction or a column")
 
     def _check_zones(self) -> None:
-        zones = {each.parts["zone"] for each in self.times if "zone" in each.parts}
         if not self._first.is_number:
             self._check_unread_zones()
-        for each in zones - {"Z"}:
-            if not _is_used(each, self._latest.year):
+        with_zone = {each.parts["zone"]: each.text for each in self.times if each.parts.get("zone", "Z") != "Z"}
+        for zone, text in with_zone.items():
+            if not _is_used(zone, self._latest.year):
                 reason = "which may be its zone, and means several offsets or none"
-                what = reason if each[0].isalpha() else "which may be no offset"
-                raise AmbiguousError(f"{self._first.text} ends in {each}, {what}")
+                raise AmbiguousError(
+                    f"{text} ends in {zone}, {reason if zone[0].isalpha() else 'which may be no offset'}"
+                )
         apart = {each.parts["zone"] for each in self.times if each.parts.get("gap")}
         columns = {each.parts["zone"] for each in self.times if each.parts.get("gap", " ").strip(" \t([")}
         short = {zone for zone in apart if len(zone) == len("+02") and not zone[0].isalpha()}
