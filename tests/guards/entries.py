@@ -25,6 +25,7 @@ from tests.guards import (
     drafting,
     events,
     masking,
+    meaning,
     proving,
     repeating,
     serving,
@@ -37,6 +38,7 @@ from tests.guards.guard import Guard
 AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A batch": writing.GUARDS,
     "Repeats of a line": repeating.GUARDS,
+    "What is said of lines": meaning.GUARDS,
     "Lines of many events": events.GUARDS,
     "What the source holds": sources.GUARDS,
     "Personal data": masking.GUARDS,

@@ -84,7 +84,7 @@ GUARDS = (
         "the parts of a cut line are masked as joined",
         "an address that a container runtime has cut in two is in silver, unmasked",
         f"{_RULES}Mask.__init__",
-        reads("records.joint if records is not None else None", "None"),
+        reads("(records.joint, records.part) if records is not None else (None, None)", "(None, None)"),
         tests=(f"{_SPARK}test_parts_that_a_runtime_has_cut_are_masked_as_joined_and_stay_lines",),
     ),
     Guard(

@@ -107,7 +107,9 @@ class Rules:
     """The rules of the model's silver; its frames compute by themselves what silver computes with columns."""
 
     name: str
-    stops = False
+    counts_first = False
+    has_events = False
+    measures = ()
     aggregates = ()
     named = False
     transform = None

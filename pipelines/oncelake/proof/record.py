@@ -12,6 +12,8 @@ from oncelake.proof.link import Uncompared
 
 FORM = 1
 KEPT = 10
+# Fields that earlier versions do not know; an entry has them only where they say something.
+_LATER = ("lines", "line_ends")
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,9 @@ def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: dat
     """
     at = now.astimezone(UTC)
     path = f"{_directory(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
-    entries = {table: asdict(each) for table, each in tables.items()}
     entries = {
-        table: {name: value for name, value in each.items() if name != "lines" or value is not None}
-        for table, each in entries.items()
+        table: {name: value for name, value in asdict(each).items() if name not in _LATER or value is not None}
+        for table, each in tables.items()
     }
     files.write(path, json.dumps({"form": FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "tables": entries}, indent=1))
     for name in sorted(_names(files, lake))[:-KEPT]:

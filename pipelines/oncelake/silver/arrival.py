@@ -71,7 +71,7 @@ class Arrivals:
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> "Arrivals":
         """Return the lines from the values of `aggregates`."""
-        return cls(**{name: values[f"{_NAME}{name}"] or 0 for name in cls.__dataclass_fields__})
+        return cls(**{name: values.get(f"{_NAME}{name}") or 0 for name in cls.__dataclass_fields__})
 
     @classmethod
     def of_collected(cls, accepted: Collected) -> "Arrivals":

@@ -47,7 +47,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         '{"time":"T"} more',
         '{"time":"T"} // more',
         '/* a */ {"time":"T"}',
-        '\ufeff{"time":"T"}',
         '[{"time":"T"}]',
         '{"time":"T","n":01}',
         '{"time":"T","n":1.}',
