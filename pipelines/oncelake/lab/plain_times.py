@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from oncelake.silver.times import ISO8601, names_year, tokens
+from oncelake.silver.times import FIRST_EPOCH, ISO8601, names_year, tokens
 from oncelake.silver.zones import Meaning, clear
 
 _NO_NAMES: Mapping[str, Sequence[Meaning]] = {}
@@ -291,6 +291,7 @@ def _epoch(text: str, before: int, after: int, unit: Decimal) -> datetime | None
         number = Decimal(text.strip()).quantize(Decimal(1).scaleb(-after), ROUND_HALF_UP)
         if not number.is_finite() or abs(number) >= Decimal(10) ** before:
             return None
-        return EPOCH + timedelta(microseconds=int((number * unit).__floor__()))
+        at = EPOCH + timedelta(microseconds=int((number * unit).__floor__()))
+        return at if at >= FIRST_EPOCH else None
     except (InvalidOperation, OverflowError, ValueError):
         return None

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.silver.times import is_near, log_time
+from oncelake.silver.times import is_near, time_of
 
 TYPES = {
     "string": StringType(),
@@ -83,7 +83,7 @@ def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Co
     if kind == "string":
         return text
     if kind == "timestamp":
-        return log_time(text, times, zone)
+        return time_of(text, times, zone)
     if kind == "double":
         value = F.when(text.rlike(_NUMBER), text).try_cast(kind)
         return F.when(F.abs(value) <= _MAX_DOUBLE, value)

@@ -19,6 +19,8 @@ ISO8601 = "iso8601"
 # The power of ten that makes microseconds of a number in this unit
 _EPOCHS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0, "epoch_nanos": -3}
 SPECIAL = frozenset({ISO8601, *_EPOCHS})
+# 10^8 seconds. A smaller number in a line is how long something took, an uptime or a counter.
+FIRST_EPOCH = datetime(1973, 3, 3, 9, 46, 40, tzinfo=UTC)
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 _KNOWN = frozenset("GyuDMLdahHkKmsSVzOXxZ")
@@ -50,6 +52,21 @@ _FAR_EXPONENT = r"[eE][+-]?\d{4}"
 
 
 def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
+    """Parse the time of a line as `time_of` does, but no number as a time before `FIRST_EPOCH`.
+
+    Args:
+        text: the time as the line has it, string.
+        patterns: as for `time_of`.
+        zone: the zone of times without one.
+    """
+    return F.coalesce(*(_of_line(_by(pattern, text, zone), pattern) for pattern in patterns))
+
+
+def _of_line(at: Column, pattern: str) -> Column:
+    return F.when(at >= F.lit(FIRST_EPOCH), at) if pattern in _EPOCHS else at
+
+
+def time_of(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
     """Parse a time with the first pattern that fits; null if none fits.
 
     Needs the columns of `with_latest` if a pattern has no year. A time that the zone skips (a DST gap) is shifted

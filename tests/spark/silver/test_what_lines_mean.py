@@ -300,6 +300,23 @@ def test_a_shipped_format_reads_the_whole_line_or_refuses_it(bronze_of: BronzeOf
         assert {key: held.get(key) for key in fields} == fields
 
 
+@pytest.mark.parametrize("name", ["json", "logfmt"])
+def test_a_number_too_small_for_a_time_is_none(bronze_of: BronzeOf, name: str) -> None:
+    wanted = {
+        "12.5": "time",
+        "0": "time",
+        "86400000": "time",
+        "99999999.999999": "time",
+        "100000000": ("1973-03-03T09:46:40", "INFO", "m"),
+        "100000000000": "time_range",
+        "1795600801.5": ("2026-11-25T10:00:01.500000", "INFO", "m"),
+        "1795600801500": ("2026-11-25T10:00:01.500000", "INFO", "m"),
+    }
+    line = '{{"ts":{},"level":"info","msg":"m"}}' if name == "json" else "ts={} level=info msg=m"
+    found = means(bronze_of, load_format(name, [FORMATS]), [line.format(number) for number in wanted])
+    assert dict(zip(wanted, found, strict=True)) == wanted
+
+
 def test_a_status_that_is_none_has_the_default_level(bronze_of: BronzeOf) -> None:
     levels = {**dict.fromkeys(("0", "-", "000", "600", "999"), "WARN"), "503": "ERROR", "200": "INFO"}
     lines = [f'[2026-11-25T10:00:01Z] "GET /a" {status} DC' for status in (*levels, "ok")]
