@@ -76,6 +76,9 @@ _JAVA = ("spark.driver.defaultJavaOptions", JAVA_OPTIONS)
 _PLACE = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
 # The garbage collector that uses least processor time on few cores; and no collection for every few MB of new classes.
 _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
+# Spark makes one method of silver's whole plan. HotSpot leaves methods of more than 8,000 bytes to the interpreter,
+# unless it is asked not to; silver takes twice the time then. For a thousand lines it would be time spent in vain.
+_METHODS = ("-XX:-DontCompileHugeMethods",)
 
 
 def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False) -> SparkSession:
@@ -99,7 +102,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         # otherwise the Python functions of silver.transform run in the first `python3` on the path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     else:
-        own = {"spark.jars": paths.replace(os.pathsep, ",")}
+        own = {"spark.jars": paths.replace(os.pathsep, ","), "spark.executor.defaultJavaOptions": " ".join(_METHODS)}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
@@ -109,6 +112,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         f"-Dlog4j2.configurationFile={log4j}",
         *_PLACE,
         *_MEMORY,
+        *(() if quick else _METHODS),
         *(class_data.options(quick=quick) if local else ()),
     ]
     options += _java_options_of(settings)
