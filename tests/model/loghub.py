@@ -18,9 +18,9 @@ from pathlib import Path
 
 from oncelake.common.errors import ConfigError
 from oncelake.engine.configuration import shipped_conf
-from oncelake.lab.log_formats import sample_of, suggest_format
+from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainLine, PlainReader
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.format import LogFormat
 
 ENOUGH, READ = 14, 0.99
 _LEVELS = {
@@ -95,12 +95,13 @@ def judged(system: str, place: Path, formats: Sequence[Path]) -> tuple[Result, L
         answers = list(csv.DictReader(file))
     began = time.monotonic()
     sample = sample_of(str(log))
-    found = suggest_format(sample, formats)
+    known = known_formats(formats)
+    found = suggest_format(sample, known)
     seconds = time.monotonic() - began
     if found.chosen is None:
         return Result(system, "refused", 0, len(answers), seconds, found.reason), None
     is_draft = found.draft is not None and found.chosen is found.drafted
-    chosen = found.draft.log_format if is_draft and found.draft else load_format(found.chosen.format, formats)
+    chosen = found.draft.log_format if is_draft and found.draft else known[found.chosen.format]
     lines = PlainReader(chosen, sample.modified).lines(sample.text)
     read = sum(each.log_time is not None for each in lines)
     name = "draft" if is_draft else found.chosen.format

@@ -148,9 +148,9 @@ def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbo
     """
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.engine.configuration import format_places
-        from oncelake.lab.log_formats import sample_of, suggest_format
+        from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 
-        found = suggest_format(sample_of(file), format_places(conf))
+        found = suggest_format(sample_of(file), known_formats(format_places(conf)))
         if as_json:
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:

@@ -310,12 +310,17 @@ class Suggestion:
         }
 
 
-def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
+def known_formats(places: Sequence[Path]) -> dict[str, LogFormat]:
+    """Return the formats in some directories by name; the first directory that has a name counts."""
+    return {name: load_format(name, places) for name in format_names(places)}
+
+
+def suggest_format(sample: Sample, known: Mapping[str, LogFormat]) -> Suggestion:
     """Try every format on a sample, without Spark.
 
     Args:
         sample: the sample.
-        places: directories with formats; the first that has a name counts.
+        known: the formats by name.
 
     Returns:
         What the formats read, ordered by the lines, then by the values, then by name; and a draft, or why there is
@@ -324,8 +329,7 @@ def suggest_format(sample: Sample, places: Sequence[Path]) -> Suggestion:
     text = sample.text
     few = "\n".join(text.split("\n", _FEW)[:_FEW])
     found, unread = list[Evidence](), dict[str, str]()
-    for name in format_names(places):
-        log_format = load_format(name, places)
+    for name, log_format in known.items():
         try:
             tried = evidence(name, log_format, few, sample.modified)
             found.append(evidence(name, log_format, text, sample.modified) if tried.accepted else tried)

@@ -94,6 +94,8 @@ class TimeReader:
         return any(written.is_zone_unclear(text, self._known) for written in self._written)
 
     def _nearest(self, written: "WrittenPattern", text: str, latest: datetime) -> datetime | None:
+        if written.expression.fullmatch(text) is None:
+            return None
         times = (written.read(text, self._zone, latest.year + ahead, self._known) for ahead in (1, 0, -1))
         earliest = latest - timedelta(days=366)
         return next((at for at in times if at is not None and earliest <= at <= latest), None)

@@ -75,11 +75,13 @@ class DateForm:
     name: str
     expression: re.Pattern[str]
     readings: tuple[Reading, ...]
+    has_month: bool
 
 
 def _form(name: str, date: str, *readings: str, clock: str = _CLOCK, after: str = "") -> DateForm:
     expression = re.compile(f"{_START}{date}{_JOIN}{clock}{_ZONE}{after}{_END}", re.ASCII)
-    return DateForm(name, expression, tuple({f"n{at}": part for at, part in enumerate(each, 1)} for each in readings))
+    parts = tuple({f"n{at}": part for at, part in enumerate(each, 1)} for each in readings)
+    return DateForm(name, expression, parts, "mon" in expression.groupindex)
 
 
 _SEP = r"(?P<sep>[-/.])"
@@ -99,6 +101,9 @@ FORMS = (
     _form("month and day, no year", rf"{_MONTH} {{1,2}}(?P<n1>\d\d?)", "d"),
     _form("two numbers, no year", rf"(?P<n1>\d\d){_SEP}(?P<n2>\d\d)", "Md", "dM"),
 )
+_NUMERIC_FORMS = tuple(form for form in FORMS if not form.has_month)
+_MONTH_STARTS = tuple(month.lower() for month in MONTHS)
+_TEN_DIGITS = re.compile(r"1\d{9}", re.ASCII)
 # A number that is a time: its pattern, and its unit in seconds.
 _EPOCHS = {
     "epoch_seconds": (re.compile(rf"{_START}1\d{{9}}(?:\.\d{{1,9}})?{_END}", re.ASCII), 1.0),
@@ -208,7 +213,9 @@ def times_in(line: str) -> list[WrittenTime]:
 
 
 def _dated(line: str, near: str) -> Iterator[WrittenTime]:
-    for form in FORMS:
+    small = near.lower()
+    has_month = any(name in small for name in _MONTH_STARTS)
+    for form in FORMS if has_month else _NUMERIC_FORMS:
         for match in form.expression.finditer(near):
             parts = {name: text for name, text in match.groupdict().items() if text is not None}
             if parts.get("c") == "." and "s" not in parts:
@@ -218,6 +225,8 @@ def _dated(line: str, near: str) -> Iterator[WrittenTime]:
 
 
 def _numbers(line: str, near: str) -> Iterator[WrittenTime]:
+    if _TEN_DIGITS.search(near) is None:
+        return
     for name, (expression, _) in _EPOCHS.items():
         for match in expression.finditer(near):
             yield WrittenTime(line, match.start(), match.end(), name, {}, {})

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from oncelake.lab.drafted_format import NO_LEVEL, NO_YEAR, NO_ZONE, Draft, NoDraftError, draft_format
-from oncelake.lab.log_formats import Sample, suggest_format
+from oncelake.lab.log_formats import Sample, known_formats, suggest_format
 from oncelake.lab.plain_reader import PlainLine, PlainReader
 from tests.support.places import FORMATS
 
@@ -420,7 +420,7 @@ def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: s
     text = "".join(f"{T}{at} {letter} have seen\n" for at, letter in enumerate(letters))
     assert NO_LEVEL in drafted(text).assumptions
     assert [each.message for each in read(text)] == [f"{letter} have seen" for letter in letters]
-    found = suggest_format(Sample(text.encode(), WRITTEN), [])
+    found = suggest_format(Sample(text.encode(), WRITTEN), {})
     assert found.chosen is not None
     assert any(each.startswith(f"{said} at one place") for each in found.chosen.warnings)
 
@@ -428,7 +428,7 @@ def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: s
 @pytest.mark.parametrize("word", ["production.ERROR", "ERR/3", "error", "CRIT/x"])
 def test_words_like_levels_are_shown_if_the_draft_has_no_level(word: str) -> None:
     text = "".join(f"{T}{at} user {'a ' * at}saw {word} here\n" for at in range(9))
-    found = suggest_format(Sample(text.encode(), WRITTEN), [])
+    found = suggest_format(Sample(text.encode(), WRITTEN), {})
     assert found.chosen is not None
     assert any("look like levels" in each for each in found.chosen.warnings)
 
@@ -442,6 +442,6 @@ def test_the_keys_and_paths_of_json_lines_are_found() -> None:
 
 def test_a_draft_with_levels_beats_a_known_format_that_reads_none() -> None:
     lines = [f"2026-11-25T10:00:0{at}.5Z {at} [{'Warning' if at else 'System'}] [MY-1] text\n" for at in range(3)]
-    found = suggest_format(Sample("".join([*lines, *lines]).encode(), WRITTEN), [FORMATS])
+    found = suggest_format(Sample("".join([*lines, *lines]).encode(), WRITTEN), known_formats([FORMATS]))
     assert found.chosen is not None
     assert found.chosen.levels == {"INFO": 2, "WARN": 4}

@@ -1,20 +1,26 @@
 """Find the kinds of logs in a directory: which files belong together, and which format reads them."""
 
+import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.evidence import Evidence
-from oncelake.lab.log_formats import FITS, Sample, sample_of, suggest_format
+from oncelake.lab.log_formats import FITS, Sample, Suggestion, known_formats, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.silver.format import LogFormat, format_names, load_format
+from oncelake.silver.format import LogFormat
 
+# The first lines of a file and what the formats read of them; or why it is no log.
+_Tried = tuple[Sample, Suggestion] | str
 # At most this many kinds of names are tried.
 _MOST_GROUPS = 40
 _TEXTUAL = 8_192
@@ -119,18 +125,21 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
     Raises:
         ConfigError: there is no file with lines, or the one file cannot be read.
     """
-    groups = _groups(place)
+    groups, known = _groups(place), known_formats(places)
+    newest = [files[0] for files in groups]
+    tried = _tried(newest, known) if place.is_dir() else {place: _suggested(place, known)}
     found: list[LogKind] = []
     left_out: dict[Path, str] = {}
     taken: set[str] = set()
     while groups:
         files = groups.pop(0)
-        kind = _kind(files, places, taken, one=not place.is_dir())
+        kind = _kind(files, tried[files[0]], known, taken)
         if isinstance(kind, str):
             left_out[files[0]] = kind
             continue
         if others := _of_another_kind(kind):
-            reason = _kind(others, places, taken | {kind.name, kind.format}, one=False)
+            tried |= _tried(others[:1], known)
+            reason = _kind(others, tried[others[0]], known, taken | {kind.name, kind.format})
             if isinstance(reason, str):
                 kind = _warned(kind, f"{others[0].name} differs, and its lines go to quarantine: {reason}")
             else:
@@ -176,33 +185,53 @@ def _stem(name: str) -> str:
     return _DIFFERS.sub("", _PACKED.sub("", name)) or name
 
 
-def _kind(files: Sequence[Path], places: Sequence[Path], taken: set[str], *, one: bool) -> LogKind | str:
-    """Return the kind of files with one name, or why no format reads them."""
-    newest = files[0]
+def _tried(files: Sequence[Path], known: Mapping[str, LogFormat]) -> dict[Path, _Tried]:
+    """Try every format on some files, as many at once as there are processors."""
+    try_file = partial(_try, known=known)
+    if len(files) == 1:
+        return {files[0]: try_file(files[0])}
+    ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends this process, and it ends them
+    with ProcessPoolExecutor(min(len(files), os.cpu_count() or 1), initializer=ignored) as pool:
+        return dict(zip(files, pool.map(try_file, files), strict=True))
+
+
+def _try(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
     try:
-        with newest.open("rb") as stream:
-            is_text = is_packed(str(newest)) or b"\0" not in stream.read(_TEXTUAL)
-        sample = sample_of(str(newest))
-    except (OSError, OncelakeError) as error:
-        if one:
-            raise (
-                error if isinstance(error, OncelakeError) else ConfigError(f"{newest} cannot be read: {error}")
-            ) from None
+        return _suggested(file, known)
+    except ConfigError as error:
         return str(error)
-    if not is_text:
-        return "it is no text"
-    found = suggest_format(sample, places)
+
+
+def _suggested(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
+    """Return the first lines of a file and what the formats read; or why it is no log.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            is_text = is_packed(str(file)) or b"\0" not in stream.read(_TEXTUAL)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    sample = sample_of(str(file))
+    return (sample, suggest_format(sample, known)) if is_text else "it is no text"
+
+
+def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], taken: set[str]) -> LogKind | str:
+    """Return the kind of files with one name, or why no format reads them."""
+    if isinstance(tried, str):
+        return tried
+    newest, (sample, found) = files[0], tried
     chosen = found.chosen
     if chosen is None:
         return found.reason or "no known format reads half of its lines"
     if found.draft is not None and chosen is found.drafted:
-        name = _free_name(newest, [*format_names(places), *taken])
+        name = _free_name(newest, [*known, *taken])
         return LogKind(
             _free_source(newest, taken), files, name, found.draft.log_format, found.draft.text,
             found.draft.assumptions, chosen, sample,
         )  # fmt: skip
-    declared = load_format(chosen.format, places)
-    return LogKind(_free_source(newest, taken), files, chosen.format, declared, None, (), chosen, sample)
+    return LogKind(_free_source(newest, taken), files, chosen.format, known[chosen.format], None, (), chosen, sample)
 
 
 def _warned(kind: LogKind, warning: str) -> LogKind:
