@@ -4,8 +4,44 @@ from tests.guards.edits import reads, without
 from tests.guards.guard import Guard
 
 _RUN = "streaming/test_counts_of_lines.py::"
+_LINES = "spark/silver/test_what_lines_mean.py::"
 
 GUARDS = (
+    Guard(
+        "a number too small for a time is none",
+        "lines with an uptime count in 1970",
+        "silver/times.py::_of_line",
+        reads("pattern in _EPOCHS", "False"),
+        tests=(f"{_LINES}test_a_number_too_small_for_a_time_is_none",),
+    ),
+    Guard(
+        "an abbreviation of a zone with several meanings is refused by its name",
+        "people look for a wrong pattern where the zone is unclear",
+        "silver/transform.py::_reasons",
+        reads('F.coalesce(unclear, "time_text")', 'F.col("time_text")'),
+        tests=(f"{_LINES}test_a_refused_zone_comes_with_its_meanings",),
+    ),
+    Guard(
+        "a record that holds a line of another record is refused",
+        "1,500 lines of one log are two records of another",
+        "silver/transform.py::_refusal",
+        reads('F.col("mixed")', "F.lit(False)"),
+        tests=(f"{_LINES}test_a_record_that_holds_another_records_line_is_refused",),
+    ),
+    Guard(
+        "a line inside another without a time has the time of the line around it",
+        "lines of a container that writes no time go to quarantine",
+        "silver/inside.py::_parts",
+        reads("F.when(lacks_time, outer.log_time).otherwise(F.col('log_time'))", "F.col('log_time')"),
+        tests=(f"{_LINES}test_a_line_inside_another_has_its_own_time_and_level",),
+    ),
+    Guard(
+        "colours are no part of the values of JSON and logfmt",
+        "a level in colours sends its line to quarantine, and a filter for a message finds nothing",
+        "silver/lines.py::read_lines",
+        reads("frame.withColumns({**texts, 'fields': fields, **_texts(of_columns)})", "frame"),
+        tests=(f"{_LINES}test_colours_are_no_part_of_a_line_where_the_format_says_so",),
+    ),
     Guard(
         "a declared zone is that of times without one",
         "lines from Tokyo count nine hours late",
