@@ -16,6 +16,27 @@ _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
 GUARDS = (
     Guard(
+        "rows that another writer added, or changed in gold, are named before a batch begins",
+        "counts of rows that are no lines",
+        f"{_STATE}diagnose",
+        reads("_changed(states)", "None"),
+        tests=(f"{_STATES}test_rows_of_another_writer_after_the_last_batch_are_named",),
+    ),
+    Guard(
+        "a position of a version that Spark does not read is damage",
+        "each run fails, and doctor finds nothing",
+        f"{_CHECKPOINT}read_checkpoint",
+        reads("_unreadable({planned - 1: before, planned: last} if planned is not None else {})", "None"),
+        tests=(f"{_STATES}test_a_position_of_a_version_that_spark_does_not_read_is_lost",),
+    ),
+    Guard(
+        "an altered table that would stop its stage is refused by its statement",
+        "the stage stops at each start, with advice that does not help",
+        "engine/preflight.py::check_tables",
+        without("refuse_altered(target.table, chain.lake.at(target.table), chain.commit_log(target.table), columns)"),
+        tests=("streaming/test_changed_table.py::test_what_stops_a_stage_is_refused_by_name_and_the_way_out_leads_on",),
+    ),
+    Guard(
         "a run begins only if every stage may start",
         "everything in the table of states above",
         "engine/start_gate.py::refuse_unless_startable",

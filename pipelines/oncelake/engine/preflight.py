@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from oncelake.bronze.sources.kind import SourceKind
-from oncelake.common import tables
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.engine.altered import refuse_altered
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.sources import Failed, try_sources
@@ -34,7 +34,6 @@ from oncelake.silver.check import check as check_format
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
 
-RETENTION = "delta.setTransactionRetentionDuration"
 _REMEDY = "declare the new table under another name; it is then built from all of silver"
 _CHANGE = "To build it again by the new declaration, while a run may go on with the old one: oncelake rebuild gold."
 
@@ -138,15 +137,9 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
     """
     if SILVER not in emptied:
         _check_columns(chain, spark)
-    for table in (target.table for stage in chain.stages for target in stage.writes):
-        kept = chain.commit_log(table).properties().get(RETENTION)
-        if kept is not None:
-            raise ConfigError(
-                f"{table} has {RETENTION} = {kept}: Delta would forget which batches the table holds, and count a "
-                f"replayed batch twice. Fix: ALTER TABLE {tables.identifier(chain.lake.at(table))} "
-                f"UNSET TBLPROPERTIES ('{RETENTION}')"
-            )
-
+    for target in (target for stage in chain.stages for target in stage.writes):
+        columns = target.schema(spark) if spark is not None and target.table not in emptied else None
+        refuse_altered(target.table, chain.lake.at(target.table), chain.commit_log(target.table), columns)
     for name, declared in chain.settings.gold.items():
         if Table("gold", name) not in emptied and is_changed(chain, name):
             raise ConfigError(

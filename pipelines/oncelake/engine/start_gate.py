@@ -123,12 +123,20 @@ def way_out(state: StageState) -> str:
         return "Start it, or name another one in serving.url or serving.sink"
     if found is State.SOURCE_TRIMMED and not state.stage.reads:
         return f"To continue without these lines and record the loss: oncelake recover {name} --accept-loss"
-    if found is State.SOURCE_REPLACED and not state.stage.reads:
-        return f"Set the source back to the one it read before, or start over with this one: oncelake rebuild {name}"
+    if found is State.TABLE_CHANGED:
+        return _undo(state)
     if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
-        return f"Replay it from {', '.join(map(str, state.stage.reads))}: oncelake rebuild {name}"
+        of_source = "Set the source back to the one it read before, or start over with this one"
+        of_tables = f"Replay it from {', '.join(map(str, state.stage.reads))}"
+        return f"{of_tables if state.stage.reads else of_source}: oncelake rebuild {name}"
     try:
         plan(case(state))
     except StateError as error:
         return str(error).removeprefix(f"{name}: ")
     return f"Fix: oncelake recover {name}"
+
+
+def _undo(state: StageState) -> str:
+    last = next(each.last.version for each in state.table_states.values() if each.changed and each.last)
+    built = f", or make its rows again: oncelake rebuild {state.stage.name}" if state.stage.reads else ""
+    return f"Undo it in Spark with RESTORE TABLE … TO VERSION AS OF {last}{built}"

@@ -7,13 +7,18 @@ Source: org.apache.spark.sql.execution.streaming, OffsetSeqLog and CommitLog.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import pyspark
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import Files, lines_of
 
 # How Spark spells the position in a source that it has not read yet, if a query has several.
 NOT_READ = "-"
+# Spark 4.2 writes a second version.
+OFFSET_VERSIONS = ("v1", "v2") if (*map(int, pyspark.__version__.split(".")[:2]),) >= (4, 2) else ("v1",)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
     if query_id is None and damage is None and (planned is not None or committed is not None):
         damage = "metadata is missing"
     damage = damage or _gap(planned, committed, before, last) or _half_written(files, path, committed)
+    damage = damage or _unreadable({planned - 1: before, planned: last} if planned is not None else {})
     return Checkpoint(query_id, planned, committed, (before, last), damage)
 
 
@@ -107,6 +113,15 @@ def _half_written(files: Files, path: str, committed: int | None) -> str | None:
     if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
         return None
     return f"commits/{committed} is incomplete"
+
+
+def _unreadable(offsets: Mapping[int, str | None]) -> str | None:
+    """Return which batch's position has a version of its form that Spark does not read."""
+    for batch, text in offsets.items():
+        version = (text or OFFSET_VERSIONS[0]).partition("\n")[0]
+        if version not in OFFSET_VERSIONS:
+            return f"offsets/{batch} has version {version}, and Spark {pyspark.__version__} reads {OFFSET_VERSIONS[-1]}"
+    return None
 
 
 def _query_id(files: Files, path: str) -> tuple[str | None, str | None]:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,6 +83,11 @@ class Commit:
         return self.metadata is None and (self.takes_away or (self.changes_data and self.operation in _CHANGING))
 
     @property
+    def at(self) -> str:
+        """When it was committed, in UTC."""
+        return f"{datetime.fromtimestamp(self.timestamp / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    @property
     def adds_nothing(self) -> bool:
         """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
         return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))
@@ -127,6 +133,7 @@ class TableState:
             its rows, and skips a write with that batch ID or a lower one.
         strange: the evidence that a table without any commit of the chain holds, or may have held, rows: a copy of a
             table has its rows and not its commits, and a cleaned-up log no longer has old ones. None without evidence.
+        changed: the newest commit of another writer after `last` that changed rows; None without one.
     """
 
     last: ChainCommit | None = None
@@ -134,6 +141,7 @@ class TableState:
     newest: ChainCommit | None = None
     previous: ChainCommit | None = None
     strange: str | None = None
+    changed: Commit | None = None
 
     @property
     def metadata(self) -> CommitMetadata | None:
@@ -255,17 +263,20 @@ class DeltaLog:
     def state(self) -> TableState:
         """Return the state of the table: the chain's last commits, with those that a RESTORE removed left out."""
         undone: str | None = None
+        changed: Commit | None = None
         newest: ChainCommit | None = None
         last: ChainCommit | None = None
         for commit, stands in self.newest_first():
             if isinstance(commit, ChainCommit):
                 newest = newest or commit
                 if stands and last is not None:
-                    return TableState(last, undone, newest, previous=commit)
+                    return TableState(last, undone, newest, previous=commit, changed=changed)
                 last = commit if stands else last
             elif stands and last is None and commit.takes_away:
                 undone = f"{commit.operation} in version {commit.version}"
-        return TableState(last, undone, newest, strange=self.strange() if newest is None else None)
+            elif stands and last is None and commit.changes_data:
+                changed = changed or commit
+        return TableState(last, undone, newest, strange=self.strange() if newest is None else None, changed=changed)
 
     def strange(self) -> str | None:
         """Return a sign that a table without any commit of the chain has, or had, rows; None if there is no sign."""

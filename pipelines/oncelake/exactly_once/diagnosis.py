@@ -16,6 +16,8 @@ from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 
+_COUNTED = "gold."
+
 
 def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: Source) -> Diagnosis:
     """Return the state of a stage.
@@ -35,12 +37,27 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
     checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
     diagnosis, others = _compare(checkpoint, first), dict(beside)
     if diagnosis.may_start:
-        diagnosis = differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
+        diagnosis = (
+            _changed(states) or differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
+        )
     if diagnosis.state is not State.ALIGNED:
         return diagnosis
     start, end = next_read(checkpoint, first.batch_id)
     recorded = first.metadata.source if first.metadata else {}
     return source.trouble(start, end, recorded) or diagnosis
+
+
+def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:
+    """Return a diagnosis if another writer added rows to a table, or changed those of gold, since the last batch.
+
+    Rows that were removed from another table are a matter of the stages that read it, see `DeltaSource.trouble`.
+    """
+    for name, state in states.items():
+        commit = state.changed
+        if commit is not None and state.last is not None and (not commit.rewrites or name.startswith(_COUNTED)):
+            seen = f"{name} was changed by {commit.operation} in version {commit.version}, {commit.at}"
+            return Diagnosis(State.TABLE_CHANGED, seen, state.batch_id)
+    return None
 
 
 def strange_table(states: Mapping[str, TableState]) -> str | None:

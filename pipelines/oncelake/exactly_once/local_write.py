@@ -236,7 +236,7 @@ class Snapshot:
         self._must_be_new(metadata)
         with _Commit(self._table, self.version):
             merge = self._table.merge(
-                rows.rows,
+                self._in_order(rows.rows),
                 condition,
                 source_alias="batch",
                 target_alias="gold",

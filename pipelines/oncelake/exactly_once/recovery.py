@@ -72,7 +72,7 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
     Raises:
         StateError: the stage cannot be fixed exactly; the message says why, and what to do.
     """
-    if case.diagnosis.state in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+    if case.diagnosis.state in (State.TABLE_CHANGED, State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         raise StateError(f"{case.stage}: {case.diagnosis.seen}. No checkpoint can fix that. {rebuild_hint(case.stage)}")
     state = case.first[1].state()
     mixed = torn(state)

@@ -17,6 +17,7 @@ class State(StrEnum):
     CHECKPOINT_BEHIND = "checkpoint behind"
     CHECKPOINT_AHEAD = "checkpoint ahead"
     FOREIGN = "foreign"
+    TABLE_CHANGED = "table changed"
     SOURCE_REPLACED = "source replaced"
     SOURCE_TRIMMED = "source trimmed"
     TARGET_AWAY = "target away"
@@ -33,6 +34,7 @@ CONSEQUENCE: Mapping[State, str] = {
     State.CHECKPOINT_BEHIND: "new batches would be mistaken for old ones and skipped",
     State.CHECKPOINT_AHEAD: "the rows that the table lacks would never be written",
     State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
+    State.TABLE_CHANGED: "rows that are no lines would count, or lines that were counted would be missing",
     State.SOURCE_REPLACED: "positions of one source would be applied to another",
     State.SOURCE_TRIMMED: "the lines in that range would be missing without any error",
     State.TARGET_AWAY: "the stage would wait until the database answers, with nothing lost",

@@ -370,7 +370,8 @@ def merge(rows: Rows, path: str, metadata: CommitMetadata, sql: MergeSql) -> Non
     with _transaction(session, metadata, {_MATERIALIZE: "none"} if isinstance(rows, Collected) else {}):
         target = tables.opened(session, path).alias("gold")
         merge = target.merge(frame.alias("batch"), sql.condition).whenMatchedUpdate(set=dict(sql.update))
-        merge.whenNotMatchedInsertAll().execute()
+        columns = [f"`{name.replace('`', '``')}`" for name in frame.columns]
+        merge.whenNotMatchedInsert(values={name: f"batch.{name}" for name in columns}).execute()
 
 
 def _frame(rows: Rows) -> DataFrame:

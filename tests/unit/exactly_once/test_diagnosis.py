@@ -5,13 +5,14 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from oncelake.exactly_once.checkpoint import read_checkpoint
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.file_source_log import FileSourceLog
@@ -151,6 +152,14 @@ def test_a_truncated_offset_log_is_lost(files: MemoryFiles, text: str) -> None:
     assert find(files).state is State.CHECKPOINT_LOST
 
 
+def test_a_position_of_a_version_that_spark_does_not_read_is_lost(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    files.texts["ckpt/offsets/2"] = files.texts["ckpt/offsets/2"].replace("v1", "v9", 1)
+    found = find(files)
+    assert (found.state, "offsets/2 has version v9" in found.seen) == (State.CHECKPOINT_LOST, True)
+
+
 @pytest.mark.parametrize("text", ["", "v1", "v1\n"])
 def test_a_truncated_commit_log_is_lost(files: MemoryFiles, text: str) -> None:
     table(files, "table", 3)
@@ -171,6 +180,22 @@ def test_a_file_that_does_not_match_its_checksum_is_damaged(tmp_path: Path) -> N
     offset = tmp_path / "offsets" / "2"
     offset.write_text(offset.read_text().replace("3", "4"))
     assert "offsets/2 is incomplete" in str(read_checkpoint(files, str(tmp_path)).damage)
+
+
+def test_rows_of_another_writer_after_the_last_batch_are_named(files: MemoryFiles) -> None:
+    table(files, "table", 3)
+    checkpoint(files, "ckpt", planned=2)
+    for name, operation, state in (
+        ("silver.access_log", "WRITE", State.TABLE_CHANGED),
+        ("silver.access_log", "DELETE", State.ALIGNED),
+        ("gold.error_log", "DELETE", State.TABLE_CHANGED),
+    ):
+        by_another = Commit(7, operation, {}, {}, 1501423748000, None, changes_data=True)
+        held = replace(DeltaLog(files, "table").state(), changed=by_another)
+        found = diagnose(read_checkpoint(files, "ckpt"), {name: held}, Silent())
+        assert found.state is state
+        if state is State.TABLE_CHANGED:
+            assert found.seen == f"{name} was changed by {operation} in version 7, 2017-07-30 14:09:08 UTC"
 
 
 def test_an_old_checkpoint_that_continued_with_other_ranges_is_behind(files: MemoryFiles) -> None:

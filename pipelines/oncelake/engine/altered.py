@@ -1,0 +1,92 @@
+"""Refuse a table that somebody altered so that its stage would stop at each start, or count wrongly.
+
+What only adds goes on: nullable columns, another order, comments, clustering, table features. What does not is named
+with its statement and the way to undo it, before a batch begins.
+Source: the statements of Delta's documentation, "Table batch reads and writes", "Constraints" and "Column mapping".
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from pyspark.sql.types import StructType
+
+from oncelake.common import tables
+from oncelake.common.errors import ConfigError
+from oncelake.common.lake import Table
+from oncelake.common.wording import listed
+from oncelake.exactly_once.delta_log import LOOK_BACK, Commit, DeltaLog
+
+RETENTION = "delta.setTransactionRetentionDuration"
+_APPEND_ONLY, _CONSTRAINT = "delta.appendOnly", "delta.constraints."
+# Delta's names of the statements that take a column away.
+_TAKING_AWAY = ("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS")
+
+
+def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType | None) -> None:
+    """Raise ConfigError if a table was altered so that its stage would stop, or count wrongly.
+
+    Args:
+        table: the table.
+        place: its path or its name in the catalog.
+        log: its log.
+        columns: the columns that its stage writes; None if they are not known.
+
+    Raises:
+        ConfigError: names the statement, where the log still has it, and what undoes it.
+    """
+    metadata = log.metadata()
+    if metadata is None:
+        return
+    name, properties = tables.identifier(place), dict(metadata.get("configuration", {}))
+    if RETENTION in properties:
+        raise ConfigError(
+            f"{table} has {RETENTION} = {properties[RETENTION]}: Delta would forget which batches the table holds, and "
+            f"count a replayed batch twice. Fix: ALTER TABLE {name} UNSET TBLPROPERTIES ('{RETENTION}')"
+        )
+    for key in sorted(key for key in properties if key.startswith(_CONSTRAINT)):
+        rule = key.removeprefix(_CONSTRAINT)
+        raise ConfigError(
+            f"{table} has the constraint {rule}, CHECK ({properties[key]}){_by(log, 'ADD CONSTRAINT')}: one row that "
+            f"breaks it stops the stage for good. Fix: ALTER TABLE {name} DROP CONSTRAINT {rule}. To send such rows to "
+            "quarantine, add an expectation to the suite"
+        )
+    if table.layer == "gold" and properties.get(_APPEND_ONLY, "").lower() == "true":
+        raise ConfigError(
+            f"{table} has {_APPEND_ONLY} = true{_by(log, 'SET TBLPROPERTIES')}, and a batch changes its rows. "
+            f"Fix: ALTER TABLE {name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
+        )
+    if columns is not None:
+        _check_columns(table, name, log, columns, StructType.fromJson(json.loads(metadata["schemaString"])))
+
+
+def _check_columns(table: Table, name: str, log: DeltaLog, columns: StructType, held: StructType) -> None:
+    there, known = ({field.name.lower(): field for field in each} for each in (held, columns))
+    for field in held:
+        if not field.nullable and (field.name.lower() not in known or known[field.name.lower()].nullable):
+            raise ConfigError(
+                f"{table} has the column {field.name} as NOT NULL{_by(log, 'CHANGE COLUMN')}: one row without a value "
+                f"stops the stage for good. Fix: ALTER TABLE {name} ALTER COLUMN `{field.name}` DROP NOT NULL"
+            )
+    gone = sorted(field.name for field in columns if field.name.lower() not in there)
+    by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
+    if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
+        raise ConfigError(
+            f"{table} lacks the column {listed(gone)}, by {_said(by)}: old rows would count without it. Undo it: "
+            f"RESTORE TABLE {name} TO VERSION AS OF {by.version - 1}"
+        )
+
+
+def _by(log: DeltaLog, operation: str) -> str:
+    """Return which statement did something last, in words; empty if the log does not have it."""
+    return next((f", by {_said(each)}" for each in _by_others(log) if each.operation.startswith(operation)), "")
+
+
+def _said(commit: Commit) -> str:
+    return f"{commit.operation} in version {commit.version}, {commit.at}"
+
+
+def _by_others(log: DeltaLog) -> Iterator[Commit]:
+    """Yield the newest commits of other writers that still count, newest first."""
+    return (each for each, stands in islice(log.newest_first(), LOOK_BACK) if stands and each.metadata is None)
