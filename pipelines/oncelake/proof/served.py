@@ -50,7 +50,8 @@ class ServedProof:
             TargetError: the sink refuses the connection, or does not answer.
         """
         last = self.served.state().last
-        yield self._position(last).without(*self._waits(last))
+        waits = self._waits(last)
+        yield self._position(last, waits).without(*waits)
         gold = Table("gold", self.served.table.name)
         if last is None and self.chain.commit_log(gold).newest() is None:
             return  # the next run makes the table, and perhaps columns of silver that it needs
@@ -60,10 +61,11 @@ class ServedProof:
             self._gold,
         )
 
-    def _position(self, last: ChainCommit | None) -> Link:
+    def _position(self, last: ChainCommit | None, waits: Sequence[Uncompared]) -> Link:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
-        if last is None:
-            return Link.of(name, self.served.table, (), "no batch has been served yet")
+        if last is None:  # an empty table is right only if there is nothing to serve: a rebuild may have emptied it
+            empty = [f"{self.served.place} has no batch of it: {part.said}. Run: oncelake run" for part in waits]
+            return Link.of(name, self.served.table, empty, "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
         if found is None or found.table_id != commit_log.table_id():
