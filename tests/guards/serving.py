@@ -9,8 +9,8 @@ _STORE = "serving/sinks/parquet.py::Store."
 _COLUMNS, _TROUBLE = "serving/columns.py::", "serving/trouble.py::"
 _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.py::"
 _BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
-_REFUSED = "services/test_refused_rows.py::"
-_SESSION, _SETTINGS = "serving/session.py::", "services/test_server_settings.py::"
+_REFUSED = "spark/serving/test_refused_rows.py::"
+_SESSION, _SETTINGS = "serving/session.py::", "unit/serving/test_session.py::"
 _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_parquet.py::"
 
 GUARDS = (
@@ -26,14 +26,14 @@ GUARDS = (
         "an old value is read as if it were the newest",
         "serving/refused.py::write",
         without("connection.execute(delete(there)"),
-        tests=(f"{_REFUSED}test_what_a_database_cannot_hold_is_refused_and_the_rest_goes_on[sqlite-idempotent]",),
+        tests=(f"{_REFUSED}test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on[idempotent]",),
     ),
     Guard(
         "in transactional mode, a row that was refused once is not added to",
         "a row holds the counts of some batches only",
         "serving/refused.py::accepted",
         reads("str(row[0]) not in before", "True"),
-        tests=(f"{_REFUSED}test_what_a_database_cannot_hold_is_refused_and_the_rest_goes_on[sqlite-transactional]",),
+        tests=(f"{_REFUSED}test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on[transactional]",),
     ),
     Guard(
         "prove names a row that is neither served nor refused",
@@ -56,28 +56,21 @@ GUARDS = (
         "serving stops, or changes texts, under a server's sql_mode, transactions or limits",
         f"{_SESSION}_fit_mysql",
         reads("_is_set(name, found, wanted)", "True"),
-        tests=(f"{_SETTINGS}test_serving_is_right_under_a_setting_of_mariadb",),
+        tests=(f"{_SETTINGS}test_settings_that_differ_are_set_before_anything_else",),
     ),
     Guard(
         "a setting that a user may not change is refused by its name and value",
         "serving init ends with an error of the server that does not say what to change",
         f"{_SESSION}_fit_mysql",
         without("raise _refused(name, found[name], wanted"),
-        tests=(f"{_SETTINGS}test_a_log_of_statements_is_set_or_refused_by_name",),
+        tests=(f"{_SETTINGS}test_a_setting_that_a_user_may_not_change_is_refused_by_name_and_value",),
     ),
     Guard(
         "a session with PostgreSQL reads and writes values exactly",
         "floats lose digits, and read-only defaults stop serving",
         f"{_SESSION}_fit_postgres",
         reads("_POSTGRES.items()", "()"),
-        tests=(f"{_SETTINGS}test_serving_is_right_under_a_setting_of_postgres",),
-    ),
-    Guard(
-        "a row that is larger than a packet names the setting",
-        "a run tries ten times and advises to raise other limits",
-        "serving/database.py::Database._too_large",
-        answers("None"),
-        tests=(f"{_SETTINGS}test_a_row_that_is_larger_than_a_packet_names_the_setting",),
+        tests=(f"{_SETTINGS}test_settings_of_postgres_are_set",),
     ),
     Guard(
         "a version is read once the last of its files of change data is",
