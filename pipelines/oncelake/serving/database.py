@@ -117,9 +117,8 @@ class Database:
 
     def _too_large(self, error: DBAPIError) -> str | None:
         """Return what to do if a row does not fit into a packet: the server ends the connection, or reports 1153."""
-        rows = [error.params] if isinstance(error.params, tuple) else error.params or ()
-        largest = max((_size(row) for row in rows if isinstance(row, tuple)), default=0)
-        size = largest + len(error.statement or "")
+        # after error 1153 the connection is closed, so that the roll-back fails too, without a statement
+        size = max((_largest(each) for each in _behind(error)), default=0)
         if self.backend not in ("mysql", "mariadb") or size < session.SMALLEST_PACKET:
             return None
         try:
@@ -158,6 +157,21 @@ class Database:
 def keep_alive(connection: Connection) -> None:
     """Use a connection whose transaction waits for something else, so that no server or proxy ends it as idle."""
     connection.exec_driver_sql("SELECT 1").close()
+
+
+def _behind(error: BaseException) -> Iterator[DBAPIError]:
+    """Yield a database error, and those that were raised before it."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, DBAPIError):
+            yield found
+        found = found.__context__
+
+
+def _largest(error: DBAPIError) -> int:
+    """Return the bytes of the statement that failed, with the largest of its rows."""
+    rows = [error.params] if isinstance(error.params, tuple) else error.params or ()
+    return len(error.statement or "") + max((_size(row) for row in rows if isinstance(row, tuple)), default=0)
 
 
 def _size(row: tuple[Any, ...]) -> int:

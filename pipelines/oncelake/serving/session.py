@@ -5,6 +5,7 @@ Sources: the chapters on server system variables of MySQL and MariaDB, and on cl
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, event
@@ -79,7 +80,8 @@ def prepare(engine: Engine, backend: str) -> None:
                 fit(cursor, dialect)
             connection.commit()
         except BaseException:
-            connection.close()
+            with suppress(Exception):  # the connection may be the one that broke
+                connection.close()
             raise
         return connection
 
