@@ -432,6 +432,23 @@ GUARDS = (
         tests=(f"{_POSITION}test_an_impossible_position_is_named",),
     ),
     Guard(
+        "a served row that differs from gold's is named",
+        "a value that was changed manually",
+        f"{_SERVED}_unlike",
+        reads("_difference(served, one, other, rows.names)", "''"),
+        tests=("spark/proof/test_served.py::test_a_served_row_that_differs_is_named",),
+    ),
+    Guard(
+        "a served table without a batch does not hold while there is something to serve",
+        "prove passes over a table that a rebuild emptied and could not fill",
+        f"{_SERVED}ServedProof._position",
+        reads(
+            "Link.of(name, self.served.table, empty, 'no batch has been served yet')",
+            "Link.of(name, self.served.table, (), 'no batch has been served yet')",
+        ),
+        tests=(f"{_POSITION}test_a_table_without_a_batch_does_not_hold_while_there_are_lines_to_serve",),
+    ),
+    Guard(
         "a served batch moves forward",
         "a position that was set back",
         f"{_SERVED}ServedProof._position",

@@ -9,9 +9,69 @@ _STORE = "serving/sinks/parquet.py::Store."
 _COLUMNS, _TROUBLE = "serving/columns.py::", "serving/trouble.py::"
 _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.py::"
 _BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
+_REFUSED = "spark/serving/test_refused_rows.py::"
+_SESSION, _SETTINGS = "serving/session.py::", "unit/serving/test_session.py::"
 _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_parquet.py::"
 
 GUARDS = (
+    Guard(
+        "a row with a value that the database cannot hold is kept apart",
+        "a late time stops serving for good, and NaN is a NULL or another number",
+        "serving/values.py::ValueLimits.refusals",
+        answers("[]"),
+        tests=(f"{_REFUSED}test_a_row_that_can_be_held_again_leaves_the_refused_ones",),
+    ),
+    Guard(
+        "an older row of a refused key is deleted from the served table",
+        "an old value is read as if it were the newest",
+        "serving/refused.py::write",
+        without("connection.execute(delete(there)"),
+        tests=(f"{_REFUSED}test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on[idempotent]",),
+    ),
+    Guard(
+        "in transactional mode, a row that was refused once is not added to",
+        "a row holds the counts of some batches only",
+        "serving/refused.py::accepted",
+        reads("str(row[0]) not in before", "True"),
+        tests=(f"{_REFUSED}test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on[transactional]",),
+    ),
+    Guard(
+        "prove names a row that is neither served nor refused",
+        "a table without a row that gold has is proven",
+        "proof/served.py::_refused_otherwise",
+        answers("()"),
+        tests=(f"{_REFUSED}test_a_row_that_can_be_held_again_leaves_the_refused_ones",),
+    ),
+    Guard(
+        "the extremes of decimals in SQLite are those of the numbers",
+        "9.500 is served as the largest, and gold has 10.500",
+        "serving/upsert.py::add",
+        reads("each.kind == 'decimal' and backend == 'sqlite'", "False"),
+        tests=(
+            "unit/serving/test_values.py::test_the_least_and_the_largest_decimal_of_sqlite_are_those_of_the_numbers",
+        ),
+    ),
+    Guard(
+        "the settings of a session are made before the first statement",
+        "serving stops, or changes texts, under a server's sql_mode, transactions or limits",
+        f"{_SESSION}_fit_mysql",
+        reads("_is_set(name, found, wanted)", "True"),
+        tests=(f"{_SETTINGS}test_settings_that_differ_are_set_before_anything_else",),
+    ),
+    Guard(
+        "a setting that a user may not change is refused by its name and value",
+        "serving init ends with an error of the server that does not say what to change",
+        f"{_SESSION}_fit_mysql",
+        without("raise _refused(name, found[name], wanted"),
+        tests=(f"{_SETTINGS}test_a_setting_that_a_user_may_not_change_is_refused_by_name_and_value",),
+    ),
+    Guard(
+        "a session with PostgreSQL reads and writes values exactly",
+        "floats lose digits, and read-only defaults stop serving",
+        f"{_SESSION}_fit_postgres",
+        reads("_POSTGRES.items()", "()"),
+        tests=(f"{_SETTINGS}test_settings_of_postgres_are_set",),
+    ),
     Guard(
         "a version is read once the last of its files of change data is",
         "prove does not compare a served table whose last batch changed rows of gold",

@@ -290,7 +290,9 @@ def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterato
     for name in wanted.tables:
         follows = Table("gold", name) if idempotent else SILVER
         sink = make_sink(kind, name, options)
-        served = Served(Table("serving", name), settings.gold[name], wanted.mode, follows, sink, silver_schema)
+        served = Served(
+            Table("serving", name), settings.gold[name], wanted.mode, follows, sink, silver_schema, wanted.unheld
+        )
         yield Stage(
             served.stage,
             reads=(follows,),

@@ -16,8 +16,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from oncelake.common.errors import ConfigError, TargetAwayError, TargetError
+from oncelake.serving import session
 from oncelake.serving.patience import NONE, Patience
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
+from oncelake.serving.values import DECIMALS, compare_decimals
 
 T = TypeVar("T")
 
@@ -26,25 +28,9 @@ _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql"
 BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
 # Seconds to wait for a connection, and for an answer. Both can be set in the URL.
 _CONNECT, _ANSWER = 10, 120
-# Seconds after which the server ends an idle session. So a process that was paused in the middle of a transaction,
-# or a machine that is lost, does not hold its lock for hours.
-_IDLE = 120
-# Seconds that the server waits for a slow reader, such as one that compares rows with Spark's.
-_SLOW_READER = 600
+_ESCAPED = [bytes([each]) for each in b"\0\n\r\x1a\"'\\"]
 # The execution option of a transaction that only reads.
 _READS = "oncelake_reads"
-_MYSQL_SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
-    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
-    "SET SESSION time_zone = '+00:00'",
-    f"SET SESSION wait_timeout = {_IDLE}",
-    f"SET SESSION net_write_timeout = {_SLOW_READER}",
-)
-_POSTGRES_SESSION = (
-    "SET SESSION TIME ZONE 'UTC'",
-    f"SET SESSION idle_in_transaction_session_timeout = '{_IDLE}s'",
-    "SET SESSION lock_timeout = '50s'",
-)
 
 
 @dataclass(frozen=True)
@@ -116,7 +102,9 @@ class Database:
             raise self._final(error) from None
 
     def _final(self, error: DBAPIError) -> TargetError:
-        trouble = judge(error, self.backend)
+        trouble, large = judge(error, self.backend), self._too_large(error)
+        if large is not None:
+            return TargetError(f"{self}: {large}")
         if trouble is Trouble.MISTAKE:
             return TargetError(f"{self}: {said_by(error)}. {advice(error)}")
         return TargetAwayError(
@@ -125,6 +113,25 @@ class Database:
             clash=trouble is Trouble.CLASH,
             lost_at=error.statement if trouble is Trouble.LOST else None,
             advice=advice(error),
+        )
+
+    def _too_large(self, error: DBAPIError) -> str | None:
+        """Return what to do if a row does not fit into a packet: the server ends the connection, or reports 1153."""
+        # after error 1153 the connection is closed, so that the roll-back fails too, without a statement
+        size = max((_largest(each) for each in _behind(error)), default=0)
+        if self.backend not in ("mysql", "mariadb") or size < session.SMALLEST_PACKET:
+            return None
+        try:
+            with self._connected() as connection:
+                packet = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+        except (DBAPIError, ConfigError):
+            return None
+        if size < packet:
+            return None
+        needed = 1 << (size + session.SMALLEST_PACKET).bit_length()
+        return (
+            f"a row is too large for max_allowed_packet = {packet}. Raise it on the server to {needed}, such as with "
+            f"SET GLOBAL max_allowed_packet = {needed}, then start again. This batch changed nothing"
         )
 
     @contextmanager
@@ -150,6 +157,27 @@ class Database:
 def keep_alive(connection: Connection) -> None:
     """Use a connection whose transaction waits for something else, so that no server or proxy ends it as idle."""
     connection.exec_driver_sql("SELECT 1").close()
+
+
+def _behind(error: BaseException) -> Iterator[DBAPIError]:
+    """Yield a database error, and those that were raised before it."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, DBAPIError):
+            yield found
+        found = found.__context__
+
+
+def _largest(error: DBAPIError) -> int:
+    """Return the bytes of the statement that failed, with the largest of its rows."""
+    rows = [error.params] if isinstance(error.params, tuple) else error.params or ()
+    return len(error.statement or "") + max((_size(row) for row in rows if isinstance(row, tuple)), default=0)
+
+
+def _size(row: tuple[Any, ...]) -> int:
+    """Return the bytes of a row's texts and binaries in a statement of MySQL, where some are written as two."""
+    values = [each.encode(errors="replace") if isinstance(each, str) else each for each in row]
+    return sum(len(each) + sum(map(each.count, _ESCAPED)) for each in values if isinstance(each, bytes))
 
 
 def parse_url(text: str) -> URL:
@@ -185,35 +213,30 @@ def _engine(url: URL) -> Engine:
             f"serving.url needs the driver {url.drivername}, which is not installed ({error}); "
             "install it, or name another driver in the URL"
         ) from None
-    _prepare(engine, url.get_backend_name())
+    if url.get_backend_name() == "sqlite":
+        _prepare_sqlite(engine)
+    else:
+        session.prepare(engine, url.get_backend_name())
     return engine
 
 
 def _with_defaults(url: URL) -> URL:
     connect = {"connect_timeout": str(_CONNECT)}
-    mysql = {**connect, "charset": "utf8mb4", "read_timeout": str(_ANSWER), "write_timeout": str(_ANSWER)}
+    if url.get_backend_name() in ("mysql", "mariadb"):
+        url = url.update_query_dict({"charset": "utf8mb4"})  # a shorter character set cannot hold every text
+    mysql = {**connect, "read_timeout": str(_ANSWER), "write_timeout": str(_ANSWER)}
     wanted = {"sqlite": {"timeout": "30"}, "postgresql": connect}.get(url.get_backend_name(), mysql)
     return url.update_query_dict({key: value for key, value in wanted.items() if key not in url.query})
 
 
-def _prepare(engine: Engine, backend: str) -> None:
-    """Set up the session of every new connection: strict, in UTC, never idle for hours within a transaction."""
-    if backend == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def plain(connection: Any, _: object) -> None:
-            connection.isolation_level = None  # else Python's driver begins transactions itself, and too late
-
-        @event.listens_for(engine, "begin")
-        def begin(connection: Connection) -> None:
-            connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")
-
-        return
-    statements = _POSTGRES_SESSION if backend == "postgresql" else _MYSQL_SESSION
+def _prepare_sqlite(engine: Engine) -> None:
+    """Let transactions begin with our own statement, and decimals, which are text, compare as numbers."""
 
     @event.listens_for(engine, "connect")
-    def session(connection: Any, _: object) -> None:
-        with connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-        connection.commit()
+    def plain(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # else Python's driver begins transactions itself, and too late
+        connection.create_collation(DECIMALS, compare_decimals)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
 """Spark rows as rows for a sink, one part at a time, in the order of their key.
 
-Times become naive datetimes in UTC. NaN and the infinities become NULL, as not every database has them.
+Times become naive datetimes in UTC. A row with a value that the database cannot hold is kept apart: see `values`.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,19 @@ from pyspark.sql.types import (
 
 from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable, quoted
-from oncelake.serving.sink import KEY, LOG_TIME, Kind, Merge, SinkColumn, SinkTable
+from oncelake.serving.sink import (
+    KEY,
+    LOG_TIME,
+    NONE_REFUSED,
+    Kind,
+    Merge,
+    RefusedRow,
+    RefusedRows,
+    Sink,
+    SinkColumn,
+    SinkTable,
+)
+from oncelake.serving.values import ValueLimits
 
 T = TypeVar("T")
 
@@ -45,7 +57,8 @@ CHUNK = 10_000
 # Seconds between two uses of a connection that waits for rows: servers and proxies end idle connections.
 KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
-
+# The column that says why a row cannot be held, and the longest text that is kept of one of its values.
+_REFUSAL, _LONGEST = "_refusal", 1000
 
 _KINDS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Kind], ...] = (
     (IntegralType, "integer"),
@@ -108,6 +121,7 @@ class Rows:
         taken: the number of source rows from which they were computed.
         schema: the columns of their gold table.
         read: returns an iterator over the rows, from the first one.
+        refused: further rows, which the sink cannot hold.
     """
 
     names: tuple[str, ...]
@@ -115,6 +129,7 @@ class Rows:
     taken: int
     schema: StructType
     read: Callable[[], Iterator[tuple[Any, ...]]]
+    refused: RefusedRows = NONE_REFUSED
 
     def chunks(self, idle: Callable[[], object]) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows in lists of up to CHUNK; a thread prefetches the next list.
@@ -146,36 +161,54 @@ def _result(work: Future[T], idle: Callable[[], object]) -> T:
     return work.result()
 
 
-def _shaped(gold: DataFrame, declared: GoldTable, *, nul: bool = True) -> DataFrame:
-    """Return the served columns of a gold table's rows: the key first, if the table has keys.
-
-    Args:
-        gold: rows with the gold table's columns.
-        declared: the gold table's declaration.
-        nul: True if the sink can store the character U+0000 in text; PostgreSQL cannot, and gets U+FFFD.
-    """
+def _shaped(gold: DataFrame, declared: GoldTable, sink: Sink) -> DataFrame:
+    """Return the served columns of a gold table's rows: the key first, if it has keys, and last why it is refused."""
     names = (LOG_TIME, *declared.by, *declared.measures)
     key = [_key(declared, gold).alias(KEY)] if declared.by else []
-    return gold.select(*key, *(_served(gold.schema[name], nul=nul) for name in names))
+    refusal = _refusal(gold, declared, sink.limits or ValueLimits()).alias(_REFUSAL)
+    return gold.select(*key, *(_served(gold.schema[name], sink) for name in names), refusal)
+
+
+def _refusal(gold: DataFrame, declared: GoldTable, limits: ValueLimits) -> Column:
+    """Return the first value of a row that the sink cannot hold: the row's keys, column, value and reason; or null."""
+    row = F.to_json(F.struct(*(F.col(quoted(name)) for name in (LOG_TIME, *declared.by))))
+    found = []
+    for name in (LOG_TIME, *declared.by, *declared.measures):
+        column = F.col(quoted(name))
+        for condition, why in limits.refusals(column, gold.schema[name].dataType):
+            value = F.translate(F.left(column.cast("string"), F.lit(_LONGEST)), "\0", "\ufffd")
+            told = (F.col(LOG_TIME).cast("string"), F.left(row, F.lit(_LONGEST)), F.lit(name), value, F.lit(why))
+            found.append(F.when(condition, F.array(*told)))
+    return F.coalesce(*found)
 
 
 @contextmanager
-def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], *, nul: bool) -> Iterator[Rows]:
+def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], sink: Sink) -> Iterator[Rows]:
     """Compute served rows once, yield them in the order of their key, and free them at the end.
 
     Args:
         gold: rows with the gold table's columns.
         declared: the gold table's declaration.
         taken: returns the number of source rows; called after the rows are computed.
-        nul: True if the sink can store the character U+0000 in text.
+        sink: the sink of the rows.
     """
-    frame = _shaped(gold, declared, nul=nul).persist(StorageLevel.MEMORY_AND_DISK)
+    frame = _shaped(gold, declared, sink).persist(StorageLevel.MEMORY_AND_DISK)
     key = KEY if declared.by else LOG_TIME
     try:
-        count = frame.count()
-        yield Rows(tuple(frame.columns), count, taken(), gold.schema, lambda: read(frame, key, count))
+        ((count, refused),) = frame.agg(F.count(F.lit(1)), F.count(_REFUSAL)).collect()
+        whole = frame.where(F.col(_REFUSAL).isNull()) if refused else frame
+        whole, count = whole.drop(_REFUSAL), count - refused
+        others = RefusedRows(refused, lambda: _read_refused(frame, key))
+        yield Rows(tuple(whole.columns), count, taken(), gold.schema, lambda: read(whole, key, count), others)
     finally:
         frame.unpersist()
+
+
+def _read_refused(frame: DataFrame, key: str) -> Iterator[RefusedRow]:
+    reader = _reader(key, frame)
+    for value, (at, *told) in frame.where(F.col(_REFUSAL).isNotNull()).select(key, _REFUSAL).toLocalIterator():
+        found = None if told[1] == key else reader(value) if reader else value
+        yield RefusedRow(found, at if found is None else str(found), *told)
 
 
 def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:
@@ -199,14 +232,14 @@ def _reader(name: str, frame: DataFrame) -> Callable[[Any], Any] | None:
     return bytes if isinstance(frame.schema[name].dataType, BinaryType) else None
 
 
-def _served(field: StructField, *, nul: bool) -> Column:
+def _served(field: StructField, sink: Sink) -> Column:
     column, metadata = F.col(quoted(field.name)), {}
     if isinstance(field.dataType, TimestampType):  # collect() would convert a timestamp to the machine's time zone
         column, metadata = F.unix_micros(column), {"micros": True}
     elif isinstance(field.dataType, (DoubleType, FloatType)):
         infinite = F.isnan(column) | (F.abs(column) == F.lit(float("inf")))
-        column = F.when(~infinite, column.cast("double"))
-    elif isinstance(field.dataType, StringType) and not nul:
+        column = column.cast("double") if sink.limits else F.when(~infinite, column.cast("double"))
+    elif isinstance(field.dataType, StringType) and not sink.keeps_nul:
         column = F.translate(column, "\0", "\ufffd")
     return column.alias(field.name, metadata=metadata)
 

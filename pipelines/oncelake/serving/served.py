@@ -24,6 +24,7 @@ from oncelake.common.errors import (
     reason,
 )
 from oncelake.common.lake import Table
+from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, TableState
 from oncelake.exactly_once.files import lines_of
@@ -32,7 +33,7 @@ from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.serving.patience import Patience
 from oncelake.serving.rows import Rows, sink_table
-from oncelake.serving.settings import Mode
+from oncelake.serving.settings import Mode, Unheld
 from oncelake.serving.sink import Sink, SinkBatch, SinkContent, SinkRows, SinkTable
 from oncelake.silver.schema import SILVER
 
@@ -48,6 +49,7 @@ class Served:
         follows: the table that the stage reads.
         sink: the sink that serves the table.
         silver_schema: returns silver's columns.
+        unheld: what to do with a row that the database cannot hold.
     """
 
     table: Table
@@ -56,6 +58,7 @@ class Served:
     follows: Table
     sink: Sink = field(repr=False)
     silver_schema: Callable[[SparkSession], StructType] = lambda _: SILVER
+    unheld: Unheld = "refuse"
 
     @property
     def stage(self) -> str:
@@ -133,8 +136,15 @@ class Served:
             TargetError: the sink reports an error that waiting does not fix, or is unavailable for too long.
             ReceiptError: the sink did not store the batch that it was given.
         """
-        table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence)
+        table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence, rows.refused)
+        if rows.refused.count and (self.sink.limits is None or self.unheld == "stop"):
+            said = f"{next(rows.refused.read())}; {count_of(rows.refused.count, 'such row')} in the batch"
+            raise TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{self._other}")
         return patience.keep_trying(lambda: self._apply(table, given, metadata, rows.taken))
+
+    @property
+    def _other(self) -> str:
+        return "" if self.sink.limits is None else ", or set serving.unheld to refuse"
 
     def _apply(self, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
         last = self._last()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 Mode = Literal["idempotent", "transactional"]
+Unheld = Literal["refuse", "stop"]
 # The property of a gold table that is served in idempotent mode.
 CHANGE_FEED = "delta.enableChangeDataFeed"
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -54,6 +55,11 @@ class ServingSettings(Strict):
         description="`idempotent`: follow gold and write its values; `transactional`: follow silver and add counts",
     )
     tables: tuple[str, ...] = Field(("error_log",), description="the gold tables to serve")
+    unheld: Unheld = Field(
+        "refuse",
+        description="a row with a value that the database cannot hold: `refuse` puts it into the table "
+        "`oncelake_refused`, and `stop` ends the run",
+    )
     wait: Duration | None = Field(
         None,
         ge=timedelta(0),

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
 from oncelake.common.errors import OvertakenError
+from oncelake.serving.values import ValueLimits
 
 # The key of a table without keys: the start of its window. The key of a table with keys is a hash of both.
 LOG_TIME = "log_time"
@@ -144,6 +145,46 @@ class SinkBatch:
         return self.version, self.query_id, self.batch_id, self.before, self.after
 
 
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row that a database cannot hold, because of one of its values.
+
+    Attributes:
+        key: the value of the table's key; None if it is the value that cannot be held.
+        key_text: the key as text.
+        row: the window's start and the keys, as JSON.
+        column: the column of the value.
+        value: the value as text.
+        reason: why it cannot be held.
+    """
+
+    key: Any
+    key_text: str
+    row: str
+    column: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the row {self.row} has {self.column} = {self.value}, which cannot be served: {self.reason}"
+
+
+@dataclass(frozen=True)
+class RefusedRows:
+    """The rows of a batch that the sink cannot hold.
+
+    Attributes:
+        count: how many they are.
+        read: returns an iterator over them, from the first one.
+    """
+
+    count: int = 0
+    read: Callable[[], Iterator[RefusedRow]] = lambda: iter(())
+
+
+NONE_REFUSED = RefusedRows()
+
+
 @dataclass
 class SinkRows:
     """The rows of a batch, in the order of their key, to be taken to their end. They can be taken more than once.
@@ -153,6 +194,7 @@ class SinkRows:
 
     Attributes:
         count: the number of rows.
+        refused: further rows, which a database cannot hold; a sink of your own has none.
         taken: True after the last row was taken.
         failure: the error that ended the rows early.
     """
@@ -160,6 +202,7 @@ class SinkRows:
     count: int
     source: Callable[[Callable[[], object]], Iterator[list[Row]]]
     fence: Callable[[], None] = lambda: None
+    refused: RefusedRows = NONE_REFUSED
     taken: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
 
@@ -201,11 +244,13 @@ class SinkContent:
         last: its last batch.
         rows: its rows, in the order of their key.
         idle: to be called now and then while the rows are not read.
+        refused: the keys, as text, of rows that it cannot hold.
     """
 
     last: SinkBatch | None
     rows: Iterator[Row]
     idle: Callable[[], object] = lambda: None
+    refused: frozenset[str] = frozenset()
 
 
 class Sink(ABC):
@@ -223,12 +268,14 @@ class Sink(ABC):
         adds: True if `write` can add the values of a batch to the stored ones (`serving.mode: transactional`).
         public: the names of options whose values may be in messages; all others are taken for secrets.
         keeps_nul: True if it can store the character U+0000 in text; if not, it gets U+FFFD.
+        limits: the values that a database can hold; other rows are refused. None for a sink of your own.
     """
 
     safety: ClassVar[Safety]
     adds: ClassVar[bool] = False
     public: Collection[str] = frozenset()
     keeps_nul: bool = True
+    limits: ValueLimits | None = None
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         """Keep the options; connect later, in the first method that needs it.

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 from sqlalchemy import Connection, MetaData, delete, inspect, select
@@ -10,11 +11,15 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy.sql.dml import Insert
 
 from oncelake.common.errors import ConfigError, OvertakenError, ReplayError
-from oncelake.serving import position, upsert
+from oncelake.serving import position, refused, upsert
 from oncelake.serving.columns import wrong_columns
 from oncelake.serving.database import Database, keep_alive, parse_url
 from oncelake.serving.sink import Row, Safety, Sink, SinkBatch, SinkContent, SinkRows, SinkTable
-from oncelake.serving.tables import POSITION, create_statements, served_table
+from oncelake.serving.tables import POSITION, REFUSED, create_statements, served_table
+from oncelake.serving.values import LIMITS
+
+# The most digits after the point that a decimal of MySQL and MariaDB has.
+_MYSQL_SCALE = 30
 
 
 class SqlSink(Sink):
@@ -32,7 +37,9 @@ class SqlSink(Sink):
         super().__init__(name, {})  # without the password
         self.database = Database(parse_url(options["url"]))
         self.transactional = options.get("mode") == "transactional"
-        self.keeps_nul = self.database.backend != "postgresql"
+        self.limits = LIMITS[self.database.backend]
+        if self.transactional and self.database.backend == "sqlite":  # its sum of both infinities is NULL
+            self.limits = replace(self.limits, infinity=False)
         self._checked = threading.Event()
 
     def __str__(self) -> str:
@@ -66,8 +73,12 @@ class SqlSink(Sink):
             position.write(connection, batch, first=last is None)
             if last is None:
                 self.refuse_unknown_rows(connection, there)
+            before = refused.keys(connection, self.stage)
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
-                connection.exec_driver_sql(statement, [convert(row) for row in chunk])
+                part = refused.accepted(connection, self.stage, chunk, before, adds=self.transactional)
+                if part:
+                    connection.exec_driver_sql(statement, [convert(row) for row in part])
+            refused.write(connection, there, batch, rows, before)
 
         self.database.transaction(work)
 
@@ -78,6 +89,7 @@ class SqlSink(Sink):
 
         def work(connection: Connection) -> None:
             connection.execute(delete(rows))
+            refused.forget(connection, self.stage)
             connection.execute(delete(POSITION).where(POSITION.c.stage == self.stage))
 
         self.database.transaction(work)
@@ -92,9 +104,9 @@ class SqlSink(Sink):
         there = served_table(table)
         wanted = select(*(there.c[each] for each in table.names)).order_by(there.c[table.key])
         with self.database.reading() as connection:
-            last = position.recorded(connection, self.stage)
+            last, others = position.recorded(connection, self.stage), refused.keys(connection, self.stage)
             found = connection.execution_options(yield_per=10_000).execute(wanted)
-            yield SinkContent(last, (tuple(row) for row in found), lambda: keep_alive(connection))
+            yield SinkContent(last, (tuple(row) for row in found), lambda: keep_alive(connection), others)
 
     def make(self, table: SinkTable) -> None:
         def work(connection: Connection) -> None:
@@ -106,15 +118,28 @@ class SqlSink(Sink):
 
     def statements(self, table: SinkTable) -> list[str]:
         """Return the SQL that creates oncelake_position and the table; this does not connect to the database."""
-        return create_statements([POSITION, served_table(table)], self.database.engine.dialect)
+        self._refuse_types(table)
+        return create_statements([POSITION, REFUSED, served_table(table)], self.database.engine.dialect)
 
     def check(self, table: SinkTable) -> None:
         """Check that the tables exist, have the needed columns and keys, and support transactions."""
+        self._refuse_types(table)
         there = served_table(table)
         self.database.transaction(lambda connection: self._check_tables(connection, there))
 
+    def _refuse_types(self, table: SinkTable) -> None:
+        """Raise ConfigError if no type of the database holds the values of a column."""
+        large = [column for column in table.columns if column.scale > _MYSQL_SCALE]
+        if large and self.database.backend in ("mysql", "mariadb"):
+            raise ConfigError(
+                f"gold.{table.name}: {large[0].name} has type decimal({large[0].precision},{large[0].scale}), but "
+                f"{self.database.backend} has at most {_MYSQL_SCALE} digits after the point. Cast it in the "
+                "declaration, or remove the table from serving.tables"
+            )
+
     def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
-        for table in (POSITION, wanted):
+        has_refused = inspect(connection).has_table(REFUSED.name)  # it is needed only when a row is refused
+        for table in (POSITION, *([REFUSED] if has_refused else []), wanted):
             _check_table(connection, table)
         self._checked.set()
 
@@ -165,7 +190,7 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
         )
     wrong = wrong_columns(connection, table)
     if wrong:
-        stage = "serving" if table is POSITION else f"serving.{table.name}"
+        stage = "serving" if table in (POSITION, REFUSED) else f"serving.{table.name}"
         raise ConfigError(
             f"{table.name} in the serving database has columns that cannot hold every served value: "
             f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "

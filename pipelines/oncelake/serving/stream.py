@@ -37,7 +37,7 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
         observed = Observation()
         gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served.declared)
         patience = Patience(batch.patience, batch.stopping, batch.say)
-        with held(gold, served.declared, lambda: int(observed.get["rows"]), nul=served.sink.keeps_nul) as rows:
+        with held(gold, served.declared, lambda: int(observed.get["rows"]), served.sink) as rows:
             batch.put(served.table, lambda metadata: served.apply(rows, metadata, patience, batch.fence))
 
     return write_batch

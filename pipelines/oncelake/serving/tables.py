@@ -72,6 +72,21 @@ POSITION = Table(
     **_OPTIONS,
 )
 
+# The rows that the database cannot hold. Its key is the one of the served table, as text: a hash, or a time.
+REFUSED = Table(
+    "oncelake_refused",
+    MetaData(),
+    Column("stage", _NAME, nullable=False, comment="the stage, such as serving.error_log"),
+    Column("row_key", sa.String(64), nullable=False, comment="the key of the row in the served table, as text"),
+    Column("row_values", _LONG_TEXT, nullable=False, comment="start of the window, and the keys, as JSON"),
+    Column("column_name", _NAME, nullable=False, comment="the column of the value that cannot be held"),
+    Column("value_text", _LONG_TEXT, nullable=False, comment="the value as text, at most 1000 characters"),
+    Column("reason", _LONG_TEXT, nullable=False, comment="why the value cannot be held"),
+    Column("batch_id", sa.BigInteger, nullable=False, comment="the batch of the row"),
+    PrimaryKeyConstraint("stage", "row_key"),
+    **_OPTIONS,
+)
+
 
 def served_table(served: SinkTable) -> Table:
     """Return the form of a served table in a database."""

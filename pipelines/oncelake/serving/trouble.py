@@ -134,7 +134,7 @@ _ADVICE: tuple[tuple[set[object], str, str], ...] = (
         {1142, 1143, "42501"},
         "",
         "The user needs SELECT, INSERT and UPDATE on the served tables and on oncelake_position; "
-        "a rebuild needs DELETE too",
+        "a rebuild needs DELETE too, and so does a run that refuses a row (on the served table and oncelake_refused)",
     ),
     ({1054, 1146, "42P01", "42703"}, "no such table|no such column", "Create the tables: oncelake serving init"),
     (

@@ -6,11 +6,12 @@ The statement is for one row; the drivers send many rows with it at once.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, Table, case, func
+from sqlalchemy import ColumnElement, Dialect, Table, Text, case, collate, func, type_coerce
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from oncelake.serving.sink import Merge, SinkTable
+from oncelake.serving.values import DECIMALS
 
 Row = tuple[Any, ...]
 
@@ -25,7 +26,13 @@ def replace(table: Table, backend: str) -> Insert:
 def add(table: Table, served: SinkTable, backend: str) -> Insert:
     """Return the upsert that merges the measures of a batch into the stored ones."""
     merges = {each.name: _MERGES[each.merge] for each in served.columns if each.merge is not None}
-    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(merges))
+    decimals = {each.name for each in served.columns if each.kind == "decimal" and backend == "sqlite"}
+
+    def merge(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
+        # SQLite compares by the collation of the left side
+        return merges[old.name](old, collate(type_coerce(new, Text), DECIMALS) if old.name in decimals else new)
+
+    return _upsert(table, backend, merge, list(merges))
 
 
 def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:

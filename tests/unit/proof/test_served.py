@@ -33,13 +33,13 @@ def filled(url: str, rows: int = BATCHES * ROWS) -> Served:
     return table
 
 
-def position(table: Served) -> Link:
+def position(table: Served, batches: int = BATCHES) -> Link:
     """Prove the position of a table that follows silver."""
     files = MemoryFiles()
     commit(files, "silver", 0, operation="CREATE TABLE")
-    for batch in range(BATCHES):
+    for batch in range(batches):
         commit(files, "silver", batch + 1, note_of(batch))
-    files.texts[f"silver/_delta_log/{BATCHES:020d}.crc"] = f'{{"metadata":{{"id":"{TABLE_ID}"}}}}'
+    files.texts[f"silver/_delta_log/{batches:020d}.crc"] = f'{{"metadata":{{"id":"{TABLE_ID}"}}}}'
     chain: Any = SimpleNamespace(commit_log=lambda _: DeltaLog(files, "silver"))
     spark: Any = None
     return next(ServedProof(chain, spark, table).links())
@@ -77,6 +77,23 @@ def test_lines_that_are_not_served_yet_are_a_number(url: str, end: int, waiting:
     link = position(table)
     assert link.holds, link.said
     assert [(part.lines, part.waits) for part in link.uncompared] == ([(waiting, True)] if waiting else [])
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_table_without_a_batch_does_not_hold_while_there_are_lines_to_serve(url: str, *, emptied: bool) -> None:
+    """A rebuild empties the table, and the first batch after it may fail for good."""
+    table = served(url, "transactional")
+    if emptied:
+        table = filled(url)
+        table.empty()
+    link = position(table)
+    assert not link.holds
+    assert "has no batch of it: 30 lines that wait for serving.error_log. Run: oncelake run" in link.said
+
+
+def test_a_table_without_a_batch_holds_if_there_is_nothing_to_serve(url: str) -> None:
+    link = position(served(url, "transactional"), batches=0)
+    assert link.holds, link.said
 
 
 @pytest.mark.parametrize("rows", [29, 31])
