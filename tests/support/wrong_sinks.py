@@ -359,14 +359,14 @@ class TwoInOne(Together):
 class SharedRows(Together):
     """Has one table for the rows of all."""
 
-    held = "held"  # type: ignore[assignment]
+    held = "held"
 
 
 @wrong("two tables share their last batch", "another table", "oncelake_sink_test_values was emptied: the last batch is")
 class SharedBatch(Together):
     """Has one table for the last batches of all."""
 
-    position = "position"  # type: ignore[assignment]
+    position = "position"
 
 
 class Losing(Together):
