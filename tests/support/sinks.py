@@ -12,7 +12,7 @@ from oncelake.serving.sink import Row
 
 
 class Together(Sink):
-    """Rows and position in one transaction."""
+    """Rows and position in one transaction; each served table has its own two tables in the file."""
 
     safety = Safety.ONE_TRANSACTION
 
@@ -23,16 +23,26 @@ class Together(Sink):
         try:
             connection.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing, only a machine would
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE IF NOT EXISTS held (key TEXT, version INTEGER, row BLOB)")
-            connection.execute("CREATE TABLE IF NOT EXISTS position (version INTEGER, batch TEXT)")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {self.held} (key TEXT, version INTEGER, row BLOB)")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {self.position} (version INTEGER, batch TEXT)")
             yield connection
             connection.execute("COMMIT")
         finally:
             connection.close()
 
+    @property
+    def held(self) -> str:
+        """The table with the rows."""
+        return f"held_{self.name}"
+
+    @property
+    def position(self) -> str:
+        """The table with the last batch."""
+        return f"position_{self.name}"
+
     def last(self) -> SinkBatch | None:
         with self.transaction() as connection:
-            found = connection.execute("SELECT batch FROM position").fetchone()
+            found = connection.execute(f"SELECT batch FROM {self.position}").fetchone()
         return SinkBatch.from_json(found[0]) if found else None
 
     def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
@@ -41,33 +51,51 @@ class Together(Sink):
             for chunk in rows:
                 self.put(connection, batch, chunk)
 
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        with self.transaction() as connection:
+            self.store(connection, batch)
+            for chunk in keys:
+                self.drop(connection, batch, chunk)
+
     def empty(self, mark: SinkBatch) -> None:
         with self.transaction() as connection:
-            connection.execute("DELETE FROM held")
-            connection.execute("DELETE FROM position")
-            connection.execute("INSERT INTO position VALUES (?, ?)", (mark.version, mark.to_json()))
+            connection.execute(f"DELETE FROM {self.held}")
+            self.record(connection, mark)
 
     def read(self, table: SinkTable) -> Iterator[Row]:
         with self.transaction() as connection:
-            found = connection.execute("SELECT row FROM held ORDER BY key").fetchall()
+            query = f"SELECT row FROM {self.held} WHERE row IS NOT NULL ORDER BY key"
+            found = connection.execute(query).fetchall()
         return iter([pickle.loads(row) for (row,) in found])
 
     def store(self, connection: sqlite3.Connection, batch: SinkBatch) -> None:
         """Store the batch if its version is the next one."""
-        found = connection.execute("SELECT version FROM position").fetchone()
+        found = connection.execute(f"SELECT version FROM {self.position}").fetchone()
         if (found[0] if found else 0) != batch.version - 1:
             raise OvertakenError("another process has written")
-        connection.execute("DELETE FROM position")
-        connection.execute("INSERT INTO position VALUES (?, ?)", (batch.version, batch.to_json()))
+        self.record(connection, batch)
+
+    def record(self, connection: sqlite3.Connection, batch: SinkBatch) -> None:
+        """Store the batch, whatever is stored."""
+        connection.execute(f"DELETE FROM {self.position}")
+        connection.execute(f"INSERT INTO {self.position} VALUES (?, ?)", (batch.version, batch.to_json()))
 
     def put(self, connection: sqlite3.Connection, batch: SinkBatch, rows: list[Row]) -> None:
         """Replace rows by their key, but none of a later batch."""
         for row in rows:
-            key, value = str(row[0]), pickle.dumps(row)
-            if connection.execute("SELECT 1 FROM held WHERE key = ? AND version > ?", (key, batch.version)).fetchone():
-                continue
-            connection.execute("DELETE FROM held WHERE key = ?", (key,))
-            connection.execute("INSERT INTO held VALUES (?, ?, ?)", (key, batch.version, value))
+            self.replace(connection, str(row[0]), batch.version, pickle.dumps(row))
+
+    def drop(self, connection: sqlite3.Connection, batch: SinkBatch, keys: list[Row]) -> None:
+        """Replace rows by a mark that they are removed, so that no row of an earlier batch comes back."""
+        for (key,) in keys:
+            self.replace(connection, str(key), batch.version, None)
+
+    def replace(self, connection: sqlite3.Connection, key: str, version: int, row: bytes | None) -> None:
+        """Replace what is there under a key, unless it is of a later batch."""
+        later = f"SELECT 1 FROM {self.held} WHERE key = ? AND version > ?"
+        if not connection.execute(later, (key, version)).fetchone():
+            connection.execute(f"DELETE FROM {self.held} WHERE key = ?", (key,))
+            connection.execute(f"INSERT INTO {self.held} VALUES (?, ?, ?)", (key, version, row))
 
 
 class ByKey(Together):
@@ -79,6 +107,13 @@ class ByKey(Together):
         for chunk in rows:
             with self.transaction() as connection:
                 self.put(connection, batch, chunk)
+        with self.transaction() as connection:
+            self.store(connection, batch)
+
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        for chunk in keys:
+            with self.transaction() as connection:
+                self.drop(connection, batch, chunk)
         with self.transaction() as connection:
             self.store(connection, batch)
 
@@ -113,16 +148,15 @@ class DoublesOnReplay(ByKey):
 
     def put(self, connection: sqlite3.Connection, batch: SinkBatch, rows: list[Row]) -> None:
         for row in rows:
-            connection.execute("DELETE FROM held WHERE key = ? AND version < ?", (row[0], batch.version))
-            connection.execute("INSERT INTO held VALUES (?, ?, ?)", (row[0], batch.version, pickle.dumps(row)))
+            connection.execute(f"DELETE FROM {self.held} WHERE key = ? AND version < ?", (row[0], batch.version))
+            connection.execute(f"INSERT INTO {self.held} VALUES (?, ?, ?)", (row[0], batch.version, pickle.dumps(row)))
 
 
 class NotFenced(Together):
     """Wrong: a writer that read the position before its successor wrote still commits."""
 
     def store(self, connection: sqlite3.Connection, batch: SinkBatch) -> None:
-        connection.execute("DELETE FROM position")
-        connection.execute("INSERT INTO position VALUES (?, ?)", (batch.version, batch.to_json()))
+        self.record(connection, batch)
 
 
 class ChecksTooEarly(NotFenced):
@@ -161,14 +195,14 @@ class KeepsRows(Together):
 
     def empty(self, mark: SinkBatch) -> None:
         with self.transaction() as connection:
-            connection.execute("DELETE FROM position")
-            connection.execute("INSERT INTO position VALUES (?, ?)", (mark.version, mark.to_json()))
+            self.record(connection, mark)
 
 
 class Unreadable(Together):
-    """Right, without a method that reads."""
+    """Right, without the methods that may be left out."""
 
     read = Sink.read
+    remove = Sink.remove
 
 
 class Incomplete(Sink):

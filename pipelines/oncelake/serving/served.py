@@ -37,6 +37,9 @@ from oncelake.serving.settings import Mode, Unheld
 from oncelake.serving.sink import Sink, SinkBatch, SinkContent, SinkRows, SinkTable
 from oncelake.silver.schema import SILVER
 
+# `write` or `remove` of a sink.
+Change = Callable[[SinkTable, SinkBatch, SinkRows], None]
+
 
 @dataclass(frozen=True)
 class Served:
@@ -136,17 +139,38 @@ class Served:
             TargetError: the sink reports an error that waiting does not fix, or is unavailable for too long.
             ReceiptError: the sink did not store the batch that it was given.
         """
+        return self._keep_applying(self.sink.write, rows, metadata, patience, fence)
+
+    def remove(self, keys: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]) -> Written:
+        """Remove the rows of some keys as a batch; arguments and errors are those of `apply`.
+
+        Args:
+            keys: rows of one value, the key, in the order of the keys.
+            metadata: the batch.
+            patience: how long to wait for an unavailable sink.
+            fence: raises an error if this process may no longer write.
+
+        Raises:
+            ConfigError: the class of the sink cannot remove rows.
+        """
+        if not self.sink.removes:
+            raise ConfigError(f"{self.place} cannot remove rows: its class has no method remove")
+        return self._keep_applying(self.sink.remove, keys, metadata, patience, fence)
+
+    def _keep_applying(
+        self, change: Change, rows: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]
+    ) -> Written:
         table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence, rows.refused)
         if rows.refused.count and (self.sink.limits is None or self.unheld == "stop"):
             said = f"{next(rows.refused.read())}; {count_of(rows.refused.count, 'such row')} in the batch"
             raise TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{self._other}")
-        return patience.keep_trying(lambda: self._apply(table, given, metadata, rows.taken))
+        return patience.keep_trying(lambda: self._apply(change, table, given, metadata, rows.taken))
 
     @property
     def _other(self) -> str:
         return "" if self.sink.limits is None else ", or set serving.unheld to refuse"
 
-    def _apply(self, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
+    def _apply(self, change: Change, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
         last = self._last()
         while True:
             held = self._commit(last) if last is not None and last.batch_id is not None else None
@@ -158,7 +182,7 @@ class Served:
             batch = self._batch(metadata, last, taken)
             try:
                 with self._named(rows):
-                    self.sink.write(table, batch, rows)
+                    change(table, batch, rows)
             except OvertakenError:
                 before, last = last, self._last()
                 if last == before:

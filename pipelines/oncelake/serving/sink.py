@@ -312,6 +312,19 @@ class Sink(ABC):
     def empty(self, mark: SinkBatch) -> None:
         """Remove all rows of the table and store a mark as the last batch, for a rebuild; it may be called again."""
 
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        """Remove the rows of some keys, and store the batch as the last one; a class may leave it out.
+
+        The batch is stored as by `write`, and refused as by `write`. A key without a row is passed over. A writer of an
+        earlier batch that comes late must not bring a removed row back.
+
+        Args:
+            table: the table with its columns.
+            batch: the batch to store.
+            keys: the keys, as rows of one value; there may be none.
+        """
+        raise NotImplementedError
+
     def read(self, table: SinkTable) -> Iterator[Row]:
         """Yield all rows in the order of their key, for `oncelake prove`; without it, rows are not compared."""
         raise NotImplementedError
@@ -321,6 +334,11 @@ class Sink(ABC):
 
     def check(self, table: SinkTable) -> None:  # noqa: B027
         """Check before a run that the table can be written."""
+
+    @property
+    def removes(self) -> bool:
+        """True if the class can remove rows by key."""
+        return type(self).remove is not Sink.remove
 
     @property
     def reads_back(self) -> bool:

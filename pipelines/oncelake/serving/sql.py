@@ -1,14 +1,14 @@
 """The SQL databases as a sink: MySQL, MariaDB, PostgreSQL and SQLite. Rows and position change in one transaction."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
-from sqlalchemy import Connection, MetaData, delete, inspect, select
+from sqlalchemy import Connection, MetaData, bindparam, delete, inspect, select
 from sqlalchemy import Table as SqlTable
-from sqlalchemy.sql.dml import Insert
+from sqlalchemy.sql.dml import Delete, Insert
 
 from oncelake.common.errors import ConfigError, OvertakenError, ReplayError
 from oncelake.serving import position, refused, upsert
@@ -60,8 +60,26 @@ class SqlSink(Sink):
             ConfigError: a table is missing or is not as it must be; checked once, before the first batch.
             ReplayError: counts would be added to rows that no recorded batch wrote.
         """
+        self._change(table, batch, rows, self._statement(served_table(table), table), table.names)
+
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        """Delete the rows of the keys and write the position in one transaction; the user needs the DELETE right."""
         there = served_table(table)
-        statement, convert = upsert.driver_sql(self._statement(there, table), table.names, self.database.engine.dialect)
+        statement = delete(there).where(there.c[table.key] == bindparam(table.key))
+        self._change(table, batch, keys, statement, (table.key,))
+
+    def _change(
+        self,
+        table: SinkTable,
+        batch: SinkBatch,
+        rows: SinkRows,
+        statement: Insert | Delete,
+        names: Sequence[str],
+    ) -> None:
+        """Run a statement for each row, and write the position, in one transaction."""
+        there = served_table(table)
+        text, convert = upsert.driver_sql(statement, names, self.database.engine.dialect)
+        adds = self.transactional and isinstance(statement, Insert)
 
         def work(connection: Connection) -> None:
             if not self._checked.is_set():  # the database may have been unavailable in the preflight
@@ -75,9 +93,9 @@ class SqlSink(Sink):
                 self.refuse_unknown_rows(connection, there)
             before = refused.keys(connection, self.stage)
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
-                part = refused.accepted(connection, self.stage, chunk, before, adds=self.transactional)
+                part = refused.accepted(connection, self.stage, chunk, before, adds=adds)
                 if part:
-                    connection.exec_driver_sql(statement, [convert(row) for row in part])
+                    connection.exec_driver_sql(text, [convert(row) for row in part])
             refused.write(connection, there, batch, rows, before)
 
         self.database.transaction(work)

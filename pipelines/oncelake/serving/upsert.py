@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Dialect, Table, Text, case, collate, func, type_coerce
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.sql.dml import Insert
+from sqlalchemy.sql.dml import Delete, Insert
 
 from oncelake.serving.sink import Merge, SinkTable
 from oncelake.serving.values import DECIMALS
@@ -35,13 +35,13 @@ def add(table: Table, served: SinkTable, backend: str) -> Insert:
     return _upsert(table, backend, merge, list(merges))
 
 
-def driver_sql(statement: Insert, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
+def driver_sql(statement: Insert | Delete, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
     """Return a statement as the driver's SQL, and the function that converts a row for it.
 
     For a million rows this is faster than a dictionary for each row.
 
     Args:
-        statement: the upsert of one row.
+        statement: the upsert of one row, or the deletion of one key.
         names: the columns of the rows, in the order of their values.
         dialect: the database's dialect.
     """

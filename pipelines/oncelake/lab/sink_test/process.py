@@ -1,4 +1,4 @@
-"""Run one step of a test in a forked process, which kills or stops itself before a line of the sink's own code."""
+"""Run a step of a test in a forked process, which kills, stops or fails itself before a line of the sink's code."""
 
 import os
 import pickle
@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from oncelake.lab.sink_test.made import MadeError
+
 # Seconds that a step may take.
 LIMIT = 60.0
 _POLL = 0.01
@@ -23,16 +25,16 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True)
 class Halt:
-    """Where a process ends or stops itself.
+    """Where a process ends, stops or fails.
 
     Attributes:
         at: the number of the line, in the order in which the lines are run; None for nowhere.
-        signal: SIGKILL or SIGSTOP.
+        signal: SIGKILL or SIGSTOP; None to raise MadeError there instead.
         places: the directories of the sink's own code.
     """
 
     at: int | None
-    signal: signal.Signals
+    signal: signal.Signals | None
     places: tuple[str, ...]
 
 
@@ -174,7 +176,9 @@ def _traced(halt: Halt | None, seen: list[Line]) -> Iterator[None]:
 
     def line(frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
-            if len(seen) == halt.at:
+            if len(seen) == halt.at and halt.signal is None:
+                raise MadeError("an error made by the test")
+            if len(seen) == halt.at and halt.signal is not None:
                 os.kill(os.getpid(), halt.signal)
             seen.append((frame.f_code.co_filename, frame.f_lineno))
         return line

@@ -5,7 +5,7 @@ paused and wakes up after its successor changes nothing: its rows are older. The
 `oncelake_position`, changed by a lightweight transaction only if its version is the one before.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
@@ -76,18 +76,30 @@ class Cassandra(Sink):
 
         A NULL is written, too: it replaces an older value.
         """
+        names, places = ", ".join(map(_quoted, table.names)), ", ".join("?" for _ in table.names)
+        query = f"INSERT INTO {_quoted(self.name)} ({names}) VALUES ({places}) USING TIMESTAMP {batch.version}"
+        self._change(query, table.columns, batch, rows)
+
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        """Delete the rows of the keys with the batch's version as the write time, then store the position.
+
+        Cassandra keeps a deletion for `gc_grace_seconds` (10 days), so an older row that comes late stays removed.
+        """
+        name, key = _quoted(self.name), _quoted(table.key)
+        query = f"DELETE FROM {name} USING TIMESTAMP {batch.version} WHERE {key} = ?"
+        self._change(query, table.columns[:1], batch, keys)
+
+    def _change(self, query: str, columns: Sequence[SinkColumn], batch: SinkBatch, rows: SinkRows) -> None:
+        """Run a statement for each row, then store the position."""
         from cassandra.concurrent import execute_concurrent_with_args  # noqa: PLC0415 - an extra
 
         self._must_be_next(batch)
-        names, places = ", ".join(map(_quoted, table.names)), ", ".join("?" for _ in table.names)
         with self._session() as session:
-            upsert = session.prepare(
-                f"INSERT INTO {_quoted(self.name)} ({names}) VALUES ({places}) USING TIMESTAMP {batch.version}"
-            )
-            upsert.consistency_level = self._level(self.consistency)
+            prepared = session.prepare(query)
+            prepared.consistency_level = self._level(self.consistency)
             for chunk in rows:
-                values = [list(map(_value, row, table.columns)) for row in chunk]
-                execute_concurrent_with_args(session, upsert, values, raise_on_first_error=True)
+                values = [list(map(_value, row, columns)) for row in chunk]
+                execute_concurrent_with_args(session, prepared, values, raise_on_first_error=True)
         self._store(batch)
 
     def empty(self, mark: SinkBatch) -> None:

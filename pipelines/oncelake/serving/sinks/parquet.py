@@ -16,7 +16,7 @@ import os
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,16 +89,50 @@ class Store:
         Raises:
             OvertakenError: the store has another batch.
         """
+
+        def merged(files: Mapping[str, str]) -> Mapping[str, list[Row]]:
+            found = {}
+            for day, rows in days.items():
+                by_key = {row[0]: row for row in (*self._rows(table, files.get(day)), *rows)}
+                found[day] = [by_key[key] for key in sorted(by_key)]
+            return found
+
+        self._change(table, batch, merged)
+
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: Collection[Any]) -> None:
+        """Remove the rows of some keys as a batch; the versions that are kept for readers still have them."""
+
+        def rest(files: Mapping[str, str]) -> Mapping[str, list[Row]]:
+            found = {}
+            for day, name in files.items() if keys else ():
+                rows = self._rows(table, name)
+                kept = [row for row in rows if row[0] not in keys]
+                if len(kept) < len(rows):
+                    found[day] = kept
+            return found
+
+        self._change(table, batch, rest)
+
+    def _change(
+        self, table: SinkTable, batch: SinkBatch, changed: Callable[[Mapping[str, str]], Mapping[str, list[Row]]]
+    ) -> None:
+        """Write the days that a batch changes, and then the manifest that names them.
+
+        Args:
+            table: the table.
+            batch: the batch.
+            changed: returns all rows of the days that change, from the files of the version before.
+        """
         newest = self.newest()
         if newest is not None and newest.batch.is_same(batch):
             return
         if (newest.batch.version if newest else 0) != batch.version - 1:
             raise OvertakenError(f"{self.directory} has got another batch")
         files = dict(newest.files) if newest else {}
-        for day, rows in days.items():
-            merged = {row[0]: row for row in self._rows(table, files.get(day))}
-            merged.update((row[0], row) for row in rows)
-            files[day] = self._write_file(table, f"{day}.{batch.version}", [merged[key] for key in sorted(merged)])
+        for day, rows in changed(files).items():
+            files.pop(day, None)
+            if rows:
+                files[day] = self._write_file(table, f"{day}.{batch.version}", rows)
         self._create(Manifest(newest.number + 1 if newest else 0, batch, files))
         self._clean()
 
@@ -247,6 +281,12 @@ class ParquetStores(Sink):
         for name, store in self.stores.items():
             with _away(name):
                 store.write(table, batch, split[name])
+
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        removed = {key for chunk in keys for (key,) in chunk}
+        for name, store in self.stores.items():
+            with _away(name):
+                store.remove(table, batch, removed)
 
     def empty(self, mark: SinkBatch) -> None:
         for name, store in self.stores.items():

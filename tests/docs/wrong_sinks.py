@@ -1,0 +1,20 @@
+"""Write the table of wrong sinks in docs/sinks.md: the fault of each, and the check of the kit that names it."""
+
+from tests.support.places import ROOT
+from tests.support.wrong_sinks import WRONG
+
+PAGE = ROOT / "docs/sinks.md"
+# the table is between these two lines of the page
+BEGIN, END = "<!-- wrong sinks: written by make docs -->\n", "<!-- end of wrong sinks -->"
+
+
+def page() -> str:
+    """Return the page with the current table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    rows = "".join(f"| {each.fault} | {each.check} | `{each.said}` |\n" for each in WRONG)
+    table = f"| fault | check that does not hold | what it says, among others |\n|---|---|---|\n{rows}"
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
