@@ -660,4 +660,18 @@ GUARDS = (
             "unit/common/spark/test_first_use.py::test_a_waiting_process_says_that_it_waits",
         ),
     ),
+    Guard(
+        "a second Ctrl-C ends a command at once",
+        "a command that hangs while it ends cannot be stopped",
+        "cli/program.py::_Ended.by_ctrl_c.end",
+        without("_end_at_once"),
+        tests=("unit/cli/test_app.py::test_a_second_ctrl_c_ends_a_command_at_once",),
+    ),
+    Guard(
+        "an error that Ctrl-C causes is not shown as an error of the command",
+        "the command ends with 1, and says that the JVM ended",
+        "cli/program.py::reported",
+        reads("ended.interrupted is not None", "False"),
+        tests=("unit/cli/test_app.py::test_an_error_that_ctrl_c_causes_is_no_error_of_the_command",),
+    ),
 )
