@@ -674,4 +674,21 @@ GUARDS = (
         reads("ended.interrupted is not None", "False"),
         tests=("unit/cli/test_app.py::test_an_error_that_ctrl_c_causes_is_no_error_of_the_command",),
     ),
+    Guard(
+        "the log of Spark is not opened through a link",
+        "whoever puts a link into /tmp decides which file of this user the log overwrites",
+        "common/spark/launch.py::java_output_to",
+        reads("os.O_NOFOLLOW", "0"),
+        tests=("unit/common/spark/test_launch.py::test_the_log_of_spark_is_not_written_through_a_link",),
+    ),
+    Guard(
+        "temporary files are in a directory that only this user may write to",
+        "another user puts a file or a link where the log of Spark is written",
+        "common/spark/session.py::_own_directory",
+        reads("tempfile.mkdtemp(prefix=f'oncelake-{os.getpid()}-')", "Path(tempfile.gettempdir())"),
+        tests=(
+            "unit/common/spark/test_launch.py::"
+            "test_the_log_of_spark_is_in_a_directory_that_only_this_user_may_write_to",
+        ),
+    ),
 )

@@ -1,5 +1,6 @@
 """Build the SparkSession; no other module does."""
 
+import atexit
 import logging
 import os
 import shlex
@@ -9,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -113,7 +115,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     else:
         own = {"spark.jars": paths.replace(os.pathsep, ","), "spark.executor.defaultJavaOptions": " ".join(_METHODS)}
     own["spark.driver.memory"] = settings.driver_memory
-    own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
+    own["spark.sql.warehouse.dir"] = str(_own_directory() / "warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
     conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -225,7 +227,23 @@ def leave_stopping_to_us(spark: SparkSession) -> None:
 
 def spark_log() -> Path:
     """Return the file for Spark's output while a command runs."""
-    return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
+    return _own_directory() / "spark.log"
+
+
+@cache
+def _own_directory() -> Path:
+    """Create this process's directory for temporary files, in which nobody else can put a link under a known name.
+
+    It is removed when the process ends, unless a file was kept in it.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=f"oncelake-{os.getpid()}-"))
+    atexit.register(_remove_if_empty, directory)
+    return directory
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 @contextmanager
