@@ -691,4 +691,11 @@ GUARDS = (
             "test_the_log_of_spark_is_in_a_directory_that_only_this_user_may_write_to",
         ),
     ),
+    Guard(
+        "starting again is advised only for a cause that is known to pass",
+        "an error that no replay can cure sends people in a circle",
+        "common/explain.py::explain",
+        reads("re.search(_PASSING, everything, re.IGNORECASE)", "True"),
+        tests=("unit/common/test_explain.py::test_no_replay_is_promised_to_cure_what_lasts",),
+    ),
 )
