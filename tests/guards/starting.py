@@ -698,4 +698,11 @@ GUARDS = (
         reads("re.search(_PASSING, everything, re.IGNORECASE)", "True"),
         tests=("unit/common/test_explain.py::test_no_replay_is_promised_to_cure_what_lasts",),
     ),
+    Guard(
+        "the lake's root is no file",
+        "Spark starts, and fails with an error that names no setting",
+        "engine/preflight.py::refused_root",
+        answers("None"),
+        tests=("unit/cli/test_app.py::test_a_lake_at_the_place_of_a_file_is_refused_before_spark_starts",),
+    ),
 )

@@ -297,3 +297,19 @@ def test_a_handler_that_the_command_installed_stays() -> None:
     with reported(as_json=False, verbose=False):
         signal.raise_signal(signal.SIGINT)
         assert stopping.wait(10)
+
+
+@pytest.mark.parametrize("inside", ["", "/inside"])
+def test_a_lake_at_the_place_of_a_file_is_refused_before_spark_starts(
+    house: House, monkeypatch: pytest.MonkeyPatch, inside: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    file = house.root / "file"
+    file.write_text("mine")
+    root = ["--set", f"lake.root={file}{inside}"]
+    said = f"lake.root {file}{inside}: {file} is a file, and the tables need a directory; set another directory, or "
+    code, run = call("run", "--once", *house.options, *root)
+    assert (code, run) == (2, f"oncelake: {said}move the file\n")
+    code, doctor = call("doctor", *house.options, *root)
+    assert (code, said in doctor) == (1, True)
+    assert file.read_text() == "mine"
