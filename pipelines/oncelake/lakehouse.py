@@ -43,6 +43,7 @@ from oncelake.engine.preflight import (
     no_hard_links,
     other_log_store,
     preflight,
+    refused_root,
     refused_tables,
 )
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
@@ -314,6 +315,8 @@ class Lakehouse:
                 went on.
         """
         stopping, failed = stopping or threading.Event(), Failed()
+        if (refused := refused_root(self.settings.places())) is not None:
+            raise ConfigError(refused)
         try_sources(self.declared, lambda stage: self.declared.kind(stage).check_here(), failed)
         check_port(self.settings.metrics)
         writers = other_log_store(self.settings.places(), self.settings.spark)
@@ -365,7 +368,7 @@ class Lakehouse:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             states += [state] if state is not None else []
         answering = replace(chain, stages=tuple(each.stage for each in states))
-        refused = refused_change(answering) or missing_key(chain) or refused_tables(answering)
+        refused = refused_root(lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)
         served = ((each.stage.served, each) for each in states)
         otherwise = (sink.counted_otherwise(each.first.last, each.stage.rules) for sink, each in served if sink)
         begun = unfinished(chain) or refused or next(filter(None, otherwise), None) or self._unreadable()

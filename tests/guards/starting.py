@@ -681,4 +681,49 @@ GUARDS = (
             "unit/common/spark/test_first_use.py::test_a_waiting_process_says_that_it_waits",
         ),
     ),
+    Guard(
+        "a second Ctrl-C ends a command at once",
+        "a command that hangs while it ends cannot be stopped",
+        "cli/program.py::_Ended.by_ctrl_c.end",
+        without("_end_at_once"),
+        tests=("unit/cli/test_app.py::test_a_second_ctrl_c_ends_a_command_at_once",),
+    ),
+    Guard(
+        "an error that Ctrl-C causes is not shown as an error of the command",
+        "the command ends with 1, and says that the JVM ended",
+        "cli/program.py::reported",
+        reads("ended.interrupted is not None", "False"),
+        tests=("unit/cli/test_app.py::test_an_error_that_ctrl_c_causes_is_no_error_of_the_command",),
+    ),
+    Guard(
+        "the log of Spark is not opened through a link",
+        "whoever puts a link into /tmp decides which file of this user the log overwrites",
+        "common/spark/launch.py::java_output_to",
+        reads("os.O_NOFOLLOW", "0"),
+        tests=("unit/common/spark/test_launch.py::test_the_log_of_spark_is_not_written_through_a_link",),
+    ),
+    Guard(
+        "temporary files are in a directory that only this user may write to",
+        "another user puts a file or a link where the log of Spark is written",
+        "common/spark/session.py::_own_directory",
+        reads("tempfile.mkdtemp(prefix=f'oncelake-{os.getpid()}-')", "Path(tempfile.gettempdir())"),
+        tests=(
+            "unit/common/spark/test_launch.py::"
+            "test_the_log_of_spark_is_in_a_directory_that_only_this_user_may_write_to",
+        ),
+    ),
+    Guard(
+        "starting again is advised only for a cause that is known to pass",
+        "an error that no replay can cure sends people in a circle",
+        "common/explain.py::explain",
+        reads("re.search(_PASSING, everything, re.IGNORECASE)", "True"),
+        tests=("unit/common/test_explain.py::test_no_replay_is_promised_to_cure_what_lasts",),
+    ),
+    Guard(
+        "the lake's root is no file",
+        "Spark starts, and fails with an error that names no setting",
+        "engine/preflight.py::refused_root",
+        answers("None"),
+        tests=("unit/cli/test_app.py::test_a_lake_at_the_place_of_a_file_is_refused_before_spark_starts",),
+    ),
 )

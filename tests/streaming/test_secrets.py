@@ -136,7 +136,7 @@ class Seen:
                 continue
             if CANARY.encode() in line:
                 self.lines.add(line)
-        for log in self.temporary.glob("oncelake-*-spark.log"):
+        for log in self.temporary.glob("oncelake-*/spark.log"):
             try:
                 self.logs.add(log.read_text(errors="replace"))
             except OSError:

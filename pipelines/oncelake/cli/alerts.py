@@ -67,7 +67,10 @@ def send(
     A run does this by itself. Use it from cron, to hear of a run that has ended. Exit code 1 if a message is still
     unsent.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning, changes=True) as (
+        console,
+        lake,
+    ):
         found = lake.send_alerts()
         _say(console, found, as_json=as_json)
     if any(each.unsent for each in found):

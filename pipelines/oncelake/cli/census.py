@@ -97,7 +97,7 @@ def _resolve(
     *,
     verbose: bool,
 ) -> None:
-    with opened(conf, sets, verbose=verbose) as (_, lake), lake.census(source) as (found, resolve):
+    with opened(conf, sets, verbose=verbose, changes=True) as (_, lake), lake.census(source) as (found, resolve):
         from oncelake.proof.resolve import chosen
 
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):

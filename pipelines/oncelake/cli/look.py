@@ -37,7 +37,7 @@ def status(
     It takes no lock, so it can run next to `oncelake run`.
     """
     stopping = threading.Event() if watch else None
-    with opened(conf, sets, as_json=as_json, verbose=verbose, stopping=stopping) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
         if stopping is not None:
             from oncelake.observe.live import LiveBoard, showing
 

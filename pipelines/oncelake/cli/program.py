@@ -5,9 +5,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,7 +51,7 @@ def opened(
     verbose: bool,
     as_json: bool = False,
     quiet: bool = False,
-    stopping: threading.Event | None = None,
+    changes: bool = False,
     **options: Any,
 ) -> Iterator[tuple[Console, "Lakehouse"]]:
     """Yield the console and the lake; print an error in one line and exit with its code.
@@ -65,41 +64,84 @@ def opened(
         verbose: show Spark's log and tracebacks.
         as_json: print JSON.
         quiet: print only warnings and errors.
-        stopping: set by SIGTERM and Ctrl-C, also after Spark started, which installs its own handlers.
+        changes: True if the command may have changed something when Ctrl-C ends it.
         options: further arguments of `Lakehouse.open`.
     """
-    with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
-        from oncelake.lakehouse import Lakehouse, unheard
+    with reported(as_json=as_json, verbose=verbose, quiet=quiet, changes=changes) as console:
+        from oncelake.lakehouse import Lakehouse
 
-        started = partial(stop_on_signals, stopping) if stopping is not None else unheard
-        with Lakehouse.open(conf, sets or [], verbose=verbose, started=started, **options) as lake:
+        with Lakehouse.open(conf, sets or [], verbose=verbose, **options) as lake:
             yield console, lake
 
 
 @contextmanager
-def reported(*, as_json: bool, verbose: bool, quiet: bool = False) -> Iterator[Console]:
-    """Yield the console; print an error in one line and exit with its code."""
+def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool = False) -> Iterator[Console]:
+    """Yield the console; print an error in one line and exit with its code.
+
+    Ctrl-C ends the block with one line and exit code 130, unless the command handles Ctrl-C itself.
+    """
+    ended = _Ended()
     try:
         from oncelake.common.explain import explain
+        from oncelake.common.spark.launch import end_jvm
         from oncelake.common.spark.session import quiet_libraries, spark_log
 
         if not verbose:
             quiet_libraries()
         if quiet and as_json:
             raise ConfigError("--quiet prints no result, --json prints it as JSON: give one of them")
-        with _unprinted() if quiet else nullcontext():
+        with ended.by_ctrl_c(end_jvm), _unprinted() if quiet else nullcontext():
             # no markup and no wrapping: text is printed as it is, a log line too
             yield Console(stderr=as_json, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    except OncelakeError as error:
+    except KeyboardInterrupt as interrupted:
+        raise _stopped(interrupted, changes=changes, as_json=as_json, verbose=verbose) from None
+    except Exception as error:
+        # the end of the JVM makes calls fail in other threads, and such an error can arrive first
+        if ended.interrupted is not None:
+            raise _stopped(ended.interrupted, changes=changes, as_json=as_json, verbose=verbose) from None
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(1) from None
+        if not isinstance(error, OncelakeError):
+            raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
         told = error.told if isinstance(error, StageError) else None
         raise _exit(f"{error}{log}", error.exit_code, told, as_json=as_json, verbose=verbose) from None
-    except KeyboardInterrupt as interrupted:
-        raise typer.Exit(_exit_code(interrupted)) from None
-    except BrokenPipeError:
-        raise typer.Exit(1) from None
-    except Exception as error:
-        raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
+
+
+class _Ended:
+    """What Ctrl-C has ended.
+
+    Attributes:
+        interrupted: the interrupt that Ctrl-C raised; None before it.
+    """
+
+    interrupted: KeyboardInterrupt | None = None
+
+    @contextmanager
+    def by_ctrl_c(self, end_jvm: Callable[[], None]) -> Iterator[None]:
+        """End the block at Ctrl-C, and the process at once at a second one; keep a handler that is already there."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def end(number: int, _: FrameType | None) -> None:
+            signal.signal(number, _end_at_once)
+            self.interrupted = KeyboardInterrupt(number)
+            end_jvm()  # a thread that waits for Spark would keep the command from ending
+            raise self.interrupted
+
+        signal.signal(signal.SIGINT, end)
+        try:
+            yield
+        finally:
+            if self.interrupted is None:
+                signal.signal(signal.SIGINT, before)
+
+
+def _stopped(interrupted: KeyboardInterrupt, *, changes: bool, as_json: bool, verbose: bool) -> typer.Exit:
+    state = "what is written stays right; run the command again to do the rest" if changes else "nothing was changed"
+    return _exit(f"stopped; {state}", _exit_code(interrupted), as_json=as_json, verbose=verbose)
 
 
 @contextmanager
@@ -147,7 +189,7 @@ def warning(text: str, *, as_json: bool = False) -> None:
 def stop_on_signals(stopping: threading.Event) -> None:
     """Install handlers: the first SIGTERM or Ctrl-C asks for a stop, a second one ends the process at once.
 
-    Call it again after Spark started, because PySpark installs its own handler for SIGINT.
+    Call it before Spark starts: an own Spark then leaves the handler for SIGINT as it is.
     """
 
     def stop(number: int, _: FrameType | None) -> None:

@@ -10,7 +10,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, reported
+from oncelake.cli.program import (
+    Conf,
+    Json,
+    Quiet,
+    Sets,
+    Verbose,
+    opened,
+    refuse_options_before,
+    reported,
+    stop_on_signals,
+)
 from oncelake.common.errors import StageError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
@@ -76,7 +86,8 @@ def replay(
     Lines that pass today's format and rules move to silver and count in gold.
     """
     stopping = threading.Event()
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
+    stop_on_signals(stopping)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
         from oncelake.observe.live import showing
 
         moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)

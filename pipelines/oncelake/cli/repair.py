@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, warning
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StageError, StateError
 from oncelake.common.json_line import json_line
 
@@ -40,7 +40,7 @@ def recover(
     Each table records how far it has read its source, so no data is read again. If that is not known exactly for a
     stage, its checkpoint is left as it is, and the command to use instead is printed.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, changes=not dry_run) as (_, lake):
         from oncelake.lakehouse import unheard
 
         say = partial(_say, dry_run=dry_run) if not as_json else unheard
@@ -77,7 +77,8 @@ def rebuild(
     def say(text: str) -> None:
         typer.echo(json_line("rebuild", text=text) if as_json else text)
 
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (console, lake):
+    stop_on_signals(stopping)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
         from oncelake.observe.live import showing
 
         show = showing(console, "oncelake rebuild", as_json=as_json)
@@ -102,7 +103,7 @@ def maintain(
     touched. It can run next to `oncelake run`. Exit code 1 if a table could not be maintained.
     """
     warn = partial(warning, as_json=as_json)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
 
         def say(table: "Maintained") -> None:
             if not as_json:

@@ -62,7 +62,7 @@ def report(
         if watch and period is not None:
             raise ConfigError("--since is of a written page, and --watch writes none: remove --since or --watch")
     stopping = threading.Event() if watch else None
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping) as (_, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         if watch and out is not None:
             raise ConfigError("--watch serves the page and writes no file: remove -o or --watch")
         if port is not None and not watch:

@@ -39,10 +39,7 @@ def run(
     stopping = threading.Event()
     stop_on_signals(stopping)
     warn = partial(warning, as_json=as_json)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, stopping=stopping, warn=warn) as (
-        console,
-        lake,
-    ):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
         from oncelake.observe.live import showing
 
         ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))

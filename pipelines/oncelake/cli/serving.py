@@ -30,7 +30,7 @@ def init(
     oncelake_position records how far each served table is written. Tables that exist are checked and kept. A sink of
     your own creates what it needs.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, changes=not sql) as (_, lake):
         from oncelake.serving.tables import POSITION
 
         made = lake.make_served_tables(dry_run=sql)

@@ -55,6 +55,18 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"StackOverflowError",
         "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),
+    (
+        r"UnknownHostException",
+        "this host's name has no address; add it to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost",
+    ),
+    (
+        r"Too many open files",
+        "the process may open too few files; allow more, for example with ulimit -n 4096, then start again",
+    ),
+    (
+        r"unable to create (new )?native thread",
+        "the process may have too few threads; allow more, for example with ulimit -u 4096, then start again",
+    ),
     (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or use smaller batches (max_bytes_per_batch)"),
     (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",
@@ -80,7 +92,16 @@ _RAISED = re.compile(
     re.DOTALL,
 )
 _OWN_CODE = "nothing of this batch was written. Correct the function, then start again: the batch is tried again"
+# What is known to pass by itself: a disk, a network or a server that does not answer for a while.
+_PASSING = (
+    r"timed? ?out|connection (was )?(reset|refused|closed|lost)|broken pipe|Input/output error|temporarily unavailable|"
+    r"SlowDown|Service ?Unavailable|Too Many Requests|Stale file handle"
+)
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
+_UNKNOWN = (
+    "nothing is lost or repeated. If it comes again, starting again does not help: remove this cause; -v shows all of "
+    "the error"
+)
 
 
 def explain(error: BaseException) -> str:
@@ -95,7 +116,8 @@ def explain(error: BaseException) -> str:
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(said, pattern)}; {advice}"
-    return f"{_first_line(said[-1])}; {_AGAIN}"
+    advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN
+    return f"{_first_line(said[-1])}; {advice}"
 
 
 def jvm_ended(error: BaseException) -> bool:

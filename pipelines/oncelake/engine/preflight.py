@@ -8,6 +8,7 @@ a commit that another process wrote between the two steps.
 import json
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common.errors import ConfigError, TargetAwayError
-from oncelake.common.lake import SILVER, Lake, Table
+from oncelake.common.lake import SILVER, Lake, Table, is_local
 from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
@@ -170,6 +171,19 @@ def _refuse_another_order(chain: Chain, served: "Served") -> None:
                 f"{', '.join(there[part])}, and the rows of {served.table} depend on the order. Put the old order "
                 f"back. To build it with the new one: oncelake rebuild gold.{name}"
             )
+
+
+def refused_root(lake: Lake) -> str | None:
+    """Return why the lake's tables cannot be at its root, and what to do; None if they can, as far as is known here."""
+    root = Path(lake.root)
+    if not is_local(lake.root):
+        return None
+    file = next((each for each in (root, *root.parents) if each.exists() and not each.is_dir()), None)
+    if file is None:
+        return None
+    return (
+        f"lake.root {root}: {file} is a file, and the tables need a directory; set another directory, or move the file"
+    )
 
 
 def refused_tables(chain: Chain) -> str | None:

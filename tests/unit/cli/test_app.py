@@ -235,3 +235,81 @@ def test_the_environment_may_name_the_file(house: House, monkeypatch: pytest.Mon
     assert "gold" in call("doctor", *house.options)[1]
     monkeypatch.setenv(CONF, "")
     assert "gold" in call("doctor", *house.options[2:])[1]
+
+
+@pytest.fixture
+def plain_ctrl_c() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("plain_ctrl_c")
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [(False, "nothing was changed"), (True, "what is written stays right; run the command again to do the rest")],
+)
+def test_ctrl_c_ends_a_command_with_130_and_one_line(
+    capsys: pytest.CaptureFixture[str], *, changes: bool, state: str
+) -> None:
+    with pytest.raises(typer.Exit) as ended, reported(as_json=False, verbose=False, changes=changes):
+        signal.raise_signal(signal.SIGINT)
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == f"oncelake: stopped; {state}\n"
+
+
+def lose_the_jvm() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    raise ConnectionResetError("the JVM ended")
+
+
+@pytest.mark.usefixtures("plain_ctrl_c")
+def test_an_error_that_ctrl_c_causes_is_no_error_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, reported(as_json=False, verbose=False):
+        lose_the_jvm()
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "oncelake: stopped; nothing was changed\n"
+
+
+def test_a_second_ctrl_c_ends_a_command_at_once() -> None:
+    program = (
+        "import signal, time\n"
+        "from oncelake.cli.program import reported\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "with reported(as_json=False, verbose=False):\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, check=False)
+    assert done.returncode == -signal.SIGINT
+
+
+@pytest.mark.usefixtures("plain_ctrl_c")
+def test_a_handler_that_the_command_installed_stays() -> None:
+    stopping = threading.Event()
+    stop_on_signals(stopping)
+    with reported(as_json=False, verbose=False):
+        signal.raise_signal(signal.SIGINT)
+        assert stopping.wait(10)
+
+
+@pytest.mark.parametrize("inside", ["", "/inside"])
+def test_a_lake_at_the_place_of_a_file_is_refused_before_spark_starts(
+    house: House, monkeypatch: pytest.MonkeyPatch, inside: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    file = house.root / "file"
+    file.write_text("mine")
+    root = ["--set", f"lake.root={file}{inside}"]
+    said = f"lake.root {file}{inside}: {file} is a file, and the tables need a directory; set another directory, or "
+    code, run = call("run", "--once", *house.options, *root)
+    assert (code, run) == (2, f"oncelake: {said}move the file\n")
+    code, doctor = call("doctor", *house.options, *root)
+    assert (code, said in doctor) == (1, True)
+    assert file.read_text() == "mine"

@@ -63,3 +63,28 @@ def test_libraries_are_silenced_only_once() -> None:
 def test_a_timestamp_that_spark_cannot_read_is_explained() -> None:
     said = explain(RuntimeError("java.lang.ArithmeticException: long overflow"))
     assert "a Kafka record has a timestamp that is too large for Spark's own source" in said
+
+
+@pytest.mark.parametrize(
+    "passing", ["java.net.SocketTimeoutException: Read timed out", "Connection reset by peer", "Input/output error"]
+)
+def test_starting_again_is_the_advice_for_a_cause_that_passes(passing: str) -> None:
+    assert explain(RuntimeError(passing)).endswith(
+        "; start again: the batch is replayed and nothing is lost or repeated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lasting", "advice"),
+    [
+        ("ParentNotDirectoryException: /data/lake (is not a directory)", "starting again does not help"),
+        ("[DELTA_MISSING_COLUMN] Cannot find value", "starting again does not help"),
+        ("java.net.UnknownHostException: web-7", "set SPARK_LOCAL_HOSTNAME=localhost"),
+        ("java.io.IOException: Too many open files", "ulimit -n 4096"),
+        ("OutOfMemoryError: unable to create native thread", "ulimit -u 4096"),
+    ],
+)
+def test_no_replay_is_promised_to_cure_what_lasts(lasting: str, advice: str) -> None:
+    said = explain(RuntimeError(lasting))
+    assert advice in said
+    assert "the batch is replayed" not in said

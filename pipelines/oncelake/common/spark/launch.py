@@ -8,12 +8,14 @@ Sources: Spark, "Submitting Applications"; the `java` command's documentation, "
 
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.java_gateway import JavaGateway
@@ -28,6 +30,9 @@ _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES_FILE = "--properties-file"
 # PySpark passes this process's environment to the JVM, and all threads share that environment.
 _one_at_a_time = threading.Lock()
+# The JVM of this process as `subprocess.Popen`, at most one.
+_started: list[Any] = []
+_SECONDS_TO_END = 5
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
@@ -62,7 +67,31 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         ours = shlex.join([_PROPERTIES_FILE, str(properties), "--load-spark-defaults"])
         with _environment({_SUBMIT_ARGUMENTS: f"{ours} {arguments}", **_without_python(), **utf8_locale()}):
             gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
+    _started.append(gateway.proc)
     return gateway
+
+
+def end_jvm() -> None:
+    """Let the JVM of this process end, in the middle of whatever it does; do not wait for it.
+
+    PySpark's gateway ends at the end of its standard input.
+    """
+    for process in _started:
+        process.stdin.close()
+
+
+def wait_for_jvm() -> None:
+    """Wait until a JVM that `end_jvm` was called for has ended; kill it if that takes too long."""
+    for process in _started:
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def jvm_is_ending() -> bool:
+    """Return True if the JVM of this process was told to end."""
+    return any(process.stdin.closed for process in _started)
 
 
 @contextmanager
@@ -75,7 +104,7 @@ def java_output_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)

@@ -1,16 +1,20 @@
 """Build the SparkSession; no other module does."""
 
+import atexit
 import logging
 import os
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from rich.live import Live
 from rich.spinner import Spinner
@@ -19,7 +23,14 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark import class_data, compiled, direct_file_system, first_use
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm, keep_classes
-from oncelake.common.spark.launch import JAVA_OPTIONS, java_output_to, launch
+from oncelake.common.spark.launch import (
+    JAVA_OPTIONS,
+    end_jvm,
+    java_output_to,
+    jvm_is_ending,
+    launch,
+    wait_for_jvm,
+)
 from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.terminal import own_console
@@ -104,7 +115,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     else:
         own = {"spark.jars": paths.replace(os.pathsep, ","), "spark.executor.defaultJavaOptions": " ".join(_METHODS)}
     own["spark.driver.memory"] = settings.driver_memory
-    own["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-warehouse")
+    own["spark.sql.warehouse.dir"] = str(_own_directory() / "warehouse")
     given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
     conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -122,6 +133,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     try:
         if SparkContext._gateway is None:  # this process's JVM stays when its Spark is stopped
             SparkContext._ensure_initialized(gateway=launch(conf, options))
+        with _own_interrupt():
+            SparkContext.getOrCreate(SparkConf().setAll([*conf.items()]))
         session: SparkSession = builder.getOrCreate()
     except OncelakeError:
         raise
@@ -129,6 +142,21 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         raise OncelakeError(f"Spark did not start with master {master}: {_why(error)}") from error
     keep_classes(session)
     return session
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep a handler for Ctrl-C that this process has installed.
+
+    PySpark replaces it by one that asks the JVM to cancel all jobs, on a connection that waits for the answer to an
+    interrupted call: the two answers are mixed up, and the command ends with an error instead of the interrupt.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
@@ -199,7 +227,23 @@ def leave_stopping_to_us(spark: SparkSession) -> None:
 
 def spark_log() -> Path:
     """Return the file for Spark's output while a command runs."""
-    return Path(tempfile.gettempdir()) / f"oncelake-{os.getpid()}-spark.log"
+    return _own_directory() / "spark.log"
+
+
+@cache
+def _own_directory() -> Path:
+    """Create this process's directory for temporary files, in which nobody else can put a link under a known name.
+
+    It is removed when the process ends, unless a file was kept in it.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=f"oncelake-{os.getpid()}-"))
+    atexit.register(_remove_if_empty, directory)
+    return directory
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 @contextmanager
@@ -219,6 +263,22 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
         return
     if settings.master.startswith("local"):
         first_use.prepare()
+    with _jvm_ends_at_ctrl_c():
+        yield from _own_session(settings, verbose=verbose, quick=quick)
+
+
+@contextmanager
+def _jvm_ends_at_ctrl_c() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:  # a call that was interrupted still waits for its answer, so Spark hears no other call
+        end_jvm()
+        wait_for_jvm()
+        spark_log().unlink(missing_ok=True)
+        raise
+
+
+def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool) -> Iterator[SparkSession]:
     log = spark_log()
     with nullcontext() if verbose else _showing("starting Spark"), nullcontext() if verbose else java_output_to(log):
         spark = build(settings, quick=quick)
@@ -227,7 +287,8 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
         yield spark
     finally:
         with suppress(Exception):  # the JVM may have ended already; the command's own error reports that
-            spark.stop()
+            if not jvm_is_ending():
+                spark.stop()
     log.unlink(missing_ok=True)
 
 

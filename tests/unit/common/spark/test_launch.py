@@ -14,7 +14,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark import class_data, compiled, java, session
-from oncelake.common.spark.launch import launch
+from oncelake.common.spark.launch import java_output_to, launch
+from oncelake.common.spark.session import spark_log
 from oncelake.common.spark.settings import SparkSettings
 from tests.support.places import ROOT
 
@@ -160,3 +161,18 @@ def test_the_locale_is_set_only_for_the_jvm(
     fail(CONF, [])
     assert (tmp_path / "locale").read_text() == "C.UTF-8\n"
     assert os.environ["LC_ALL"] == "C"
+
+
+def test_the_log_of_spark_is_not_written_through_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "spark.log"
+    target.write_text("mine")
+    link.symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"), java_output_to(link):
+        os.write(2, b"theirs")
+    assert target.read_text() == "mine"
+
+
+def test_the_log_of_spark_is_in_a_directory_that_only_this_user_may_write_to() -> None:
+    assert spark_log().parent.stat().st_mode & 0o777 == 0o700
+    assert spark_log().parent.stat().st_uid == os.geteuid()
+    assert spark_log() == spark_log()
