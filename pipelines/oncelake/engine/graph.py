@@ -34,7 +34,7 @@ from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold import stream as gold
-from oncelake.gold.declaration import GoldTable
+from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.quality.gate import checks
 from oncelake.quality.suite import Suites, read_suites, refuse_names
@@ -58,7 +58,7 @@ DECLARATION = "oncelake.declaration"
 # No deletion vectors, so that readers other than Spark can open every table.
 _READABLE = {"delta.enableDeletionVectors": "false"}
 _APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
-_STATS = "delta.dataSkippingStatsColumns"
+STATS = "delta.dataSkippingStatsColumns"
 _ORIGIN = "partition,offset,file,ingested_at"
 # Returns a table's columns; those of the user's own code are known only with Spark.
 SchemaOf = Callable[[SparkSession], StructType]
@@ -71,7 +71,8 @@ class Target:
     Attributes:
         schema: returns the columns; for a gold table, Spark derives them from its declaration.
         properties: the table's Delta properties, set when the table is created. Only the named columns have
-            statistics: on text they cost much, and they prune nothing if every file holds the same texts.
+            statistics: on text they cost much, and they prune nothing if every file holds the same texts. Those of
+            decimals and floats are not exact for every reader, see `bounds`.
     """
 
     table: Table
@@ -130,8 +131,8 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             "silver",
             reads=tuple(kind.table for kind in kinds.values()),
             writes=(
-                Target(SILVER, made_by.table_schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"}),
-                Target(QUARANTINE, lambda _: refused, {**_READABLE, _STATS: _ORIGIN}),
+                Target(SILVER, made_by.table_schema, {**_APPEND_ONLY, STATS: f"log_time,{_ORIGIN}"}),
+                Target(QUARANTINE, lambda _: refused, {**_READABLE, STATS: _ORIGIN}),
                 *([duplicates_target(named=made_by.named)] if made_by.deduplicate is not None else ()),
             ),
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
@@ -189,13 +190,13 @@ def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
 def bronze_target(table: Table, *, masked: bool = False) -> Target:
     """Return a bronze table with its columns and properties; `masked` if its source has rules that mask data."""
     schema = StructType([*BRONZE_SCHEMA, *COLUMNS]) if masked else BRONZE_SCHEMA
-    return Target(table, lambda _: schema, {**_APPEND_ONLY, _STATS: _ORIGIN})
+    return Target(table, lambda _: schema, {**_APPEND_ONLY, STATS: _ORIGIN})
 
 
 def duplicates_target(*, named: bool) -> Target:
     """Return the table of the lines that silver dropped as repeats."""
     schema = with_source(DUPLICATES_SCHEMA, named=named)
-    return Target(DUPLICATES, lambda _: schema, {**_APPEND_ONLY, _STATS: f"log_time,{_ORIGIN}"})
+    return Target(DUPLICATES, lambda _: schema, {**_APPEND_ONLY, STATS: f"log_time,{_ORIGIN}"})
 
 
 def suites(settings: Settings) -> Suites:
@@ -308,7 +309,7 @@ def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterato
 
 def _gold_target(name: str, declared: GoldTable, silver_schema: SchemaOf, *, changes: bool) -> Target:
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
-    properties = {**_READABLE, DECLARATION: declared.model_dump_json(exclude_none=True)}
+    properties = {**_READABLE, STATS: LOG_TIME, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {CHANGE_FEED: "true"} if changes else {}
     return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema(spark)), properties)
 

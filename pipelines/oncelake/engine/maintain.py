@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import reason
-from oncelake.common.lake import Table
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog
+from oncelake.engine.graph import Target
+from oncelake.engine.make_table import name_columns_with_bounds
+from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog, opened_by_delta_rs
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
+from oncelake.gold.declaration import LOG_TIME
 
 # Only delta-rs names it in an OPTIMIZE: the compaction in a run, which comes with batches and removes no file.
 _UPKEEP = "targetSize"
@@ -32,6 +34,7 @@ class Maintained:
     Attributes:
         compacted: the number of small files that were replaced.
         made: the number of files that replaced them.
+        wrong: the number of files whose bounds hid rows from readers; they are among those replaced.
         skipped: why nothing was done; empty if maintenance ran.
         failed: why maintenance failed; empty if it did not.
     """
@@ -39,6 +42,7 @@ class Maintained:
     table: str
     compacted: int = 0
     made: int = 0
+    wrong: int = 0
     skipped: str = ""
     failed: str = ""
 
@@ -52,29 +56,45 @@ class Maintained:
         if self.skipped:
             return f"{self.table}: {self.skipped}"
         files = f"{count_of(self.compacted, 'file')} became {self.made:,}" if self.compacted else "no small files"
-        return f"{self.table}: {files}; removed the files that no version of the last 7 days needs"
+        bounds = f"; bounds were repaired in {count_of(self.wrong, 'file')}" if self.wrong else ""
+        return f"{self.table}: {files}{bounds}; removed the files that no version of the last 7 days needs"
 
 
 def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
     """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained."""
-    for table in (target.table for stage in chain.stages for target in stage.writes):
+    for target in (target for stage in chain.stages for target in stage.writes):
+        table = target.table
         try:
-            yield _maintain(spark, table, chain.lake.at(table), chain.commit_log(table))
+            yield _maintain(spark, target, chain.lake.at(table), chain.commit_log(table))
         except Exception as error:
             met = f"all {TRIES} tries conflicted with a batch; run it again when the chain has less to do"
             yield Maintained(str(table), failed=met if is_conflict(error) else reason(error))
 
 
-def _maintain(spark: SparkSession, table: Table, at: str, commit_log: DeltaLog) -> Maintained:
+def _maintain(spark: SparkSession, target: Target, at: str, commit_log: DeltaLog) -> Maintained:
+    table = target.table
     if commit_log.newest() is None:
         return Maintained(str(table), skipped="there is no table yet")
-    if not _has_news(commit_log):
+    again_on_conflict(lambda: name_columns_with_bounds(spark, target, at, commit_log))
+    wrong = _wrong_bounds(at)
+    if not wrong and not _has_news(commit_log):
         return Maintained(str(table), skipped="no batch since the last maintenance")
     name = tables.identifier(at)
     metrics = ("metrics.numFilesRemoved", "metrics.numFilesAdded")
-    done = again_on_conflict(lambda: spark.sql(f"OPTIMIZE {name}").select(*metrics).collect())
+    sorting = f" ZORDER BY ({LOG_TIME})" if wrong else ""  # it writes all files again, those of one file too
+    done = again_on_conflict(lambda: spark.sql(f"OPTIMIZE {name}{sorting}").select(*metrics).collect())
     again_on_conflict(lambda: spark.sql(f"VACUUM {name}").collect())
-    return Maintained(str(table), sum(row[0] for row in done), sum(row[1] for row in done))
+    return Maintained(str(table), sum(row[0] for row in done), sum(row[1] for row in done), wrong)
+
+
+def _wrong_bounds(at: str) -> int:
+    """Return how many data files have bounds that hide rows; only delta-rs wrote such, on a local disk."""
+    table = opened_by_delta_rs(at)
+    if table is None:
+        return 0
+    from oncelake.exactly_once.bounds import bounded_files  # noqa: PLC0415 - needs delta-rs, which is optional
+
+    return sum(1 for each in bounded_files(table, at) if each.hidden())
 
 
 def _has_news(commit_log: DeltaLog) -> bool:

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructField
 from oncelake.common import tables
 from oncelake.common.spark.jvm import hadoop
 from oncelake.engine.chain import Chain
-from oncelake.engine.graph import Stage, Target
+from oncelake.engine.graph import STATS, Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.serving.settings import CHANGE_FEED
 
@@ -32,9 +32,10 @@ def make_tables(spark: SparkSession, chain: Chain, stage: Stage, *, by_delta_rs:
 
 
 def make_table(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
-    """Create a table with its columns and properties, or add the columns that a table of an older oncelake lacks."""
+    """Create a table with its columns and properties, or add what a table of an older oncelake lacks."""
     if commit_log.newest() is not None:
         _add_columns(spark, target, path, commit_log)
+        name_columns_with_bounds(spark, target, path, commit_log)
         return
     if tables.is_name(path):
         name = path.rpartition(".")[0]
@@ -62,6 +63,13 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
     if missing:
         columns = ", ".join(map(_definition, missing))
         spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
+
+
+def name_columns_with_bounds(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
+    """Name the columns that get bounds in the properties of a table that names none."""
+    if STATS not in commit_log.properties():
+        wanted = f"'{STATS}' = '{target.properties[STATS]}'"
+        spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ({wanted})")
 
 
 def _definition(field: StructField) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from oncelake.common.spark.collect import Collected
+from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.new_files import DataFile, NewFiles, stats_text
@@ -184,6 +185,7 @@ class Snapshot:
                 self._table,
                 self._in_order(rows.rows),
                 mode="append",
+                writer_properties=cast(Any, without_float_bounds(self._table)),
                 commit_properties=_properties(metadata),
                 post_commithook_properties=NOTHING_AFTER,
             )
@@ -240,6 +242,7 @@ class Snapshot:
                 condition,
                 source_alias="batch",
                 target_alias="gold",
+                writer_properties=cast(Any, without_float_bounds(self._table)),
                 commit_properties=_properties(metadata),
                 post_commithook_properties=NOTHING_AFTER,
             )

@@ -15,6 +15,7 @@ import pyarrow
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
+from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
 
@@ -101,6 +102,7 @@ def _compact(table: DeltaTable) -> None:
         table.optimize.compact(
             target_size=TARGET,
             max_concurrent_tasks=1,
+            writer_properties=without_float_bounds(table),
         )
 
 
@@ -114,6 +116,7 @@ def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
             [column],
             target_size=max(size * GROUP // rows, 1),
             max_concurrent_tasks=1,
+            writer_properties=without_float_bounds(table),
         )
 
 

@@ -9,6 +9,9 @@ Types are chosen so that merging cannot wrap, round, or depend on the order of r
 - A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark gives the sum of two DECIMAL(38,s) one digit of scale
   less, and would round at every merge; two DECIMAL(37,s) add up exactly.
 - A sum of floats depends on the order of its terms, so a replay could differ: it is rejected.
+
+Floats are ordered and compared as Spark does, here, in gold, and in the recount of a proof: NaN equals NaN and is above
+all numbers, -0.0 is 0.0, null equals null as a key and is no value in a measure.
 """
 
 import re
@@ -40,13 +43,13 @@ Merge = Literal["count", "sum", "least", "greatest", "sketch"]
 TERM_DIGITS = 28
 INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
-_FLOATS = (FloatType, DoubleType)
+FLOATS = (FloatType, DoubleType)
 _PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
 
 
 def is_plain(kind: DataType) -> bool:
     """Return True if values of a type can be keys: each is one value, the same in every reader of the table."""
-    return isinstance(kind, _FLOATS) or _is_exact(kind)
+    return isinstance(kind, FLOATS) or _is_exact(kind)
 
 
 def _is_exact(kind: DataType) -> bool:
@@ -66,7 +69,7 @@ def _is_orderable(kind: DataType) -> bool:
 def _sum(kind: DataType) -> DataType | str:
     if isinstance(kind, IntegralType):
         return INTEGER_SUM
-    if isinstance(kind, _FLOATS):
+    if isinstance(kind, FLOATS):
         return (
             "a sum of floats depends on the order of rows, so a replay could differ: "
             "write sum(try_cast(… AS DECIMAL(18,3)))"
@@ -79,7 +82,7 @@ def _sum(kind: DataType) -> DataType | str:
 
 
 def _extreme(kind: DataType) -> DataType | str:
-    if isinstance(kind, _FLOATS) or _is_orderable(kind):
+    if isinstance(kind, FLOATS) or _is_orderable(kind):
         return kind
     return (
         "min and max need values with one order: string, number, boolean, binary, date, timestamp, "
@@ -98,7 +101,7 @@ def _summand(value: Column, made: DataType) -> Column:
 
 def _comparable(value: Column, made: DataType) -> Column:
     """Replace -0.0 by 0.0: they are equal, so the order of rows would decide which of them is the extreme."""
-    return F.when(value == F.lit(0), F.lit(0).cast(made)).otherwise(value) if isinstance(made, _FLOATS) else value
+    return F.when(value == F.lit(0), F.lit(0).cast(made)).otherwise(value) if isinstance(made, FLOATS) else value
 
 
 def _hashed(value: Column, _: DataType) -> Column:

@@ -24,7 +24,7 @@ from oncelake.common.spark.collect import Collected
 from oncelake.exactly_once.write import Engine, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
-from oncelake.gold.measure import Measure, Merge
+from oncelake.gold.measure import FLOATS, Measure, Merge
 from oncelake.gold.schema import schema_over
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
@@ -198,10 +198,22 @@ def _estimate(sketch: str) -> str:
 
 
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
-    rows = silver if table.where is None else silver.where(column(table.where))
+    rows = _by_value(silver)
+    rows = rows if table.where is None else rows.where(column(table.where))
     keys = [column(text).alias(name) for name, text in table.by.items()]
     terms = [_term(each, schema).alias(each.name) for each in table.parsed]
     return rows.select(_window_start(table.seconds).alias(LOG_TIME), *keys, *terms)
+
+
+def _by_value(silver: DataFrame) -> DataFrame:
+    """Return silver's rows so that Spark judges floats by their values, not by the bounds of Parquet files.
+
+    A file of delta-rs may have bounds that leave out a NaN. Spark pushes a filter down to them only if it compares a
+    column itself.
+    """
+    floats = [field.name for field in silver.schema if isinstance(field.dataType, FLOATS)]
+    opaque = {name: F.nanvl(quoted(name), F.lit(float("nan")).cast(silver.schema[name].dataType)) for name in floats}
+    return silver.withColumns(opaque) if opaque else silver
 
 
 def _window_start(seconds: int) -> Column:

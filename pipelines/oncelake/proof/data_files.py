@@ -55,6 +55,26 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
     return Link(f"data files of {span.table}", str(span.table), not broken, said or counted, orphans)
 
 
+def exact_bounds(span: Span) -> Link | None:
+    """Check that no bounds of a data file hide one of its rows; None if no file has bounds that could.
+
+    The columns of such bounds are read. Only delta-rs wrote them, so a table that it does not read has none.
+    """
+    table = opened_by_delta_rs(span.path, span.version)
+    if table is None:
+        return None
+    from oncelake.exactly_once.bounds import bounded_files  # noqa: PLC0415 - optional, as delta-rs
+
+    bounded = list(bounded_files(table, span.path))
+    wrong = [(each.file.name, found) for each in bounded if (found := each.hidden())]
+    named = [f"{name} has a value of {', '.join(found)} outside of its bounds" for name, found in wrong[:HANDFUL]]
+    said = listed(named, len(wrong), separator="; ")
+    advice = f"{said}. Readers that look for it skip the file. Run: oncelake maintain"
+    kept = f"no row is outside of the bounds of {count_of(len(bounded), 'file')}"
+    name = f"bounds of {span.table}"
+    return Link(name, str(span.table), not wrong, advice if wrong else kept) if bounded else None
+
+
 def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
     """Return the files that a version of a table refers to, relative to the table, with their sizes."""
     rows = listed_by_delta_rs(path, version)

@@ -36,7 +36,7 @@ from oncelake.exactly_once.state import Diagnosis
 from oncelake.exactly_once.tail_source import TailSource
 from oncelake.proof.balance import balance, rows_read, same_lines, version_in
 from oncelake.proof.census import auto_loader_files, census_link, count_files
-from oncelake.proof.data_files import data_files, list_local
+from oncelake.proof.data_files import data_files, exact_bounds, list_local
 from oncelake.proof.events import events
 from oncelake.proof.file_rows import Held, bronze_files, file_rows
 from oncelake.proof.kafka import kafka_offsets, kafka_records, kafka_rows
@@ -325,6 +325,9 @@ class Proof:
         yield replace(link, notes=(*link.notes, *notes))
         if pinned.span.version >= 0 and listed:
             yield data_files(self.spark, pinned.span, self._files)
+            bounds = exact_bounds(pinned.span) if self.deep else None
+            if bounds is not None:
+                yield bounds
 
     def _source(self, stage: Stage) -> Followed:
         if not stage.reads:

@@ -26,7 +26,7 @@ class Spark:
         self.asked: Counter[str] = Counter()
 
     def sql(self, statement: str) -> "Spark":
-        verb, table = re.match(r"(\w+) delta\.`.*/(\w+/\w+)`", statement).groups()  # type: ignore[union-attr]
+        verb, table = re.match(r"(\w+)(?: TABLE)? delta\.`.*/(\w+/\w+)`", statement).groups()  # type: ignore[union-attr]
         self.asked[f"{verb} {table}"] += 1
         times, said = self.failing.get(f"{verb}_{table.replace('/', '_')}", (0, ""))
         if self.asked[f"{verb} {table}"] <= times:
