@@ -194,7 +194,7 @@ GUARDS = (
     Guard(
         "a batch of a database is the one after the recorded one",
         "a process that read the position before its successor wrote commits its batch over it",
-        f"{_SQL}SqlSink.write",
+        f"{_SQL}SqlSink._change",
         without("raise OvertakenError"),
         tests=(f"{_BY_HAND}test_a_batch_that_was_overtaken_is_decided_again",),
     ),
@@ -208,14 +208,14 @@ GUARDS = (
     Guard(
         "a store that has a batch already passes over it",
         "one store was written, the next one failed, and the replay stops or doubles the first",
-        f"{_STORE}write",
+        f"{_STORE}_change",
         reads("newest is not None and newest.batch.is_same(batch)", "False"),
         tests=(f"{_PARQUET}test_a_store_that_fails_does_not_double_the_one_before_it",),
     ),
     Guard(
         "a store gets the batch after its own",
         "a paused process writes old rows over new ones",
-        f"{_STORE}write",
+        f"{_STORE}_change",
         without("raise OvertakenError"),
         tests=(f"{_PARQUET}test_a_batch_that_is_not_the_next_one_is_refused",),
     ),
@@ -289,7 +289,7 @@ GUARDS = (
     Guard(
         "the tables are checked before the first batch if the database was unavailable at the start",
         "a batch is written to unchecked columns",
-        f"{_SQL}SqlSink.write",
+        f"{_SQL}SqlSink._change",
         without("self._check_tables"),
         tests=(f"{_TYPES}test_an_unsuitable_column_is_refused_before_anything_is_written",),
     ),

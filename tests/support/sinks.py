@@ -32,12 +32,12 @@ class Together(Sink):
 
     @property
     def held(self) -> str:
-        """The table with the rows."""
+        """Return the name of the table with the rows."""
         return f"held_{self.name}"
 
     @property
     def position(self) -> str:
-        """The table with the last batch."""
+        """Return the name of the table with the last batch."""
         return f"position_{self.name}"
 
     def last(self) -> SinkBatch | None:

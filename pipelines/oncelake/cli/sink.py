@@ -36,8 +36,8 @@ def check(
 ) -> None:
     """Test a sink with batches, replays, a rebuild, two writers and kills.
 
-    It writes to tables named oncelake_sink_test…, and empties them. Exit code 1 if something does not hold. Give
-    secrets in the environment, as for a run: ONCELAKE_SERVING__OPTIONS__PASSWORD.
+    It writes to tables whose names begin with oncelake_sink_test, and empties them. Exit code 1 if something does not
+    hold. Give secrets in the environment, as for a run: ONCELAKE_SERVING__OPTIONS__PASSWORD.
     """
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         from oncelake.lab.sink_test.check import SinkTest

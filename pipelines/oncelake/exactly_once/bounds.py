@@ -47,7 +47,7 @@ def without_float_bounds(table: DeltaTable) -> WriterProperties | None:
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedFile:
     """A data file that has bounds of columns that must have none.
 
     Attributes:
@@ -66,7 +66,7 @@ class Bounded:
         return [name for name in rows.column_names if _is_outside(rows[name], self.listed.get(name))]
 
 
-def bounded_files(table: DeltaTable, path: str) -> Iterator[Bounded]:
+def bounded_files(table: DeltaTable, path: str) -> Iterator[BoundedFile]:
     """Yield the data files of a table on a local disk that have bounds of columns that must have none."""
     inexact = _inexact(table)
     if not inexact:
@@ -81,7 +81,7 @@ def bounded_files(table: DeltaTable, path: str) -> Iterator[Bounded]:
         listed = {name: found for name, found in bounds.items() if found != (None, None)}
         own = _own(file, floats) if floats else []
         if listed or own:
-            yield Bounded(file, listed, own)
+            yield BoundedFile(file, listed, own)
 
 
 def _inexact(table: DeltaTable) -> dict[str, DataType]:

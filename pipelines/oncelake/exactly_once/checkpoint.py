@@ -10,15 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyspark
-
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import Files, lines_of
 
 # How Spark spells the position in a source that it has not read yet, if a query has several.
 NOT_READ = "-"
-# Spark 4.2 writes a second version.
-OFFSET_VERSIONS = ("v1", "v2") if (*map(int, pyspark.__version__.split(".")[:2]),) >= (4, 2) else ("v1",)
+# The version of an `offsets` file that every supported Spark reads; Spark 4.2 writes a second one.
+_VERSION, _SECOND = "v1", "v2"
 
 
 @dataclass(frozen=True)
@@ -118,9 +116,14 @@ def _half_written(files: Files, path: str, committed: int | None) -> str | None:
 def _unreadable(offsets: Mapping[int, str | None]) -> str | None:
     """Return which batch's position has a version of its form that Spark does not read."""
     for batch, text in offsets.items():
-        version = (text or OFFSET_VERSIONS[0]).partition("\n")[0]
-        if version not in OFFSET_VERSIONS:
-            return f"offsets/{batch} has version {version}, and Spark {pyspark.__version__} reads {OFFSET_VERSIONS[-1]}"
+        version = (text or _VERSION).partition("\n")[0]
+        if version == _VERSION:
+            continue
+        from pyspark import __version__  # noqa: PLC0415 - heavy, and hardly ever needed
+
+        newest = _SECOND if tuple(map(int, __version__.split(".")[:2])) >= (4, 2) else _VERSION
+        if version != newest:
+            return f"offsets/{batch} has version {version}, and Spark {__version__} reads {newest}"
     return None
 
 
