@@ -168,6 +168,12 @@ class ChecksTooEarly(NotFenced):
             raise OvertakenError("another process has written")
         super().write(table, batch, rows)
 
+    def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
+        last = self.last()
+        if (last.version if last else 0) != batch.version - 1:
+            raise OvertakenError("another process has written")
+        super().remove(table, batch, keys)
+
 
 class OldRowsWin(ByKey):
     """Wrong: the position is fenced, but a late row replaces a newer one."""

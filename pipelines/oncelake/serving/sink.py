@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from oncelake.common.errors import OvertakenError
-from oncelake.serving.values import ValueLimits
+
+if TYPE_CHECKING:
+    from oncelake.serving.values import ValueLimits
 
 # The key of a table without keys: the start of its window. The key of a table with keys is a hash of both.
 LOG_TIME = "log_time"
@@ -275,7 +277,7 @@ class Sink(ABC):
     adds: ClassVar[bool] = False
     public: Collection[str] = frozenset()
     keeps_nul: bool = True
-    limits: ValueLimits | None = None
+    limits: "ValueLimits | None" = None
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         """Keep the options; connect later, in the first method that needs it.

@@ -29,7 +29,7 @@ def test_a_sink_that_is_right_passes(tmp_path: Path, name: str) -> None:
     [
         ("ForgetsTheBatch", "batches", "ReceiptError: tests.support.sinks:ForgetsTheBatch was given batch 1"),
         ("StoresNothing", "batches", "the last batch that it stores is the mark of a rebuild"),
-        ("PositionFirst", "a kill before each line", "expected"),
+        ("PositionFirst", "an error of the rows", "the batch is stored"),
         ("DoublesOnReplay", "a late write", "times"),
         ("NotFenced", "a late write", "the last batch is 1, expected: 2"),
         ("ChecksTooEarly", "two writers", "a successor wrote batches"),
