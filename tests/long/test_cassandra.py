@@ -28,7 +28,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraNode]:
 def test_the_kit_passes_cassandra(node: CassandraNode) -> None:
     found = list(SinkTest(SINK, node.options, kills=50, seed=1, lines=40, pauses=8).checks())
     assert [str(each) for each in found if not each.holds] == []
-    assert len(found) == 10
+    assert len(found) == 17
 
 
 @pytest.mark.spark

@@ -439,26 +439,21 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
     assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
 
 
-def test_rows_that_are_always_too_late_end_in_an_error_with_advice(
-    table: Served, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+def test_a_connection_that_is_always_lost_ends_in_an_error_with_advice(
+    table: Served, mariadb: MariaDB, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelake.serving.patience.LONGEST_PAUSE", 0.01)
     monkeypatch.setattr("oncelake.serving.patience.LOSSES", 2)
 
-    def slow() -> Iterator[tuple[Any, ...]]:
-        time.sleep(2)  # KEEP_ALIVE is longer
+    def lost() -> Iterator[tuple[Any, ...]]:
+        for (number,) in mariadb.sql(f"SELECT id FROM information_schema.processlist WHERE user = '{name}'"):
+            mariadb.sql(f"KILL {number}")
         yield MINUTES[1], 1
 
-    database(table).engine.dispose()
-    mariadb.sql("SET GLOBAL idle_transaction_timeout = 1")
-    try:
-        late = Rows(("log_time", "log_count"), 1, 1, SCHEMA, slow)
-        with pytest.raises(TargetError, match=r"2 times in a row at the same statement\..*wait_timeout") as error:
-            table.apply(late, metadata(1, 1, 2), patient([]), lambda: None)
-        assert not isinstance(error.value, TargetAwayError)
-    finally:
-        mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
-        database(table).engine.dispose()
+    late = Rows(("log_time", "log_count"), 1, 1, SCHEMA, lost)
+    with pytest.raises(TargetError, match=r"2 times in a row at the same statement\..*wait_timeout") as error:
+        table.apply(late, metadata(1, 1, 2), patient([]), lambda: None)
+    assert not isinstance(error.value, TargetAwayError)
     assert content(table) == {MINUTES[0]: 3}
 
 

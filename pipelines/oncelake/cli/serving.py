@@ -25,17 +25,17 @@ def init(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Create the served tables, and oncelake_position.
+    """Create the served tables, oncelake_position and oncelake_refused.
 
-    oncelake_position records how far each served table is written. Tables that exist are checked and kept. A sink of
-    your own creates what it needs.
+    oncelake_position records how far each served table is written, oncelake_refused which rows the database cannot
+    hold. Tables that exist are checked and kept. A sink of your own creates what it needs.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, changes=not sql) as (_, lake):
-        from oncelake.serving.tables import POSITION
+        from oncelake.serving.tables import POSITION, REFUSED
 
         made = lake.make_served_tables(dry_run=sql)
         database = made.tables[0].place
-        names = [*([POSITION.name] if made.sql else []), *(each.table.name for each in made.tables)]
+        names = [*([POSITION.name, REFUSED.name] if made.sql else []), *(each.table.name for each in made.tables)]
         if as_json:
             typer.echo(json.dumps({"database": database, "tables": names, "sql": made.sql, "made": not sql}))
         else:

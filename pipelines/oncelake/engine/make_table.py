@@ -67,7 +67,7 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
 
 def name_columns_with_bounds(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
     """Name the columns that get bounds in the properties of a table that names none."""
-    if STATS not in commit_log.properties():
+    if STATS in target.properties and STATS not in commit_log.properties():
         wanted = f"'{STATS}' = '{target.properties[STATS]}'"
         spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ({wanted})")
 

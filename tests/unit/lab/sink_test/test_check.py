@@ -40,7 +40,7 @@ def test_a_sink_that_is_right_passes(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_sink_that_is_wrong_is_found(tmp_path: Path, name: str, check: str, said: str) -> None:
-    pauses = 6 if check == "two writers" else 1
+    pauses = 12 if check == "two writers" else 1
     fault = first_fault(f"{OWN}{name}", {"file": str(tmp_path / "own.db")}, pauses=pauses)
     assert fault is not None
     assert (fault.name, said in fault.said) == (check, True), fault
