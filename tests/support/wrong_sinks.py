@@ -10,7 +10,7 @@ from typing import Any
 
 from oncelake import OvertakenError, Safety, SinkBatch, SinkRows, SinkTable
 from oncelake.serving.sink import Row, Sink
-from tests.support.sinks import ByKey, Together
+from tests.support.sinks import ByKey, PositionFirst, Together
 
 
 @dataclass(frozen=True)
@@ -477,15 +477,8 @@ class RowsFirst(ByKey):
 
 
 @wrong("the batch is committed before its rows", "an error of the rows", "the batch is stored")
-class BatchFirst(Together):
+class BatchFirst(PositionFirst):
     """Stores the batch in a transaction before its rows."""
-
-    def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
-        with self.transaction() as connection:
-            self.store(connection, batch)
-        for chunk in rows:
-            with self.transaction() as connection:
-                self.put(connection, batch, chunk)
 
 
 @wrong("the last batch is remembered and not read again", "a start from the last batch", "refuses batch")

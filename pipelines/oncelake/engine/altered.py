@@ -73,18 +73,14 @@ def _check_columns(table: Table, name: str, log: DeltaLog, columns: StructType, 
     by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
     if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
         raise ConfigError(
-            f"{table} lacks the column {listed(gone)}, by {_said(by)}: old rows would count without it. Undo it: "
+            f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
             f"RESTORE TABLE {name} TO VERSION AS OF {by.version - 1}"
         )
 
 
 def _by(log: DeltaLog, operation: str) -> str:
     """Return which statement did something last, in words; empty if the log does not have it."""
-    return next((f", by {_said(each)}" for each in _by_others(log) if each.operation.startswith(operation)), "")
-
-
-def _said(commit: Commit) -> str:
-    return f"{commit.operation} in version {commit.version}, {commit.at}"
+    return next((f", by {each.statement}" for each in _by_others(log) if each.operation.startswith(operation)), "")
 
 
 def _by_others(log: DeltaLog) -> Iterator[Commit]:

@@ -8,7 +8,7 @@ and, if a database or another sink is configured, gold (or silver, in transactio
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -311,7 +311,9 @@ def _gold_target(name: str, declared: GoldTable, silver_schema: SchemaOf, *, cha
     """Return the target of a gold table. A property holds its declaration: rows of two declarations must not mix."""
     properties = {**_READABLE, STATS: LOG_TIME, DECLARATION: declared.model_dump_json(exclude_none=True)}
     properties |= {CHANGE_FEED: "true"} if changes else {}
-    return Target(Table("gold", name), lambda spark: gold_schema(spark, declared, silver_schema(spark)), properties)
+    # Spark takes some 50 ms to derive it, and a start asks for it more than once
+    schema = cache(lambda spark: gold_schema(spark, declared, silver_schema(spark)))
+    return Target(Table("gold", name), schema, properties)
 
 
 def _appends(

@@ -53,7 +53,7 @@ class BoundedFile:
     Attributes:
         file: the path of the file.
         listed: per column, the least and the greatest value as the table's log has them.
-        own: the columns of which the Parquet file itself has bounds.
+        own: the columns with bounds in the Parquet file itself.
     """
 
     file: Path
@@ -91,7 +91,7 @@ def _inexact(table: DeltaTable) -> dict[str, DataType]:
 
 
 def _own(file: Path, floats: Sequence[str]) -> list[str]:
-    """Return the floats of which a Parquet file of delta-rs has bounds."""
+    """Return the floats with bounds in a Parquet file, if delta-rs wrote it."""
     footer = parquet.read_metadata(file)
     if footer.created_by.startswith(_BY_SPARK) or not footer.num_row_groups:
         return []

@@ -88,6 +88,11 @@ class Commit:
         return f"{datetime.fromtimestamp(self.timestamp / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
     @property
+    def statement(self) -> str:
+        """Its operation with version and time, for a message about another writer."""
+        return f"{self.operation} in version {self.version}, {self.at}"
+
+    @property
     def adds_nothing(self) -> bool:
         """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
         return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))

@@ -55,7 +55,7 @@ def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:
     for name, state in states.items():
         commit = state.changed
         if commit is not None and state.last is not None and (not commit.rewrites or name.startswith(_COUNTED)):
-            seen = f"{name} was changed by {commit.operation} in version {commit.version}, {commit.at}"
+            seen = f"{name} was changed by {commit.statement}"
             return Diagnosis(State.TABLE_CHANGED, seen, state.batch_id)
     return None
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import Any, Self
 
@@ -156,9 +155,8 @@ class Claim:
 
 def named(commit: Commit) -> str:
     """Return a commit in words: its batch or operation, its version, and its time."""
-    at = datetime.fromtimestamp(commit.timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     what = f"batch {commit.metadata.batch_id}" if commit.metadata else commit.operation or "a commit without a name"
-    return f"{what} (version {commit.version}, {at} UTC)"
+    return f"{what} (version {commit.version}, {commit.at})"
 
 
 def batch_words(ids: Sequence[int]) -> str:

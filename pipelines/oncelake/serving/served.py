@@ -163,12 +163,9 @@ class Served:
         table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence, rows.refused)
         if rows.refused.count and (self.sink.limits is None or self.unheld == "stop"):
             said = f"{next(rows.refused.read())}; {count_of(rows.refused.count, 'such row')} in the batch"
-            raise TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{self._other}")
+            other = "" if self.sink.limits is None else ", or set serving.unheld to refuse"
+            raise TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{other}")
         return patience.keep_trying(lambda: self._apply(change, table, given, metadata, rows.taken))
-
-    @property
-    def _other(self) -> str:
-        return "" if self.sink.limits is None else ", or set serving.unheld to refuse"
 
     def _apply(self, change: Change, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
         last = self._last()

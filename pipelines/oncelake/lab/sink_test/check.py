@@ -256,19 +256,18 @@ class SinkTest:
         values.must_be(values.done, "after removed rows were written again and the removal came a second time")
         while values.done < REMOVED + 4:
             values.apply_next()
-        lines = values.lines() if self._next_removal() else []
-        chosen = _spread(lines, self.pauses)
+        self._next_removal()
+        chosen = _spread(values.lines(), self.pauses)
         for at, line in chosen:
             self._next_removal()
             run(values.batch(values.done), Halt(at, signal.SIGKILL, self._places))
             values.must_survive(f"after a kill before {_named(line)} in a removal")
         return f"keys with and without rows, none, a late one, and {count_of(len(chosen), 'kill')} in a removal"
 
-    def _next_removal(self) -> bool:
+    def _next_removal(self) -> None:
         """Write batches up to the next one that removes rows."""
         while not self._values.made.batch(self._values.done).removes:
             self._values.apply_next()
-        return True
 
     def _errors_of_rows(self) -> str:
         """Raise an error before a part of the rows, after the last part, and in the middle of a part."""

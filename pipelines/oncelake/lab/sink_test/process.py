@@ -176,9 +176,9 @@ def _traced(halt: Halt | None, seen: list[Line]) -> Iterator[None]:
 
     def line(frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
-            if len(seen) == halt.at and halt.signal is None:
-                raise MadeError("an error made by the test")
-            if len(seen) == halt.at and halt.signal is not None:
+            if len(seen) == halt.at:
+                if halt.signal is None:
+                    raise MadeError("an error made by the test")
                 os.kill(os.getpid(), halt.signal)
             seen.append((frame.f_code.co_filename, frame.f_lineno))
         return line
