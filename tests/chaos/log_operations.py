@@ -27,12 +27,12 @@ OPENERS: Mapping[bytes, Callable[[bytes], bytes]] = {b".gz": gzip.compress, b".b
 # A file is quiet if it has not grown for two seconds; what a program wrote at once counts as written longer ago.
 _QUIET = 5.0
 _KINDS = (
-    b"L%d.%d",
-    b"L%d.%d \xff\xfe",
-    b"L%d.%d\r",
-    b"L%d.%d \xe2\x80\xa8 \xc2\x85",
-    b"L%d.%d\x00",
-    b"L%d.%d " + b"x" * 300,
+    b"L1%09d.%d",
+    b"L1%09d.%d \xff\xfe",
+    b"L1%09d.%d\r",
+    b"L1%09d.%d \xe2\x80\xa8 \xc2\x85",
+    b"L1%09d.%d\x00",
+    b"L1%09d.%d " + b"x" * 300,
 )
 
 
@@ -229,18 +229,18 @@ def _rewrite(logs: LogPlace, step: Step) -> None:
 
 def _half(logs: LogPlace, step: Step) -> None:
     """Append the beginning of a line; the next append writes its end."""
-    _add(logs, step, b"L%d.begun" % step.numbers[0])
+    _add(logs, step, b"L1%09d.begun" % step.numbers[0])
 
 
 def _half_record(logs: LogPlace, step: Step) -> None:
     """Append the first line of a record; the rest of it follows by `rest-of-record`."""
-    _add(logs, step, b"L%d.first\n" % step.numbers[0])
+    _add(logs, step, b"L1%09d.first\n" % step.numbers[0])
 
 
 def _rest_of_record(logs: LogPlace, step: Step) -> None:
     os.stat(logs.log(step))
-    logs.torn.add(b"L%d" % step.numbers[0])
-    _add(logs, step, WITHIN + b"L%d.rest\n" % step.numbers[0])
+    logs.torn.add(b"L1%09d" % step.numbers[0])
+    _add(logs, step, WITHIN + b"L1%09d.rest\n" % step.numbers[0])
 
 
 def _crash(logs: LogPlace, step: Step) -> None:

@@ -52,13 +52,13 @@ class Place:
 def made(tag: int, count: int) -> bytes:
     """Return lines that no other tag has, of every kind that a log may hold."""
     kinds = (
-        b"L%d.%d",
-        b"L%d.%d \xff\xfe",
-        b"L%d.%d\r",
-        b"L%d.%d \xe2\x80\xa8 \xc2\x85",
+        b"L1%09d.%d",
+        b"L1%09d.%d \xff\xfe",
+        b"L1%09d.%d\r",
+        b"L1%09d.%d \xe2\x80\xa8 \xc2\x85",
         b"",
-        b"L%d.%d\x00",
-        b"L%d %d {}",
+        b"L1%09d.%d\x00",
+        b"L1%09d %d {}",
     )
     lines = [kind % (tag, at) if kind else kind for at in range(count) for kind in [kinds[(tag + at) % len(kinds)]]]
     start = b"\xef\xbb\xbf" if tag % 13 == 0 else b""
@@ -113,7 +113,7 @@ def _begin_line(place: Place, step: Step) -> None:
     """Append an incomplete line."""
     with open(place.at(step), "r+b") as opened:
         opened.seek(0, os.SEEK_END)
-        opened.write(b"L%d.begun" % step.numbers[0])
+        opened.write(b"L1%09d.begun" % step.numbers[0])
 
 
 def _truncate(place: Place, step: Step) -> None:

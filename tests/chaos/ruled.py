@@ -20,7 +20,7 @@ _RULES = (
     r"{name: number, pattern: '\.(\d+)', group: 1, action: hash, length: 8}",
     r"{name: braces, pattern: '\{\}', action: replace, text: '<braces>'}",
 )
-# The number of a line's file is its time, so all lines are within one window.
+# The number of a line's file is its time in seconds, so all lines are within one window.
 FORMAT = r"""
 pattern: '^L(?<time>\d+)(?<message>[. ].*)$'
 time: epoch_seconds

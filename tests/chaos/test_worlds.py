@@ -46,28 +46,30 @@ def plan(logs: Logs, checkpoint: Path) -> None:
 
 def test_a_line_is_there_when_its_end_is_written_whatever_file_holds_it(logs: Logs) -> None:
     assert all(play(logs, "append app.log #7 #2\nappend app.log #6 #1\nhalf app.log #9"))
-    assert sorted(logs.look().files) == [b"L6.0", b"L7.0 \xff\xfe", b"L7.1\r"]
+    assert sorted(logs.look().files) == [b"L1000000006.0", b"L1000000007.0 \xff\xfe", b"L1000000007.1\r"]
     assert all(play(logs, "rotate app.log\npack-half app.log #1 #0\nappend app.log #12 #1"))
     assert logs.look().strange == (b"app.log.1.gz",)
-    assert b"L9.begun" not in logs.look().files
+    assert b"L1000000009.begun" not in logs.look().files
     assert all(play(logs, "pack app.log #1 #0\ncopy app.log\nappend-copied app.log #14 #1"))
     assert not any(play(logs, "rotate app.log\nappend app.log #15 #1\naway app.log"))
     assert all(play(logs, "cut app.log\nappend app.log #16 #1"))
     assert logs.look().strange == (b"app.log.2.gz",), "its last line has no end, and it has just changed"
     assert all(play(logs, "date app.log.2.gz #0"))
     listing = logs.look()
-    assert {line[:4] for line in listing.files} == {b"L6.0", b"L7.0", b"L7.1", b"L9.b", b"L12.", b"L16."}
+    assert {line[9:13] for line in listing.files} == {b"06.0", b"07.0", b"07.1", b"09.b", b"12.0", b"16.0"}
     assert listing.strange == ()
 
 
 def test_a_line_that_is_there_twice_or_not_at_all_breaks_the_invariant(logs: Logs, tmp_path: Path) -> None:
     play(logs, "append app.log #6 #1\nappend app.log #18 #1")
-    for at, values in enumerate([(b"L6.0", b"L6.0", b"L18.0"), (b"L6.0", b"L18.0", b"L1.0")]):
+    for at, values in enumerate(
+        [(b"L1000000006.0", b"L1000000006.0", b"L1000000018.0"), (b"L1000000006.0", b"L1000000018.0", b"L1000000001.0")]
+    ):
         judge = Judge(logs)
         judge.saw(logs.look())
         judge.proved(HOLDS, logs.look(), logs.held(bronze(tmp_path / str(at), *values)), deep=False, sound=True)
         assert len(judge.broken) == 1
-    judge.ran([logs.look()], HOLDS, logs.held(bronze(tmp_path / "2", b"L6.0")), alone=True)
+    judge.ran([logs.look()], HOLDS, logs.held(bronze(tmp_path / "2", b"L1000000006.0")), alone=True)
     judge.proved(HOLDS, logs.look(), logs.held(tmp_path / "2"), deep=False, sound=True)
     assert any("not in bronze after a run that ended well" in how for how in judge.broken)
 
@@ -79,11 +81,15 @@ def test_equal_lines_of_twins_both_count_wherever_their_files_are(logs: Logs, tm
     assert all(play(logs, "olddir one/job.log #1 #1"))
     assert not any(play(logs, "delete two/job.log\nhide two/job.log #0\ndrop one/job.log #1"))
     first, second = sorted(logs.look().files)
-    assert (first, second) == (b"L6.0", b"L6.0 of twin 2")
+    assert (first, second) == (b"L1000000006.0", b"L1000000006.0 of twin 2")
     assert sorted(logs.owed([logs.look()])) == [first, second]
     listings = [logs.look(), *(logs.look() for _ in play(logs, "rewrite two/job.log #7 #1"))]
     assert list(logs.owed(listings)) == [first]
-    for values, faults in [((b"L6.0",), 0), ((b"L6.0", b"L6.0"), 0), ((b"L6.0",) * 3, 1)]:
+    for values, faults in [
+        ((b"L1000000006.0",), 0),
+        ((b"L1000000006.0", b"L1000000006.0"), 0),
+        ((b"L1000000006.0",) * 3, 1),
+    ]:
         judge = Judge(logs)
         judge.saw(logs.look())
         held = logs.held(bronze(tmp_path / str(len(values)), *values))
@@ -135,7 +141,7 @@ def test_planned_lines_that_are_in_no_file_are_lost_until_that_is_accepted(logs:
     play(logs, "append app.log #24 #1\nrotate app.log\npack app.log #1 #0")
     assert logs.lost({}) == []
     play(logs, "drop app.log #1")
-    assert logs.lost(logs.held(bronze(tmp_path / "table", b"L6.0"))) == [b"L18.0"]
+    assert logs.lost(logs.held(bronze(tmp_path / "table", b"L1000000006.0"))) == [b"L1000000018.0"]
     judge = Judge(logs)
     judge.saw(logs.look())
     judge.proved(HOLDS, logs.look(), {}, deep=False, sound=True)
@@ -146,15 +152,21 @@ def test_planned_lines_that_are_in_no_file_are_lost_until_that_is_accepted(logs:
 
 def test_a_row_with_two_records_or_within_one_is_wrong(tmp_path: Path) -> None:
     logs = Logs(Place.below(tmp_path), records=True)
-    table = bronze(tmp_path / "table", b"L1.0\n\tL1.1", b"L2.0\nL3.0", b"\tL4.1", b"\tL5.rest")
-    logs.torn.add(b"L5")
+    table = bronze(
+        tmp_path / "table",
+        b"L1000000001.0\n\tL1000000001.1",
+        b"L1000000002.0\nL1000000003.0",
+        b"\tL1000000004.1",
+        b"\tL1000000005.rest",
+    )
+    logs.torn.add(b"L1000000005")
     assert len(list(logs.wrong(table, whole=False))) == 2
 
 
 def test_a_removed_source_has_no_parts_until_it_is_back(tmp_path: Path) -> None:
     sources = Sources.below(tmp_path)
     play(sources, "create access_log/a.log #1 #2\nappend tail/app.log #6 #1")
-    assert set(sources.look().files) == {b"access_log/a.log", b"tail/L6.0"}
+    assert set(sources.look().files) == {b"access_log/a.log", b"tail/L1000000006.0"}
     assert play(sources, "remove #1\nremove #0\nremove #1") == [True, False, False]
     assert set(sources.look().files) == {b"access_log/a.log"}
     assert (sources.stage, list(sources.lake.sources)) == ("bronze", ["access_log"])

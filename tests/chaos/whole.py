@@ -263,11 +263,13 @@ class Whole(Directory):
         if built is None:
             return {}
         keyed = int(bool(DECLARATIONS[built].text.get("by")))
-        return DECLARATIONS[built].by_key([pickle.loads(row)[keyed:] for (row,) in self._in_sink("row FROM held")])
+        return DECLARATIONS[built].by_key(
+            [pickle.loads(row)[keyed:] for (row,) in self._in_sink(f"row FROM held_{GOLD} WHERE row IS NOT NULL")]
+        )
 
     def _stored(self) -> str:
         """Return the position after the last batch that the sink stores; nothing without one, or after a rebuild."""
-        batches = [json.loads(text) for (text,) in self._in_sink("batch FROM position")]
+        batches = [json.loads(text) for (text,) in self._in_sink(f"batch FROM position_{GOLD}")]
         return str(batches[0]["after"]) if batches else ""
 
     def _in_sink(self, what: str) -> list[tuple[Any, ...]]:

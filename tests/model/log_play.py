@@ -226,6 +226,7 @@ class Reader:
         entries = [*self.at.files.items(), *((-1, copy) for copy in self.at.copies)]
         known = {(*entry[:2], entry.path): (number, entry) for number, entry in entries}
         self.world.recorded = {*known}
+        self.world.times = {entry.modified for _, entry in entries}
         for path, node in self.world.disk.names.items():
             number, entry = known.get((*node.identity, path), (0, None))
             if entry is not None and entry.born in (0, node.born):

@@ -108,12 +108,14 @@ class Away:
         node: the file, as it was.
         since: when that was.
         is_deleted: whether another file comes back with the same content.
+        is_known: whether the position has its path, or its time.
     """
 
     path: str
     node: Node
     since: int
     is_deleted: bool
+    is_known: bool
 
 
 @dataclass
@@ -128,6 +130,7 @@ class World:
         records: whether some lines go on the record of the line before.
         counts: how often each operation was applied.
         recorded: the devices, inodes and paths in the position.
+        times: the times in the position.
         serial: the number of the next text.
         tails: the contents of compressed files that end within a line, by the number of that line.
         ended: those of these lines that the compressed file's original ended later, so that they need not count.
@@ -144,6 +147,7 @@ class World:
     written: Counter[bytes] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     recorded: set[tuple[int, int, str]] = field(default_factory=set)
+    times: set[int] = field(default_factory=set)
     serial: int = 0
     tails: dict[int, bytes] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
@@ -442,8 +446,8 @@ class World:
         if self.unpacking or path is None or path[: path.rfind(".")] in self.disk.names:
             return False
         packed = self.disk.names[path]
-        if any(node.lines[:1] == packed.lines[:1] and node is not packed for node in self.disk.names.values()):
-            return False  # what it was made of is still there, so it would be there twice
+        if self._is_elsewhere(packed):  # it would be there twice
+            return False
         self.unpacking = Unpacking(path, packed, self.disk.create(path[: path.rfind(".")], reuse=bool(c & 1)))
         node = self.unpacking.node
         node.text, node.is_later = packed.text[: len(packed.text) * (c % 8) // 8], True
@@ -469,9 +473,9 @@ class World:
     def do_add_member(self, a: int, b: int, c: int) -> bool:
         """Append lines to a compressed file, which makes a second member in it."""
         path = self._chosen([path for path in self.packed() if self._is_known(path)], a)
-        if path is None or path[: path.rfind(".")] in self.disk.names:
+        node = self.disk.names[path] if path is not None else None
+        if path is None or node is None or path[: path.rfind(".")] in self.disk.names or self._is_elsewhere(node):
             return False
-        node = self.disk.names[path]
         data = self.new_lines(1 + b % 3, 8)
         tail = node.text[node.text.rfind(b"\n") + 1 :]
         parts = (tail + data).split(b"\n")[:-1]
@@ -551,6 +555,21 @@ class World:
         """Return True if a file has one name: what is at two names, and then differs, is two files."""
         return sum(1 for node in self.disk.names.values() if node is self.disk.names[path]) == 1
 
+    def _is_elsewhere(self, node: Node) -> bool:
+        """Return True if what a compressed file was made of is still there."""
+        return any(other.lines[:1] == node.lines[:1] and other is not node for other in self.disk.names.values())
+
+    def _may_go(self, path: str) -> bool:
+        """Return False if without a file, another one that nobody knows may be taken for it.
+
+        Its twins may if their names are numbers, and so may a file of a raised number.
+        """
+        if any(log.is_numbered for log in self.logs) and not all(node.is_read for node in self.disk.names.values()):
+            return False
+        match = _NUMBERED.fullmatch(path)
+        others = (other for other in self.disk.names if match and other.startswith(f"{match['log']}."))
+        return all(other == path or self._is_recorded(other) for other in others)
+
     def _chosen(self, paths: list[str], number: int) -> str | None:
         return paths[number % len(paths)] if paths else None
 
@@ -559,6 +578,7 @@ class World:
         path = self._chosen([path for path in self.plain() if self.disk.names[path].text and self._is_known(path)], a)
         if (
             path is None
+            or not self._may_go(path)
             or self.disk.names[path].is_cut
             or self.disk.names[path].is_copy
             or f"{path}.gz" in self.disk.names
@@ -579,7 +599,7 @@ class World:
         """Move a file to the directory of old ones, on its device or another one."""
         closed = [path for path in [*self.plain(closed=True), *self.packed()] if not path.startswith(("b/", "old/"))]
         path = self._chosen([path for path in closed if self._is_known(path) and self._is_single(path)], a)
-        if path is None or f"old/{path}" in self.disk.names:
+        if path is None or f"old/{path}" in self.disk.names or not self._may_go(path):
             return False
         node = self.disk.names[path]
         node.is_read, node.is_later = False, True
@@ -590,11 +610,14 @@ class World:
         """Move a file out, or delete it."""
         paths = [*self.plain(closed=c % 3 > 0), *self.packed()]
         path = self._chosen([path for path in paths if self._is_single(path)], a)
-        if path is None:
+        if path is None or not self._may_go(path):
             return False
-        node = self._unlink(path)
+        node = self.disk.names[path]
+        is_new = not node.is_read and not node.is_later
+        is_known = is_new or (*node.identity, path) in self.recorded or node.modified // 10**6 in self.times
+        self._unlink(path)
         if node not in self.disk.names.values():
-            self.away.append(Away(path, node, self.disk.clock, is_deleted=b % 2 == 0))
+            self.away.append(Away(path, node, self.disk.clock, b % 2 == 0, is_known))
             if b % 2:  # it keeps its inode
                 self.disk.free_numbers[node.device % 10].remove(node.number)
         return True
@@ -605,8 +628,8 @@ class World:
         if not self.away:
             return False
         away = self.away.pop(a % len(self.away))
-        if away.path in self.disk.names or (away.is_deleted and away.node.is_cut):
-            return False  # nobody has seen what it was before it was cut
+        if away.path in self.disk.names or (away.is_deleted and (away.node.is_cut or not away.is_known)):
+            return False  # nobody has seen what it was before it was cut, or where and from when it is
         if not away.is_deleted:
             self.disk.names[away.path] = away.node
             away.node.device = self.disk.device(away.path)
@@ -622,7 +645,7 @@ class World:
     def do_delete(self, a: int, b: int, c: int) -> bool:
         """Delete a file for good."""
         path = self._chosen([*self.plain(closed=c % 3 > 0), *self.packed()], a)
-        if path is None:
+        if path is None or not self._may_go(path):
             return False
         self._unlink(path)
         return True

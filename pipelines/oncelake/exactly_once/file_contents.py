@@ -92,11 +92,16 @@ class Contents:
         return self.packed(file).size if is_packed(file.path) else file.size
 
     def line_start(self, file: Found, offset: int) -> int:
-        """Return where the line begins that a byte of a file is in."""
-        if is_packed(file.path):
-            return offset
+        """Return where the line begins that a byte of a file's content is in."""
         with self.store.open(file) as opened:
-            return last_end(opened, 0, offset)
+            if not is_packed(file.path):
+                return last_end(opened, 0, offset)
+            start = at = 0
+            for block in content_blocks(opened, file.path, offset):
+                found = block.rfind(b"\n")
+                start = at + found + 1 if found >= 0 else start
+                at += len(block)
+            return start
 
     def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
         """Return digests of the first bytes of a file's content, by their number.

@@ -19,19 +19,26 @@ class LostFiles:
         files: the files that are gone, by ID.
         copies: the copies that are gone, by numbers below 0.
         places: the names of the files that are there.
+        packed: the IDs of those whose compressed forms are there, so that no file with another number continues them.
 
     Attributes:
+        files: the files that are gone, by ID.
         old: those that an earlier version read, which have only a hash of both ends.
     """
 
     def __init__(
-        self, files: Mapping[int, TailedFile], copies: Mapping[int, TailedFile], places: Container[str]
+        self,
+        files: Mapping[int, TailedFile],
+        copies: Mapping[int, TailedFile],
+        places: Container[str],
+        packed: Container[int],
     ) -> None:
         self._places = places
+        self.files = files
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
-            for key in _keys_of(entry, places) if entry.digest else ():
+            for key in _keys_of(entry, places, is_packed=number in packed) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
 
@@ -73,7 +80,7 @@ class LostFiles:
         return known | {entry.offset for entry in self.old.values()}
 
 
-def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object, ...]]:
+def _keys_of(entry: TailedFile, places: Container[str], *, is_packed: bool) -> Iterator[tuple[object, ...]]:
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
@@ -81,6 +88,8 @@ def _keys_of(entry: TailedFile, places: Container[str]) -> Iterator[tuple[object
     yield "time", entry.modified
     yield "second", entry.modified // 1000
     yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
+    if is_packed:
+        return
     shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
         yield "shift", directory, *shift

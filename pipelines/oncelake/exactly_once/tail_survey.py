@@ -66,7 +66,8 @@ class Survey:
         known: the files that were read, whole or in part, by ID.
         new: the files that were not read yet.
         starts: the byte from which a new file is read, if that is not its beginning; -1 if only a run finds out.
-        cut: the ID of the file that was cut, by the new file's identity.
+        cut: the ID of the file that was cut, or copied, and of which a new file has the bytes before its start, by the
+            new file's identity.
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
@@ -247,6 +248,19 @@ class Surveyor:
         return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
 
 
+def _still_copies(at: TailPosition) -> list[TailedFile]:
+    """Return the copies of a position that were not read as files of their own since."""
+    read: dict[tuple[object, ...], int] = {}
+    for entry in at.files.values() if at.copies else ():
+        read[_birth_of(entry)] = max(read.get(_birth_of(entry), 0), entry.offset)
+    return [copy for copy in at.copies if read.get(_birth_of(copy), -1) < copy.offset]
+
+
+def _birth_of(entry: TailedFile) -> tuple[object, ...]:
+    """Return what tells a file from another one that gets its inode later."""
+    return (entry.inode, entry.born) if entry.born else (entry.device, entry.inode, entry.path)
+
+
 class _Comparison:
     """One comparison of listed files with a position."""
 
@@ -269,6 +283,7 @@ class _Comparison:
         every = [*surveyor.others, *self._there]
         self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
+        self._known_copies = _still_copies(at)
         self._copies: list[tuple[Found, TailedFile]] = []
         self._lost_copies: dict[int, TailedFile] = {}
 
@@ -314,11 +329,11 @@ class _Comparison:
         survey = self._survey
         rest = self._by_inode()
         copies = self._copies
-        grown = [
-            file
+        grown = {
+            file.identity: (file, entry)
             for file, entry in copies
             if self._is_unpacked_of(file, entry.of) or self._try(self._has_grown, file, entry)
-        ]
+        }
         rest = self._by_content(rest, grown)
         self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
         self._continue_cut_files(rest)
@@ -363,7 +378,7 @@ class _Comparison:
     def _by_inode(self) -> list[Found]:
         """Find the files and the copies whose inodes the position has; return the other files."""
         copies: dict[int, list[TailedFile]] = {}
-        for entry in sorted(self._at.copies, key=lambda copy: -copy.offset):
+        for entry in sorted(self._known_copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
         rest: list[Found] = []
         for file in self._there:
@@ -412,29 +427,39 @@ class _Comparison:
     def _has_grown(self, file: Found, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
 
-    def _by_content(self, rest: list[Found], grown: list[Found]) -> list[Found]:
-        """Find the files that continue one that is gone; return the others that can be read."""
+    def _by_content(
+        self, rest: list[Found], grown: Mapping[Identity | None, tuple[Found, TailedFile]]
+    ) -> list[Found]:
+        """Find the files that continue one that is gone; return the others that can be read.
+
+        Args:
+            rest: the files whose inodes the position does not have.
+            grown: the copies that may continue one, with their entries, by identity: those that hold more than they
+                did, or have the name of an unpacked file.
+        """
         if not rest and not grown:
             return []
         cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
         self._lost_copies = self._copies_not_found()
-        index = LostFiles(lost, self._lost_copies, self._places)
-        unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places)
+        packed = {entry.of for file, entry in self._copies if is_packed(file.path) and not entry.doubtful}
+        index = LostFiles(lost, self._lost_copies, self._places, packed)
+        unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places, ())
         others = []
-        copies = {file.identity for file in grown}
-        for file in sorted((*rest, *grown), key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
+        every = [*rest, *(file for file, _ in grown.values())]
+        for file in sorted(every, key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
             if file.size and not self._try(self._is_text, file, index):
                 continue
             is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
-            if not is_double and file.identity not in self._faulty and self._try(self._continue_lost, file, index):
+            entry = grown[file.identity][1] if file.identity in grown else None
+            if not is_double and file.identity not in self._faulty and self._try(self._continues, file, index, entry):
                 continue
             if file.identity in self._faulty:
                 self._blocked |= {paths[name] for name in [self._name(file)] if name in paths}
             elif not is_double and unknown and self._try(self._may_continue, file, unknown):
                 continue
-            elif file.identity not in copies and self._contents.size(file):
+            elif entry is None and self._contents.size(file):
                 others.append(file)
         return others
 
@@ -446,7 +471,7 @@ class _Comparison:
     def _copies_not_found(self) -> dict[int, TailedFile]:
         """Return the copies that are not found yet, by numbers below 0."""
         found = {copy for _, copy in self._copies}
-        return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in found}
+        return {-number: copy for number, copy in enumerate(self._known_copies, 1) if copy not in found}
 
     def _is_text(self, file: Found, index: LostFiles) -> bool:
         """Return True if a file's content can be read to its end, and is text; note why not."""
@@ -457,6 +482,18 @@ class _Comparison:
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
+
+    def _continues(self, file: Found, index: LostFiles, copy: TailedFile | None) -> bool:
+        return self._continue_lost(file, index) if copy is None else self._continue_original(file, index, copy)
+
+    def _continue_original(self, file: Found, index: LostFiles, copy: TailedFile) -> bool:
+        """Return True if a copy that has grown continues its file, whatever its name is now; or another one, of which
+        all that the copy held was read."""
+        of = self._at.files.get(copy.of)
+        if of is not None and copy.of in index.files and self._know_first([copy.of], file):
+            return True
+        longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
+        return self._know_first(longer, file)
 
     def _continue_lost(self, file: Found, index: LostFiles) -> bool:
         name = self._name(file)
@@ -541,8 +578,9 @@ class _Comparison:
 
     def _may_be_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
         """Continue a file that was cut if its birth tells that no unreadable file is that one; otherwise note it."""
-        if entry.born and self._is_at_inode(file, entry):
-            return self._continue_cut(file, number, entry)
+        is_at_inode = entry.born > 0 and self._is_at_inode(file, entry)
+        if is_at_inode or (entry.born and self._places.get(entry.path) is not file):
+            return is_at_inode and self._continue_cut(file, number, entry)
         return self._surveyor.goes_on(file, number, self._at.files) != 0 and self._wait_for(file, number)
 
     def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
@@ -684,6 +722,8 @@ class _Comparison:
             return
         assert file.identity is not None
         self._survey.starts[file.identity] = self._contents.line_start(file, entry.offset)
+        if entry.of >= 0:
+            self._survey.cut[file.identity] = entry.of
         self._survey.new.append(file)
 
     def _is_cut(self, number: int) -> bool:

@@ -354,6 +354,96 @@ def test_the_copy_of_a_log_that_was_cut_is_read_on(logs: Path, name: str) -> Non
     assert sorted(drain(files.restarted(), at)[0]) == sorted(texts(6, 7) + texts(101, 120))
 
 
+def half_copied(logs: Path, name: str) -> tuple[ReadFiles, TailPosition]:
+    """Read a log while it is copied; then the copy gets the rest, and the log is cut."""
+    files = ReadFiles(logs, rotation="copytruncate")
+    (logs / "app.log").write_bytes(lines(1, 10))
+    (logs / "app.log.1").write_bytes(lines(1, 3))
+    read, at = drain(files, START)
+    assert read == texts(1, 10)
+    with (logs / "app.log.1").open("ab") as copy:
+        copy.write(lines(4, 10))
+    os.truncate(logs / "app.log", 0)
+    (logs / "app.log.1").rename(logs / name)
+    return files, at
+
+
+def test_a_copy_that_was_known_by_its_beginning_loses_its_end(logs: Path) -> None:
+    files, at = half_copied(logs, "app.log.1")
+    (logs / "other.log").write_bytes(lines(50, 50))
+    read, at = drain(files, at)
+    assert read == texts(50, 50)
+    os.truncate(logs / "app.log.1", len(lines(1, 9)) - 5)
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_copy_with_more_than_its_log_had_loses_its_end(logs: Path, is_cut_off: bool) -> None:
+    files, at = half_copied(logs, "app.log.1")
+    with (logs / "app.log.1").open("ab") as copy:
+        copy.write(lines(11, 14))
+    read, at = drain(files, at)
+    assert read == texts(11, 14)
+    if is_cut_off:
+        os.truncate(logs / "app.log.1", len(lines(1, 13)) - 5)
+    with (logs / "app.log.1").open("ab") as copy:
+        copy.write(b"\n" + lines(20, 20))
+    assert drain(files, at)[0][-1:] == texts(20, 20)
+    assert len(drain(files, at)[0]) <= 2
+
+
+def test_a_copy_that_gets_its_rest_and_another_name_at_once_is_the_log(logs: Path) -> None:
+    files, at = half_copied(logs, "kept.txt")
+    assert drain(files, at)[0] == []
+
+
+def test_an_archive_that_grows_continues_no_log_with_its_first_lines(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="copytruncate")
+    for name in ("out.1", "out.3"):
+        (logs / name).write_bytes(lines(1, 2))
+    read, at = drain(files, START)
+    assert read == texts(1, 2) * 2
+    (logs / "out.1").unlink()
+    (logs / "out.3").write_bytes(lines(1, 20))
+    (logs / "out.3.gz").write_bytes(gzip.compress(lines(1, 20)))
+    (logs / "out.3").write_bytes(lines(1, 30))
+    read, at = drain(files, at)
+    assert read == texts(3, 30)
+    (logs / "out.3").unlink()
+    with (logs / "out.3.gz").open("ab") as packed:
+        packed.write(gzip.compress(lines(40, 41)))
+    assert drain(files, at)[0] == texts(40, 41)
+
+
+def test_a_member_goes_on_within_the_last_line_of_a_copy(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="copytruncate")
+    log, copy, packed = logs / "app.log", logs / "app.log.1", logs / "app.log.1.gz"
+    log.write_bytes(b"one\ntwo\nthr")
+    shutil.copy(log, copy)
+    log.write_bytes(b"one\ntwo\nthree\nfour\n")
+    read, at = drain(files, START)
+    assert read == [b"one", b"two", b"three", b"four"]
+    os.truncate(log, 0)
+    packed.write_bytes(gzip.compress(copy.read_bytes()))
+    copy.unlink()
+    (logs / "other.log").write_bytes(b"other\n")
+    read, at = drain(files, at)
+    assert read == [b"other"]
+    packed.write_bytes(packed.read_bytes() + gzip.compress(b"ough\nfive\n"))
+    assert drain(files, at)[0] == [b"through", b"five"]
+
+
+def test_no_other_number_continues_a_log_whose_archive_is_there(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "out.1").write_bytes(lines(1, 2))
+    (logs / "out.1.gz").write_bytes(gzip.compress(lines(1, 2)))
+    read, at = drain(files, START)
+    assert read == texts(1, 2)
+    (logs / "out.1").unlink()
+    (logs / "out.3.gz").write_bytes(gzip.compress(lines(1, 2)))
+    assert drain(files, at)[0] == texts(1, 2), "another log, with the same lines"
+
+
 def test_a_rotated_log_is_found_after_it_was_shifted_and_compressed(logs: Path, files: ReadFiles) -> None:
     (logs / "app.log.1").write_bytes(lines(1, 5))
     _, at = drain(files, START)
