@@ -52,7 +52,7 @@ public final class ReadableFiles implements PathFilter, Configurable, Serializab
     if (judge == null || isHidden(path.getName()) || ((Set) READ.get(name)).contains(text)) {
       return true;
     }
-    String answer = (String) judge.apply(text);
+    String answer = ask(judge, text);
     if (answer.startsWith("!")) {
       throw new IllegalStateException(answer.substring(1));
     }
@@ -61,6 +61,18 @@ public final class ReadableFiles implements PathFilter, Configurable, Serializab
     }
     ((Set) READ.get(name)).add(text);
     return true;
+  }
+
+  /**
+   * Asks once more after an error: it says that the connection was closed, and py4j then opens another one.
+   * An error of the judge itself is an answer, not an exception.
+   */
+  private static String ask(Function judge, String text) {
+    try {
+      return (String) judge.apply(text);
+    } catch (RuntimeException closed) {
+      return (String) judge.apply(text);
+    }
   }
 
   /** Spark leaves out what has such a name itself. */
