@@ -427,9 +427,7 @@ class _Comparison:
     def _has_grown(self, file: Found, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
 
-    def _by_content(
-        self, rest: list[Found], grown: Mapping[Identity | None, tuple[Found, TailedFile]]
-    ) -> list[Found]:
+    def _by_content(self, rest: list[Found], grown: Mapping[Identity | None, tuple[Found, TailedFile]]) -> list[Found]:
         """Find the files that continue one that is gone; return the others that can be read.
 
         Args:
@@ -442,13 +440,21 @@ class _Comparison:
         cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
+        forms = set(map(unpacked, paths))
         self._lost_copies = self._copies_not_found()
-        packed = {entry.of for file, entry in self._copies if is_packed(file.path) and not entry.doubtful}
+        there = [entry for _, entry in self._copies]
+        there += [entry for entry in self._lost_copies.values() if entry.path in self._places]
+        packed = {entry.of for entry in there if entry.packed and not entry.doubtful}
         index = LostFiles(lost, self._lost_copies, self._places, packed)
         unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places, ())
         others = []
         every = [*rest, *(file for file, _ in grown.values())]
-        for file in sorted(every, key=lambda file: (self._name(file) not in paths, file.modified, file.path)):
+
+        def order(file: Found) -> tuple[object, ...]:
+            name = self._name(file)
+            return name not in paths, unpacked(name) not in forms, file.modified, file.path
+
+        for file in sorted(every, key=order):
             if file.size and not self._try(self._is_text, file, index):
                 continue
             is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
