@@ -96,7 +96,7 @@ GUARDS = (
         "the lock: one process writes a lake",
         "two writers",
         f"{_LOCK}_by_jvm",
-        reads("file.getChannel().tryLock(_JVM, 1, False) is not None", "True"),
+        reads("lock is not None", "True"),
         tests=("unit/exactly_once/test_lease.py::test_a_locked_lake_is_not_written_and_its_holder_is_named",),
     ),
     Guard(
@@ -105,6 +105,13 @@ GUARDS = (
         f"{_LOCK}_acquired",
         reads("_lock(own, _PYTHON)", "True"),
         tests=("unit/exactly_once/test_lease.py::test_a_python_process_whose_jvm_died_still_holds_the_lake",),
+    ),
+    Guard(
+        "a file system without locks is not taken for a lock of another process",
+        "a run waits for a process that there is not, and the error names it",
+        f"{_LOCK}_lock",
+        reads("error.errno in _HELD", "True"),
+        tests=("unit/exactly_once/test_lease.py::test_a_file_system_without_locks_is_no_lock_of_another_process",),
     ),
     Guard(
         "a process that does not get the lock exits",

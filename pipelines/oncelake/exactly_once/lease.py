@@ -9,6 +9,7 @@ writes its identity into the file, and checks before each batch that the name st
 have no such lock. There, Delta's own conflict check and the commits of the other run decide between two writers.
 """
 
+import errno
 import fcntl
 import os
 import socket
@@ -24,6 +25,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError
@@ -40,6 +42,8 @@ _VOLUMES = "/Volumes/"
 _JVM, _PYTHON = 0, 1
 # A lock of the open file, not of the process: other handles of the same file may be closed without losing it.
 _SET, _GET = (getattr(fcntl, f"F_OFD_{name}", getattr(fcntl, f"F_{name}")) for name in ("SETLK", "GETLK"))
+# The errors of a lock that another process holds.
+_HELD = frozenset({errno.EAGAIN, errno.EACCES})
 # The layout of this system's `struct flock`, the index of the lock type in it, and that of the first byte.
 _FLOCK, _KIND, _START = ("qqihh", 3, 0) if sys.platform == "darwin" else ("hhqqi", 0, 2)
 
@@ -86,7 +90,7 @@ def sole_writer(spark: SparkSession | None, lake: Lake, wait: timedelta) -> Iter
 
     Raises:
         LockedError: another process holds the lake.
-        ConfigError: the lake's directory cannot be created.
+        ConfigError: the lake's directory cannot be created, or its file system has no locks.
     """
     if not has_lock(lake):
         yield Lease()
@@ -154,6 +158,7 @@ def _acquired(spark: SparkSession | None, path: Path, text: str, until: float) -
 
     Raises:
         LockedError: another process holds one of the locks until the time is up.
+        ConfigError: the file system has no locks.
     """
     while True:
         with path.open("a+b") as own, _by_jvm(spark, path) if spark else nullcontext(_lock(own, _JVM)) as locked:
@@ -174,18 +179,40 @@ def _acquired(spark: SparkSession | None, path: Path, text: str, until: float) -
 
 @contextmanager
 def _by_jvm(spark: SparkSession, path: Path) -> Iterator[bool]:
-    """Lock the JVM's byte of the lock file in the JVM; yield False if another process holds it."""
+    """Lock the JVM's byte of the lock file in the JVM; yield False if another process holds it.
+
+    Raises:
+        ConfigError: the file system has no locks.
+    """
     with closing(jvm(spark).java.io.RandomAccessFile(str(path), "rw")) as file:
-        yield file.getChannel().tryLock(_JVM, 1, False) is not None
+        try:
+            lock = file.getChannel().tryLock(_JVM, 1, False)
+        except Py4JJavaError as error:
+            raise _without_locks(path, str(error.java_exception.getMessage())) from None
+        yield lock is not None
 
 
 def _lock(file: IO[bytes], byte: int) -> bool:
-    """Lock a byte of the lock file for this process; return False if another process holds it."""
+    """Lock a byte of the lock file for this process; return False if another process holds it.
+
+    Raises:
+        ConfigError: the file system has no locks.
+    """
     try:
         fcntl.fcntl(file, _SET, _flock(start=byte, length=1))
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        raise _without_locks(Path(file.name), str(error.strerror)) from None
     return True
+
+
+def _without_locks(path: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be locked ({why}): its file system has no working file locks, which keep a lake to one writer. "
+        "Start its lock service (on NFS 3: rpc.statd; NFS 4 needs none), or set lake.root to a local disk or an object "
+        "store"
+    )
 
 
 def _flock(*, start: int, length: int) -> bytes:

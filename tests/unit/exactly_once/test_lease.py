@@ -1,5 +1,6 @@
 """A lake has one writer, even if the lock file is replaced while it is being locked: with a JVM made of Python."""
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -9,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from oncelake.common.errors import LockedError
+from oncelake.common.errors import ConfigError, LockedError
 from oncelake.common.lake import Lake
 from oncelake.exactly_once.lease import NAME, sole_writer, writer
 from tests.support.spark_handles import session_over
@@ -85,6 +87,32 @@ def test_a_locked_lake_is_not_written_and_its_holder_is_named(lake: Lake) -> Non
         pytest.fail("it holds a lake that is held")
     assert held.read_text() == "process 2 on there\nabc\n"
     assert all(file.closed for file in opened)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_without_locks_is_no_lock_of_another_process(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    said = rf"oncelake.lock cannot be locked \({os.strerror(number)}\): its file system has no working file locks"
+    for session in (None, spark([], lambda _: True)):
+        with pytest.raises(ConfigError, match=said), sole_writer(session, lake, timedelta(0)):
+            pytest.fail("it holds a lake without a lock")
+
+
+def test_a_file_system_without_locks_is_named_by_the_jvm_too(lake: Lake) -> None:
+    def locks(_: Path) -> bool:
+        said = SimpleNamespace(_target_id="", _gateway_client=None, getMessage=lambda: "No locks available")
+        raise Py4JJavaError("", said)
+
+    with (
+        pytest.raises(ConfigError, match=r"cannot be locked \(No locks available\): its file system has no"),
+        sole_writer(spark([], locks), lake, timedelta(0)),
+    ):
+        pytest.fail("it holds a lake without a lock")
 
 
 def test_a_python_process_whose_jvm_died_still_holds_the_lake(lake: Lake) -> None:
