@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 # What the operations of maintenance begin with; they change no row.
 MAINTENANCE = ("OPTIMIZE", "VACUUM")
-_CHANGING = ("DELETE", "UPDATE", "MERGE")
+# An OPTIMIZE whose files are marked as new data is among them: Delta's stream would read all of its rows again.
+_CHANGING = ("DELETE", "UPDATE", "MERGE", "OPTIMIZE")
 _FILES = ('{"add"', '{"remove"')
 # The table's metadata is looked for in this many of the newest commits, before delta-rs is asked.
 LOOK_BACK = 200
@@ -260,7 +261,9 @@ class DeltaLog:
         )
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Yield the commits after a version, oldest first."""
+        """Yield the commits after a version, oldest first; without those that the log's clean-up has removed."""
+        if version >= 0 and self.commit(version) is None:  # clean-up removes the oldest, and never the newest
+            version = next((each for each in self.versions() if each > version), version + 1) - 1
         while (commit := self.commit(version + 1)) is not None:
             yield commit
             version += 1

@@ -89,13 +89,12 @@ class DeltaHistory(DeltaLog):
         return self._known.get(version)
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Read the commits after a version, oldest first."""
+        """Read the commits after a version, oldest first; without those that the history no longer has."""
         self._look()
         while (version := version + 1) <= max(self._known, default=-1):
             commit = self.commit(version)
-            if commit is None:
-                return
-            yield commit
+            if commit is not None:
+                yield commit
 
     def strange(self) -> str | None:
         """Return a sign that a table without any commit of the chain has, or had, rows; None if there is no sign."""

@@ -12,7 +12,7 @@ from tests.support.memory import MemoryFiles, at, commit, metadata
 from tests.support.states import source_table
 
 
-@pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE"])
+@pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE", "OPTIMIZE"])
 def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     files = MemoryFiles()
     source = source_table(files, 4)

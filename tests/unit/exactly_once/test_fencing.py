@@ -53,6 +53,30 @@ def test_batches_follow_each_other_across_maintenance(files: MemoryFiles, append
     assert append(2).commit.version == 4
 
 
+@pytest.fixture
+def cut(files: MemoryFiles, append: Callable[..., Written]) -> None:
+    """Add commits of maintenance after a batch of this run; the log's clean-up removes all but the newest."""
+    append(1)
+    for version in range(3, 7):
+        commit(files, SILVER, version, operation="VACUUM END")
+    for version in range(6):
+        files.remove(f"{SILVER}/_delta_log/{version:020}.json")
+
+
+@pytest.mark.usefixtures("cut")
+def test_a_batch_is_written_after_the_log_was_cut_behind_the_last_one(append: Callable[..., Written]) -> None:
+    assert append(2).commit.version == 7
+
+
+@pytest.mark.usefixtures("cut")
+def test_another_run_is_seen_behind_commits_that_are_gone(files: MemoryFiles, append: Callable[..., Written]) -> None:
+    commit(files, SILVER, 7, metadata(2, run="other"))
+    before = dict(files.texts)
+    with pytest.raises(LockedError, match=r"another run of silver .*wrote batch 2 .*version 7"):
+        append(2)
+    assert files.texts == before
+
+
 @pytest.mark.parametrize(
     "other",
     [{"run": "other"}, {"query_id": OTHER_QUERY, "run": "other"}, {"event": CommitKind.RECOVERY, "run": "other"}],
