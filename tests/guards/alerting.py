@@ -22,6 +22,27 @@ GUARDS = (
         tests=(f"{_TESTS}test_what_is_due_is_kept_before_it_is_sent",),
     ),
     Guard(
+        "a clock that is set back does not end the look at refused lines",
+        "no line that is refused is told of until the clock is where it was",
+        f"{_ALERT}_refused",
+        reads("min(state.until_ms, now - now % length)", "state.until_ms"),
+        tests=(f"{_TESTS}test_a_clock_that_is_set_back_hides_no_refused_lines",),
+    ),
+    Guard(
+        "a window counts as finished by today's clock",
+        "a clock that was ahead makes each window that has just begun one with too few lines",
+        f"{_ALERT}_gold",
+        reads("min(state.until_ms, self._finished(now))", "state.until_ms"),
+        tests=(f"{_TESTS}test_a_window_is_not_too_low_before_it_is_over_after_a_clock_was_set_back",),
+    ),
+    Guard(
+        "an alert does not begin in the future",
+        "an alert that was first looked at while the clock was ahead tells nothing for years",
+        f"{_ALERT}_begun",
+        reads("min(state.since_ms, now)", "state.since_ms"),
+        tests=(f"{_TESTS}test_an_alert_that_began_with_a_clock_that_was_ahead_sees_what_comes_after_it_is_right",),
+    ),
+    Guard(
         "a message is recorded as sent after it is sent",
         "a kill between the two loses the message",
         f"{_ALERT}_sent",

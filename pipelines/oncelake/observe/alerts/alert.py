@@ -101,7 +101,8 @@ class Alert:
         if state.declared != declared:
             since_ms = now if declared is None else declared
             return replace(state, since_ms=since_ms, declared=declared, version=None, until_ms=0)
-        return state
+        # a start after now was taken from a clock that has been set back
+        return replace(state, since_ms=min(state.since_ms, now)) if declared is None else state
 
     # --- look ---
 
@@ -124,7 +125,7 @@ class Alert:
         changed = (table_id, version) != (state.table_id, state.version)
         newest = self.look.newest(version) if changed else state.newest_ms
         clock = now if settled else min(newest or 0, now)
-        until = max(self._finished(clock), state.until_ms) if falling else None
+        until = max(self._finished(clock), min(state.until_ms, self._finished(now))) if falling else None
         waits = until is not None and newest is not None and state.until_ms < min(until, newest + self._length)
         if changed or waits:
             most = len(state.done) + len(state.entries) + MOST + 1
@@ -149,12 +150,17 @@ class Alert:
 
     def _refused(self, state: AlertState, now: int) -> AlertState:
         length = self.settings.condition.span * 1000
-        found, until = self.look.spans(max(state.until_ms, state.since_ms - state.since_ms % length), now)
+        known = min(state.until_ms, now - now % length)  # less if the clock was set back
+        entries = (
+            _over(each, now, "the clock was set back") if each.start_ms > now else each for each in state.entries
+        )
+        state = replace(state, entries=tuple(entries))
+        found, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
         before = len(state.entries)
         state, all_taken = self._taken(state, found)
         if not all_taken:
             until = found[len(state.entries) - before].start_ms
-        state = replace(state, until_ms=max(until, state.until_ms))
+        state = replace(state, until_ms=max(until, known))
         return _ended(state, now, now)
 
     def _taken(self, state: AlertState, found: list[Window]) -> tuple[AlertState, bool]:

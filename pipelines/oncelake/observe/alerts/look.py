@@ -207,8 +207,9 @@ class LakeLook(Look):
         last = state.first.last
         if last is None:
             return None
-        age = max(now_ms - last.timestamp, 0) / 1000
-        said = f"the last commit of {stage.name} was {ago(age)}, at {utc(last.timestamp)}"
+        age = abs(now_ms - last.timestamp) / 1000  # a clock that was ahead, and is right again, tells no age
+        when = ago(age) if last.timestamp <= now_ms else "later than this machine's clock"
+        said = f"the last commit of {stage.name} was {when}, at {utc(last.timestamp)}"
         return Holding(age > condition.limit, f"{said}; the limit is {duration(round(condition.limit))}")
 
 

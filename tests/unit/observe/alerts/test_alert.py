@@ -571,3 +571,58 @@ def test_a_test_message_changes_no_state() -> None:
     assert place.got[-1] == message
     assert message.status == "test"
     assert place.files.texts == before
+
+
+YEARS = 4 * 365 * 24 * 60 * MINUTE
+
+
+def refusing(minute: int) -> Window:
+    return Window(BEGAN + minute * MINUTE, BEGAN + (minute + 5) * MINUTE, "half of the lines are refused")
+
+
+@pytest.mark.parametrize("ahead", [YEARS, 60 * MINUTE])
+def test_a_clock_that_is_set_back_hides_no_refused_lines(ahead: int) -> None:
+    place = Place("refused > 10% in 5 minutes")
+    place.round()
+    place.now += ahead
+    place.gold.refused = [Window(place.now, place.now + 5 * MINUTE, "half of the lines are refused")]
+    place.now += 5 * MINUTE
+    place.round()
+    place.now = BEGAN + 20 * MINUTE
+    place.round()
+    assert place.got[-1].text.startswith("the clock was set back. It began with: ")
+    assert place.keys("end") == place.keys()
+    place.gold.refused.append(refusing(20))
+    place.now += 5 * MINUTE
+    place.round()
+    place.round()
+    assert len(place.keys()) == 2
+
+
+def test_an_alert_that_began_with_a_clock_that_was_ahead_sees_what_comes_after_it_is_right() -> None:
+    for when, gold in (("error_log.log_count > 100", Gold()), ("refused > 10% in 5 minutes", Gold())):
+        place = Place(when, gold=gold, now=BEGAN + YEARS)
+        place.round()
+        place.now = BEGAN
+        place.round()
+        place.gold.count(0, 150)
+        place.gold.refused = [refusing(0)]
+        place.now += 5 * MINUTE
+        place.round()
+        assert len(place.keys()) == 1
+
+
+def test_a_window_is_not_too_low_before_it_is_over_after_a_clock_was_set_back() -> None:
+    place = Place("error_log.log_count < 100", gold=Gold(falling=True))
+    place.gold.count(-10, 500)
+    place.round()
+    place.now += YEARS
+    place.gold.count(-9, 500)
+    place.round()
+    place.now = BEGAN
+    place.gold.count(0, 3)
+    place.round()
+    assert place.got == []
+    place.now += 2 * MINUTE
+    place.round()
+    assert len(place.keys()) == 1
