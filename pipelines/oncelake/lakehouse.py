@@ -354,7 +354,8 @@ class Lakehouse:
     def doctor(self) -> DoctorResult:
         """Return the state of each stage and what else would stop a run from starting. Change nothing.
 
-        For a local lake that reads files, no JVM is started, unless an ingested file has changed.
+        For a local lake that reads files, no JVM is started, unless an ingested file has changed or code of the
+        user's own is declared.
         """
         lake = self.settings.places()
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
@@ -372,7 +373,17 @@ class Lakehouse:
         served = ((each.stage.served, each) for each in states)
         otherwise = (sink.counted_otherwise(each.first.last, each.stage.rules) for sink, each in served if sink)
         begun = unfinished(chain) or refused or next(filter(None, otherwise), None) or self._unreadable()
+        begun = begun or self._refused_code(chain)
         return DoctorResult(rows, begun, warnings)
+
+    def _refused_code(self, chain: Chain) -> str | None:
+        """Return why the user's own code cannot be used; None if it can, or there is none."""
+        try:
+            if chain.silver.transform is not None:
+                chain.silver.transform_fields(self.spark)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     def _unreadable(self) -> str | None:
         """Return which sources cannot be read, as far as this is known without Spark; None if all can."""

@@ -57,6 +57,20 @@ GUARDS = (
         tests=(f"{_OWN_TESTS}test_code_that_is_not_row_by_row_is_refused_in_one_line",),
     ),
     Guard(
+        "the user's own code has the same plan at another time and in another zone",
+        "a line that is replayed on another day has other values",
+        f"{_OWN}UserTransform._compare",
+        without("raise self._refused"),
+        tests=(f"{_OWN_TESTS}test_a_plan_that_depends_on_the_clock_or_the_zone_is_refused_by_its_column",),
+    ),
+    Guard(
+        "the user's module is imported again before its plan is compared",
+        "a constant that the module takes from the clock while it is imported goes unnoticed",
+        "silver/user_code.py::UserCode.imported_again",
+        reads("self._imported()", "{}"),
+        tests=(f"{_OWN_TESTS}test_a_plan_that_depends_on_the_clock_or_the_zone_is_refused_by_its_column",),
+    ),
+    Guard(
         "the user's own code made as many rows of a small batch as it got",
         "lines are lost or doubled, and the batch is committed",
         "silver/stream.py::Parsed.accepted",
@@ -368,6 +382,16 @@ GUARDS = (
         "exactly_once/checkpoint.py::read_query_id",
         without("raise StateError"),
         tests=(f"{_HELD}test_a_batch_without_its_query_in_the_checkpoint_does_not_start",),
+    ),
+    Guard(
+        "commits are read on behind those that the log's clean-up removed",
+        "a table that gets a row once a month stops its stage, or another run's commit goes unnoticed",
+        "exactly_once/delta_log.py::DeltaLog.since",
+        reads("self.commit(version) is None", "False"),
+        tests=(
+            f"{_FENCING}test_a_batch_is_written_after_the_log_was_cut_behind_the_last_one",
+            f"{_FENCING}test_another_run_is_seen_behind_commits_that_are_gone",
+        ),
     ),
     Guard(
         "no other run's commits before a write",

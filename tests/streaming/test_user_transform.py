@@ -172,6 +172,10 @@ def test_commands_show_and_refuse_own_code(house: House, spark: SparkSession) ->
     declare(house, words="F.rand()")
     exit_code, said = house.told(spark, "run", "--once")
     assert (exit_code, "which gives another value at every run" in said) == (2, True)
+    declare(house, words="F.lit(__import__('datetime').date.today())")
+    for command, code in ((("run", "--once"), 2), (("doctor",), 1)):
+        said = house.tell(spark, *command, expect=code)
+        assert "columns must not depend on the clock or the machine's zone" in said
     declare(house, words=WORDS)
     (house.conf.parent / "own_code.py").unlink()
     assert "there is no module own_code in" in house.tell(spark, "status", expect=2)

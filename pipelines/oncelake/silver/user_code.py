@@ -15,6 +15,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
@@ -87,6 +88,28 @@ class UserCode:
         if not callable(found):
             raise ConfigError(f"{KEY} {self.name}: {name} in {self.place} is {shown(found)}, not a function")
         return partial(self._called, found)
+
+    @contextmanager
+    def imported_again(self) -> Iterator[None]:
+        """Import the module, its package and the files beside it a second time for the block, then undo this."""
+        before = self._imported()
+        for name in before:
+            del sys.modules[name]
+        try:
+            yield
+        finally:
+            for name in self._imported():
+                del sys.modules[name]
+            sys.modules.update(before)
+
+    def _imported(self) -> dict[str, ModuleType]:
+        top = self.name.partition(":")[0].partition(".")[0]
+
+        def is_own(name: str, module: ModuleType) -> bool:
+            file = getattr(module, "__file__", None)
+            return name.partition(".")[0] == top or (file is not None and str(Path(file).parent) == self.directory)
+
+        return {name: module for name, module in [*sys.modules.items()] if name != "__main__" and is_own(name, module)}
 
     def _module(self, name: str) -> Any:
         top = name.partition(".")[0]

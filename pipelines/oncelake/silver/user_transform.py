@@ -4,10 +4,14 @@ The code is a function from DataFrame to DataFrame. Its plan is checked each tim
 between the rows that it gets and those that it returns, and silver's own columns must come through as they are.
 """
 
+import pickletools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -40,6 +44,15 @@ from oncelake.silver.user_code import KEY, UserCode
 _ROW_BY_ROW = "each column must be computed from the columns of its own row, as in rows.withColumn(...)"
 _RANDOM = "gives another value at every run, so a replay would differ"
 _CLOCK = "depends on the clock, the user or the session, so a replay could differ"
+_PURE = (
+    "columns must not depend on the clock or the machine's zone. Compute them from the line's own, such as log_time, "
+    "and give each datetime a zone, as in datetime(2020, 1, 1, tzinfo=UTC)"
+)
+# Where the function is called again: days from now, and the zone. They lie on both sides of now and of UTC.
+_ELSEWHERE = ((2753, "Pacific/Chatham"), (-1377, "America/St_Johns"))
+# What differs between two pickles of one function: an ID of each class, and where a value is stored or found again.
+_CLASS_ID = re.compile(r"[0-9a-f]{32}")
+_PLACES = frozenset({"FRAME", "PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET"})
 # Nodes of a plan that may be between the given and the returned rows.
 _ALLOWED = frozenset({"Project", "SubqueryAlias"})
 # Catalyst's names for the contents of an expression.
@@ -70,9 +83,12 @@ class UserTransform:
         known = self._known.get(silver.json())
         if known is None:
             empty = spark.createDataFrame([], silver)
-            once, again = self._made(empty), self._made(empty)
-            if _texts(empty, once) != _texts(empty, again):
+            once = self._made(empty)
+            first = _texts(empty, once)
+            if first != _texts(empty, self._made(empty)):
                 raise self._refused(f"{_RANDOM}: two calls with the same rows give two different plans")
+            for days, zone in _ELSEWHERE:
+                self._compare(empty, first, days, zone)
             comment = {"comment": f"by {self.code.name}"}
             known = [StructField(each.name, each.dataType, metadata=comment) for each in _added(empty, once)]
             self._known[silver.json()] = known
@@ -86,6 +102,25 @@ class UserTransform:
         """
         made = self._made(rows)
         return made.select(*rows.columns, *(each.name for each in _added(rows, made)))
+
+    def _compare(self, rows: DataFrame, first: Sequence[tuple[str, ...]], days: int, zone: str) -> None:
+        """Raise ConfigError if the function, imported and called at another time in another zone, gives another plan.
+
+        Only Python's clock is moved, and only in this process: before any stream starts, nothing else depends on it.
+        """
+        import time_machine  # noqa: PLC0415 - few lakes need it
+
+        moment = datetime.now(ZoneInfo(zone)) + timedelta(days=days, hours=5, minutes=7)
+        with self.code.imported_again(), time_machine.travel(moment):
+            try:
+                found = _texts(rows, self._made(rows))
+            except ConfigError as error:
+                raise ConfigError(f"{error}. This was with the clock at {moment:%Y-%m-%d} {zone}: {_PURE}") from None
+        for one, other in zip_longest(first, found, fillvalue=("no column",)):
+            if one != other:
+                what = shown(one[0])
+                differs = f"would be {shown(other[0])}" if one[0] != other[0] else "has another Python function"
+                raise self._refused(f"has {what}, which {differs} on {moment:%Y-%m-%d} in the zone {zone}; {_PURE}")
 
     def _made(self, rows: DataFrame) -> DataFrame:
         function = self.code.function()
@@ -192,9 +227,23 @@ def _added(rows: DataFrame, made: DataFrame) -> Sequence[StructField]:
     return [each for each in made.schema if each.name not in rows.columns]
 
 
-def _texts(rows: DataFrame, made: DataFrame) -> list[str]:
-    """Return the expressions of a plan above that of the given rows as SQL, which has no IDs."""
-    return [str(each.sql()) for node in _steps(rows, made) for each in _listed(node.expressions())]
+def _texts(rows: DataFrame, made: DataFrame) -> list[tuple[str, ...]]:
+    """Return the expressions of a plan above that of the given rows: as SQL, which has no IDs, and their constants."""
+    expressions = [each for node in _steps(rows, made) for each in _listed(node.expressions())]
+    return [(str(each.sql()), *map(_constants, _python_functions(each))) for each in expressions]
+
+
+def _python_functions(expression: Any) -> list[Any]:
+    return [node.func() for node in _all_nodes(expression) if str(node.getClass().getSimpleName()) == "PythonUDF"]
+
+
+def _constants(function: Any) -> str:
+    """Return the names and constants in a pickled Python function; "" if it is so large that Spark broadcasts it."""
+    if not function.broadcastVars().isEmpty():
+        return ""
+    command = bytes(int(each) % 256 for each in str(function.command().mkString(",")).split(","))
+    values = ((code.name, repr(value)) for code, value, _ in pickletools.genops(command) if value is not None)
+    return "\n".join(sorted({text for name, text in values if name not in _PLACES and not _CLASS_ID.search(text)}))
 
 
 def _plan(rows: DataFrame) -> Any:

@@ -1,5 +1,8 @@
 """The user's own code adds columns to silver row by row; anything else is refused when it is declared."""
 
+import os
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,85 @@ def test_code_that_is_not_row_by_row_is_refused_in_one_line(
     with pytest.raises(ConfigError, match=rf"^silver.transform own_code:add {said}") as refused:
         silver(tmp_path, body(text)).table_schema(spark)
     assert "\n" not in str(refused.value)
+
+
+ELSEWHERE = r"on \d{4}-\d\d-\d\d in the zone [\w/]+; columns must not depend on the clock or the machine's zone"
+OTHER = rf"has another Python function {ELSEWHERE}"
+CLOCKS = {
+    "F.lit(date.today())": rf"has .DATE '.*' AS a., which would be .DATE '.*' AS a. {ELSEWHERE}",
+    "F.lit(datetime.now())": r"gives another value",
+    "F.lit(time.strftime('%Y %B %d'))": rf"has .'2.*' AS a., which would be .'2.*' AS a. {ELSEWHERE}",
+    "F.lit(time.gmtime().tm_year)": rf"has '\d+ AS a', which would be '\d+ AS a' {ELSEWHERE}",
+    "F.lit(uuid.uuid1().hex)": r"gives another value",
+    "F.lit(pandas.Timestamp.now().date())": rf"has .DATE '.*' AS a., which would be .DATE '.*' AS a. {ELSEWHERE}",
+    "F.datediff(F.lit(at_import), 'log_time')": rf"has .datediff\(DATE .*, which would be .datediff.* {ELSEWHERE}",
+    "F.lit(beside.at_import)": rf"has .DATE '.*' AS a., which would be .DATE '.*' AS a. {ELSEWHERE}",
+    "F.lit(datetime(2020, 1, 1))": rf"has .TIMESTAMP '2020-01-01 00:00:00' AS a., which would .* {ELSEWHERE}",
+    "F.lit(datetime.fromtimestamp(0).isoformat())": rf"has .'1970-01-01T00:00:00' AS a., which would be .* {ELSEWHERE}",
+    "F.lit(time.tzname[0])": rf"has .'UTC' AS a., which would be .* {ELSEWHERE}",
+    "udf(lambda at: (at.date() - at_import).days, 'int')('log_time')": rf"has .*, which {OTHER}",
+    "closure()('log_time')": rf"has 'age\(log_time\) AS a', which {OTHER}",
+    "F.lit(1) if date.today().year < 2030 else rows.nothing": r"cannot be used: .*nothing.*\. This was with the clock ",
+}
+CLOCK_MODULE = """
+import random, time, uuid
+from datetime import UTC, date, datetime
+
+import pandas
+from pyspark.sql import functions as F
+from pyspark.sql.functions import udf
+
+import beside
+
+at_import = date.today()
+
+def closure():
+    year = date.today().year
+
+    def age(at):
+        return year - at.year
+
+    return udf(age, "int")
+
+class Age:
+    def __call__(self, at):
+        return len({"ERROR", "WARN", "INFO"}) + at.year
+
+def by_class(at):
+    return Age()(at)
+"""
+
+
+def with_clock(directory: Path, text: str) -> Silver:
+    sys.modules.pop("beside", None)  # that of another test
+    (directory / "beside.py").write_text("from datetime import date\nat_import = date.today()\n")
+    return silver(directory, f"{CLOCK_MODULE}\ndef add(rows):\n    return rows.withColumn('a', {text})\n")
+
+
+@pytest.mark.parametrize(("text", "said"), CLOCKS.items(), ids=[each[:40] for each in CLOCKS])
+def test_a_plan_that_depends_on_the_clock_or_the_zone_is_refused_by_its_column(
+    spark: SparkSession, tmp_path: Path, text: str, said: str
+) -> None:
+    before = (time.tzname, dict(os.environ))
+    with pytest.raises(ConfigError, match=rf"^silver.transform own_code:add {said}") as refused:
+        with_clock(tmp_path, text).table_schema(spark)
+    assert "\n" not in str(refused.value)
+    assert (time.tzname, dict(os.environ)) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "F.lit(datetime(2020, 1, 1, tzinfo=UTC))",
+        "F.lit(date(2020, 1, 1))",
+        "F.col('level').isin({'ERROR', 'FATAL', 'WARN'})",
+        "udf(by_class, 'int')('log_time')",
+        "udf(lambda at: Age()(at), 'int')('log_time')",
+        "udf(lambda text: datetime.fromisoformat(text).year, 'int')('message')",
+    ],
+)
+def test_a_plan_that_is_the_same_at_every_time_is_accepted(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    assert with_clock(tmp_path, text).table_schema(spark).fieldNames()[-1] == "a"
 
 
 def test_a_small_batch_of_another_number_of_rows_is_not_written(spark: SparkSession, tmp_path: Path) -> None:
