@@ -11,6 +11,7 @@ _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.p
 _BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
 _REFUSED = "spark/serving/test_refused_rows.py::"
 _SESSION, _SETTINGS = "serving/session.py::", "unit/serving/test_session.py::"
+_VALUES = "unit/serving/test_values.py::"
 _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_parquet.py::"
 
 GUARDS = (
@@ -45,11 +46,16 @@ GUARDS = (
     Guard(
         "the extremes of decimals in SQLite are those of the numbers",
         "9.500 is served as the largest, and gold has 10.500",
-        "serving/upsert.py::add",
-        reads("each.kind == 'decimal' and backend == 'sqlite'", "False"),
-        tests=(
-            "unit/serving/test_values.py::test_the_least_and_the_largest_decimal_of_sqlite_are_those_of_the_numbers",
-        ),
+        "serving/upsert.py::_merge",
+        reads("collate(type_coerce(new, Text), DECIMALS)", "new"),
+        tests=(f"{_VALUES}test_the_least_and_the_largest_decimal_of_sqlite_are_those_of_the_numbers",),
+    ),
+    Guard(
+        "the sums of decimals in SQLite are exact",
+        "SQLite adds decimals as floats: 0.3 for 0.1 and 0.2, and 18446744073709600000 for a sum that ends in 14",
+        "serving/upsert.py::_merge",
+        reads("getattr(func, ADDED)(old, new)", "old + new"),
+        tests=(f"{_VALUES}test_a_sum_of_decimals_in_sqlite_is_exact",),
     ),
     Guard(
         "the settings of a session are made before the first statement",

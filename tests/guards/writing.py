@@ -66,8 +66,8 @@ GUARDS = (
     Guard(
         "the user's module is imported again before its plan is compared",
         "a constant that the module takes from the clock while it is imported goes unnoticed",
-        "silver/user_code.py::UserCode.imported_again",
-        reads("self._imported()", "{}"),
+        f"{_OWN}UserTransform._compare",
+        reads("self.code.imported_again()", "__import__('contextlib').nullcontext()"),
         tests=(f"{_OWN_TESTS}test_a_plan_that_depends_on_the_clock_or_the_zone_is_refused_by_its_column",),
     ),
     Guard(

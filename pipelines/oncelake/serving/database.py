@@ -19,7 +19,7 @@ from oncelake.common.errors import ConfigError, TargetAwayError, TargetError
 from oncelake.serving import session
 from oncelake.serving.patience import NONE, Patience
 from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
-from oncelake.serving.values import DECIMALS, compare_decimals
+from oncelake.serving.values import ADDED, DECIMALS, add_decimals, compare_decimals
 
 T = TypeVar("T")
 
@@ -230,12 +230,13 @@ def _with_defaults(url: URL) -> URL:
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """Let transactions begin with our own statement, and decimals, which are text, compare as numbers."""
+    """Let transactions begin with our own statement, and decimals, which are text, compare and add up as numbers."""
 
     @event.listens_for(engine, "connect")
     def plain(connection: Any, _: object) -> None:
         connection.isolation_level = None  # else Python's driver begins transactions itself, and too late
         connection.create_collation(DECIMALS, compare_decimals)
+        connection.create_function(ADDED, 2, add_decimals, deterministic=True)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

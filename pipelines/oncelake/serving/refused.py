@@ -19,17 +19,19 @@ _C = REFUSED.c
 _CHUNK = 500
 
 
+def has_table(connection: Connection) -> bool:
+    """Return True if the database has the table; `oncelake serving init` of older versions did not create it."""
+    return inspect(connection).has_table(REFUSED.name)
+
+
 def keys(connection: Connection, stage: str) -> frozenset[str]:
-    """Return the keys, as text, of a stage's refused rows; none if the table is not there."""
-    if not inspect(connection).has_table(REFUSED.name):
-        return frozenset()
+    """Return the keys, as text, of a stage's refused rows."""
     return frozenset(connection.execute(select(_C.row_key).where(_C.stage == stage)).scalars())
 
 
 def forget(connection: Connection, stage: str) -> None:
     """Delete all refused rows of a stage."""
-    if keys(connection, stage):
-        connection.execute(delete(REFUSED).where(_C.stage == stage))
+    connection.execute(delete(REFUSED).where(_C.stage == stage))
 
 
 def write(connection: Connection, there: Table, batch: SinkBatch, rows: SinkRows, before: frozenset[str]) -> None:
@@ -46,7 +48,7 @@ def write(connection: Connection, there: Table, batch: SinkBatch, rows: SinkRows
         ConfigError: there is no table for them.
     """
     found = rows.refused.read()
-    if rows.refused.count and not inspect(connection).has_table(REFUSED.name):
+    if rows.refused.count and not has_table(connection):
         raise ConfigError(f"{next(found)}. There is no table {REFUSED.name} for it. Run: oncelake serving init")
     key = there.primary_key.columns[0]
     while part := list(islice(found, _CHUNK)):

@@ -41,6 +41,7 @@ class SqlSink(Sink):
         if self.transactional and self.database.backend == "sqlite":  # its sum of both infinities is NULL
             self.limits = replace(self.limits, infinity=False)
         self._checked = threading.Event()
+        self._has_refused = False
 
     def __str__(self) -> str:
         return str(self.database)
@@ -91,7 +92,7 @@ class SqlSink(Sink):
             position.write(connection, batch, first=last is None)
             if last is None:
                 self.refuse_unknown_rows(connection, there)
-            before = refused.keys(connection, self.stage)
+            before = self._refused(connection)
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 part = refused.accepted(connection, self.stage, chunk, before, adds=adds)
                 if part:
@@ -107,7 +108,8 @@ class SqlSink(Sink):
 
         def work(connection: Connection) -> None:
             connection.execute(delete(rows))
-            refused.forget(connection, self.stage)
+            if self._refused(connection):
+                refused.forget(connection, self.stage)
             connection.execute(delete(POSITION).where(POSITION.c.stage == self.stage))
 
         self.database.transaction(work)
@@ -122,7 +124,7 @@ class SqlSink(Sink):
         there = served_table(table)
         wanted = select(*(there.c[each] for each in table.names)).order_by(there.c[table.key])
         with self.database.reading() as connection:
-            last, others = position.recorded(connection, self.stage), refused.keys(connection, self.stage)
+            last, others = position.recorded(connection, self.stage), self._refused(connection)
             found = connection.execution_options(yield_per=10_000).execute(wanted)
             yield SinkContent(last, (tuple(row) for row in found), lambda: keep_alive(connection), others)
 
@@ -156,10 +158,15 @@ class SqlSink(Sink):
             )
 
     def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
-        has_refused = inspect(connection).has_table(REFUSED.name)  # it is needed only when a row is refused
-        for table in (POSITION, *([REFUSED] if has_refused else []), wanted):
+        self._has_refused = refused.has_table(connection)  # it is needed only when a row is refused
+        for table in (POSITION, *([REFUSED] if self._has_refused else []), wanted):
             _check_table(connection, table)
         self._checked.set()
+
+    def _refused(self, connection: Connection) -> frozenset[str]:
+        """Return the keys of the refused rows; the database is asked for their table until it has it."""
+        self._has_refused = self._has_refused or refused.has_table(connection)
+        return refused.keys(connection, self.stage) if self._has_refused else frozenset()
 
     def _statement(self, there: SqlTable, table: SinkTable) -> Insert:
         if self.transactional:

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Dialect, Table, Text, case, collate, func,
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Delete, Insert
 
-from oncelake.serving.sink import Merge, SinkTable
-from oncelake.serving.values import DECIMALS
+from oncelake.serving.sink import Kind, Merge, SinkTable
+from oncelake.serving.values import ADDED, DECIMALS
 
 Row = tuple[Any, ...]
 
@@ -25,14 +25,8 @@ def replace(table: Table, backend: str) -> Insert:
 
 def add(table: Table, served: SinkTable, backend: str) -> Insert:
     """Return the upsert that merges the measures of a batch into the stored ones."""
-    merges = {each.name: _MERGES[each.merge] for each in served.columns if each.merge is not None}
-    decimals = {each.name for each in served.columns if each.kind == "decimal" and backend == "sqlite"}
-
-    def merge(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-        # SQLite compares by the collation of the left side
-        return merges[old.name](old, collate(type_coerce(new, Text), DECIMALS) if old.name in decimals else new)
-
-    return _upsert(table, backend, merge, list(merges))
+    merges = {each.name: _merge(each.merge, each.kind, backend) for each in served.columns if each.merge is not None}
+    return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(merges))
 
 
 def driver_sql(statement: Insert | Delete, names: Sequence[str], dialect: Dialect) -> tuple[str, Callable[[Row], Row]]:
@@ -73,6 +67,15 @@ def _upsert(table: Table, backend: str, value: Value, names: list[str]) -> Inser
     return other.on_conflict_do_update(
         index_elements=key, set_={each: value(table.c[each], new[each]) for each in names}
     )
+
+
+def _merge(merge: Merge, kind: Kind, backend: str) -> Value:
+    if kind != "decimal" or backend != "sqlite":
+        return _MERGES[merge]
+    if merge == "sum":
+        return lambda old, new: func.coalesce(getattr(func, ADDED)(old, new), old, new)
+    # SQLite compares by the collation of the left side
+    return lambda old, new: _MERGES[merge](old, collate(type_coerce(new, Text), DECIMALS))
 
 
 def _extreme(old: ColumnElement[Any], new: ColumnElement[Any], better: ColumnElement[bool]) -> ColumnElement[Any]:

@@ -10,7 +10,7 @@ U+0000; MySQL's and MariaDB's DOUBLE without NaN and infinity; SQLite, which sto
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal, Inexact
 from math import isnan
 from typing import Any
 
@@ -20,6 +20,9 @@ from pyspark.sql.types import DataType, DateType, DoubleType, FloatType, StringT
 
 # The name of SQLite's collation that compares decimals, which it stores as text, by their values.
 DECIMALS = "oncelake_decimal"
+# The name of SQLite's function that adds two of them; its own + makes floats of them.
+ADDED = "oncelake_sum"
+_EXACT = Context(prec=MAX_PREC, traps=[Inexact])
 _DAY = 24 * 3600 * 1_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -73,6 +76,11 @@ def equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and isnan(value)
+
+
+def add_decimals(one: str | None, other: str | None) -> str | None:
+    """Return the exact sum of two decimals, written as text; None if one of them is missing."""
+    return None if one is None or other is None else format(_EXACT.add(Decimal(one), Decimal(other)), "f")
 
 
 def compare_decimals(one: str, other: str) -> int:

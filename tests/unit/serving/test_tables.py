@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from oncelake.common.errors import ConfigError
-from tests.support.serving import SCHEMA, make_tables, served
+from tests.support.serving import MINUTES, SCHEMA, apply, database, make_tables, metadata, served
 
 
 @pytest.fixture
@@ -37,3 +38,13 @@ def test_an_engine_without_transactions_is_refused(url: str, monkeypatch: pytest
     monkeypatch.setattr(SQLiteDialect, "get_table_options", lambda *_, **__: options, raising=False)
     with pytest.raises(ConfigError, match="engine MyISAM, which has no transactions"):
         served(url).check(SCHEMA)
+
+
+def test_a_batch_does_not_look_for_a_table_that_was_there_before(url: str) -> None:
+    served(url).make(SCHEMA)
+    table, asked = served(url), []
+    event.listen(database(table).engine, "before_cursor_execute", lambda *given: asked.append(str(given[2])))
+    for number, minute in enumerate(MINUTES[:2]):
+        asked.clear()
+        apply(table, {minute: 1}, metadata(number, number or None, number + 1))
+    assert [each for each in asked if "PRAGMA" in each] == []

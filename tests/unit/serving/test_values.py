@@ -48,6 +48,33 @@ def test_the_least_and_the_largest_decimal_of_sqlite_are_those_of_the_numbers(
 
 
 @pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        (["0.1", "0.2"], "0.300"),
+        (["9223372036854775807", "9223372036854775807"], "18446744073709551614.000"),
+        (["12345678901234567890.123", "-0.001", "1" + 30 * "0"], "1000000000012345678901234567890.122"),
+        (["-12345678901234567890.123", "12345678901234567890.122"], "-0.001"),
+        ([None, "0.1", None, "0.2"], "0.300"),
+        ([None, None], None),
+    ],
+)
+def test_a_sum_of_decimals_in_sqlite_is_exact(tmp_path: Path, values: list[str | None], total: str | None) -> None:
+    declared = GoldTable.model_validate(
+        {"every": "1 minute", "measures": {"all": "sum(cast(message as decimal(28,3)))"}}
+    )
+    schema = StructType([StructField("log_time", TimestampType()), StructField("all", DecimalType(37, 3))])
+    sink = SqlSink("odd", {"url": f"sqlite:///{tmp_path / 'served.db'}", "mode": "transactional"})
+    table = Served(Table("serving", "odd"), declared, "transactional", Table("silver", "access_log"), sink)
+    table.make(schema)
+    given = [None if each is None else Decimal(each) for each in values]
+    for number, each in enumerate(given):
+        rows = Rows(tuple(schema.names), 1, 1, schema, lambda each=each: iter([(MINUTES[0], each)]))  # type: ignore[misc]
+        table.apply(rows, metadata(number, number or None, number + 1), NONE, lambda: None)
+    with table.snapshot(schema) as stored:
+        assert list(stored.rows) == [(MINUTES[0], None if total is None else Decimal(total))]
+
+
+@pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         (math.nan, float("nan"), True),
