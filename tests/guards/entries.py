@@ -24,6 +24,7 @@ from tests.guards import (
     changing,
     drafting,
     events,
+    kit,
     masking,
     meaning,
     proving,
@@ -46,6 +47,7 @@ AREAS: Mapping[str, tuple[Guard, ...]] = {
     "A start": starting.GUARDS,
     "Commands that change a lake": changing.GUARDS,
     "Served tables": serving.GUARDS,
+    "The kit for sinks": kit.GUARDS,
     "Alerts": alerting.GUARDS,
     "The checks of prove": proving.GUARDS,
 }

@@ -41,7 +41,7 @@ GUARDS = (
         "a table without a row that gold has is proven",
         "proof/served.py::_refused_otherwise",
         answers("()"),
-        tests=(f"{_REFUSED}test_a_row_that_can_be_held_again_leaves_the_refused_ones",),
+        tests=(f"{_REFUSED}test_a_refused_row_that_somebody_deletes_or_adds_is_named_by_the_proof",),
     ),
     Guard(
         "the extremes of decimals in SQLite are those of the numbers",

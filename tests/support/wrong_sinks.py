@@ -1,11 +1,13 @@
 """Sinks with one deliberate fault each, and what the kit must say of it."""
 
+import fcntl
 import pickle
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from oncelake import OvertakenError, Safety, SinkBatch, SinkRows, SinkTable
@@ -494,6 +496,27 @@ class Remembers(Together):
     def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
         super().write(table, batch, rows)
         self.remembered = batch
+
+
+@wrong("a batch that failed is undone by the process itself", "a kill before each line", "after a kill before line")
+class UndoesByItself(ByKey):
+    """Writes part by part under a lock, and puts the rows back after an error; nobody does so after a kill."""
+
+    safety = Safety.ONE_TRANSACTION
+    remove = Together.remove
+
+    def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
+        with Path(f"{self.options['file']}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with self.transaction() as connection:
+                before = connection.execute(f"SELECT * FROM {self.held}").fetchall()
+            try:
+                super().write(table, batch, rows)
+            except BaseException:
+                with self.transaction() as connection:
+                    connection.execute(f"DELETE FROM {self.held}")
+                    connection.executemany(f"INSERT INTO {self.held} VALUES (?, ?, ?)", before)
+                raise
 
 
 @wrong("a rebuild that is killed leaves rows under a new mark", "a kill in a rebuild", "instead of 0")

@@ -1,5 +1,6 @@
 """A row with a value that a database cannot hold is refused by name, and the rest of the table goes on: in SQLite."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,25 @@ def test_a_row_that_can_be_held_again_leaves_the_refused_ones(tmp_path: Path, sp
         put(table, gold, number)
         assert compare(table, gold).said.startswith("0 rows" if text == "NaN" else "1 row, equal value by value")
     assert not compare(table, aggregate(silver(spark, {"x": ["NaN"]}), DECLARED)).holds
+
+
+def test_a_refused_row_that_somebody_deletes_or_adds_is_named_by_the_proof(tmp_path: Path, spark: SparkSession) -> None:
+    table = served(f"sqlite:///{tmp_path / 'served.db'}")
+    make(spark, [table])
+    gold = aggregate(silver(spark, {"x": ["NaN"], "y": ["1"]}), DECLARED)
+    put(table, gold, 0)
+    assert compare(table, gold).holds
+    for statement, said in (
+        ("UPDATE oncelake_refused SET row_key = 'other'", "which gold.odd has not, or which can be held"),
+        (
+            "DELETE FROM oncelake_refused",
+            "has top = NaN, which cannot be served: .*, and it is not in oncelake_refused",
+        ),
+    ):
+        database(table).transaction(lambda connection, text=statement: connection.exec_driver_sql(text))  # type: ignore[misc]
+        link = compare(table, gold)
+        assert not link.holds
+        assert re.search(said, link.said), link.said
 
 
 def test_a_run_can_stop_instead_and_names_the_row(tmp_path: Path, spark: SparkSession) -> None:
