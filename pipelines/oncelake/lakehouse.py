@@ -25,6 +25,7 @@ from oncelake.common.models import shown
 from oncelake.common.spark.jvm import with_conf
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
+from oncelake.engine.altered import fading
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.beside import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.chain import (
@@ -358,8 +359,8 @@ class Lakehouse:
         user's own is declared.
         """
         lake = self.settings.places()
-        warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain = self.chain
+        warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake), *fading(chain)]
         rows, states = [], []
         for row, state in self._statuses(chain):
             census = state.source.glance() if state is not None else None
@@ -925,7 +926,7 @@ class Lakehouse:
             for table, kind in self.declared.kinds.items()
             if self.formats[table.name].assumes_utc
         )
-        self._warn([*writers, *no_hard_links(self.lake)])
+        self._warn([*writers, *no_hard_links(self.lake), *fading(self.chain)])
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:

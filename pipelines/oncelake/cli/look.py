@@ -67,7 +67,8 @@ def doctor(
     """Check each stage, and name the command that repairs it.
 
     Exit code 1 if `oncelake run` would refuse to start. Nothing is changed. Log formats, suites and the expressions of
-    gold tables are checked by `run`, as only Spark can check them.
+    gold tables are checked by `run`, as only Spark can check them. With `silver.transform`, Spark is started to check
+    that code.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         found = lake.doctor()
