@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # Operations that remove rows that were in the table before.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 # What the operations of maintenance begin with; they change no row.
-MAINTENANCE = ("OPTIMIZE", "VACUUM")
-# An OPTIMIZE whose files are marked as new data is among them: Delta's stream would read all of its rows again.
-_CHANGING = ("DELETE", "UPDATE", "MERGE", "OPTIMIZE")
+MAINTENANCE = ("OPTIMIZE", "VACUUM", "REORG")
+# Maintenance whose files are marked as new data is among them: Delta's stream would read all of its rows again.
+_CHANGING = ("DELETE", "UPDATE", "MERGE", *MAINTENANCE)
 _FILES = ('{"add"', '{"remove"')
 # The table's metadata is looked for in this many of the newest commits, before delta-rs is asked.
 LOOK_BACK = 200

@@ -97,6 +97,8 @@ REFUSED = {
     "rows.sparkSession.range(1)": r"does not return the DataFrame that it gets; ",
     "rows.withColumn('a', F.rand())": r"has .*rand.*, which gives another value at every run, so a replay would differ",
     "rows.withColumn('a', F.monotonically_increasing_id())": r"has .*, which gives another value at every run",
+    "rows.withColumn('a', F.spark_partition_id())": r"has .*, which gives another value at every run",
+    "rows.withColumn('a', F.expr('uuid()'))": r"has .*, which gives another value at every run",
     "rows.withColumn('a', F.input_file_name())": r"has .*, which gives another value at every run",
     "rows.withColumn('a', udf(lambda m: m, 'string').asNondeterministic()('message'))": r"has .*, which gives",
     "rows.withColumn('a', F.current_timestamp())": r"has .*, which depends on the clock",

@@ -12,7 +12,7 @@ from tests.support.memory import MemoryFiles, at, commit, metadata
 from tests.support.states import source_table
 
 
-@pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE", "OPTIMIZE"])
+@pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE", "RESTORE", "OPTIMIZE", "REORG"])
 def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     files = MemoryFiles()
     source = source_table(files, 4)
@@ -32,6 +32,7 @@ def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     [
         ("OPTIMIZE", '{"add":{"path":"x","dataChange":false}}', True),
         ("VACUUM START", "", True),
+        ("REORG", '{"add":{"path":"x","dataChange":false}}', True),
         ("OPTIMIZE", '{"add":{"path":"x","dataChange":true}}', False),
         ("WRITE", '{"add":{"path":"x","dataChange":true}}', False),
         ("SET TBLPROPERTIES", '{"metaData":{}}', False),
