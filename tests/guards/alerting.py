@@ -36,6 +36,13 @@ GUARDS = (
         tests=(f"{_TESTS}test_a_window_is_not_too_low_before_it_is_over_after_a_clock_was_set_back",),
     ),
     Guard(
+        "a commit later than the clock is not taken for a fresh one",
+        "a stage that stands still is not told of until the clock is where it was",
+        "observe/alerts/look.py::LakeLook.holding",
+        reads("abs(now_ms - last.timestamp)", "max(now_ms - last.timestamp, 0)"),
+        tests=("unit/observe/alerts/test_look.py::test_a_commit_later_than_the_clock_is_not_taken_for_a_fresh_one",),
+    ),
+    Guard(
         "an alert does not begin in the future",
         "an alert that was first looked at while the clock was ahead tells nothing for years",
         f"{_ALERT}_begun",

@@ -30,6 +30,16 @@ GUARDS = (
         tests=(f"{_STATES}test_a_position_of_a_version_that_spark_does_not_read_is_lost",),
     ),
     Guard(
+        "a quiet table that others maintain is named before its last batch is forgotten",
+        "after a month the stage must be rebuilt, and nothing said so before",
+        "engine/altered.py::fading",
+        reads("newest.timestamp - last.timestamp < _FADES", "True"),
+        tests=(
+            "unit/engine/test_maintain.py::"
+            "test_a_table_without_batches_that_others_maintain_is_named_before_its_last_batch_is_forgotten",
+        ),
+    ),
+    Guard(
         "an altered table that would stop its stage is refused by its statement",
         "the stage stops at each start, with advice that does not help",
         "engine/preflight.py::check_tables",
