@@ -241,7 +241,7 @@ def test_the_environment_may_name_the_file(house: House, monkeypatch: pytest.Mon
 @pytest.fixture
 def plain_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let SIGINT raise KeyboardInterrupt as in a command's process, and keep it from the JVM of the other tests."""
-    monkeypatch.setattr(launch, "_started", [])
+    monkeypatch.setattr(launch, "end_jvm", lambda: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
