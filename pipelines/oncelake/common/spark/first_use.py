@@ -97,7 +97,7 @@ def _compile() -> str | None:
     try:
         with java_output_to(Path(os.devnull)):
             compiled.write()
-    except (Py4JError, PySparkException, OSError) as error:
+    except (OncelakeError, Py4JError, PySparkException, OSError) as error:
         return str(error).splitlines()[0]
     return None
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark.java import java_command, utf8_locale
 
 DELTA = "4.4.0"
@@ -75,8 +75,18 @@ def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> s
 
 
 def cache_home() -> Path:
-    """Return the directory that caches downloaded jars and compiled files between starts."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    """Return the directory that caches downloaded jars and compiled files between starts.
+
+    Raises:
+        ConfigError: this user has no home directory.
+    """
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:
+        raise ConfigError(
+            f"the user with the number {os.geteuid()} has no home directory for what oncelake keeps between its "
+            "starts: set HOME, or XDG_CACHE_HOME to a directory that this process may write to"
+        ) from None
     return Path(base) / "oncelake"
 
 

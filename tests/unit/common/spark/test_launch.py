@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
 
-from oncelake.common.errors import ConfigError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark import class_data, compiled, java, session
 from oncelake.common.spark.launch import java_output_to, launch
 from oncelake.common.spark.session import spark_log
@@ -47,7 +46,7 @@ def does(spark_submit: Path, what: str) -> None:
 
 
 def fail(conf: dict[str, str], options: list[str]) -> None:
-    with pytest.raises(PySparkRuntimeError):
+    with pytest.raises(OncelakeError, match="Spark's JVM did not start: exit code 1"):
         launch(conf, options)
 
 
@@ -63,7 +62,8 @@ def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path
     assert not any(line.startswith("my.own") for line in settings)
     java_options = Path(place).with_name("java-options")
     assert f"spark.driver.extraJavaOptions=@{java_options}\\u0020@/home/me/options" in settings
-    assert (seen / "java-options").read_text() == f'"-Dpassword={CANARY}"\n'
+    temporary = f'"-Djava.io.tmpdir={tmp_path}/tmp"'
+    assert (seen / "java-options").read_text() == f'{temporary}\n"-Dpassword={CANARY}"\n'
     assert {path.name: path.stat().st_mode & 0o777 for path in (seen, *seen.iterdir())} == {
         "seen": 0o700,
         "settings": 0o600,
