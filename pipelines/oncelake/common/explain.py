@@ -28,7 +28,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "restore the file and start again, or see what to do with: oncelake doctor",
     ),
     (
-        r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
+        r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|\b(file|path)\b.*does not exist",
         "a file that the batch needs is missing; restore it and start again. If VACUUM removed it from the table that "
         "the stage reads, read that table again: oncelake rebuild, with the stage's name",
     ),
@@ -94,7 +94,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "Kafka did not answer; start again when Kafka is available",
     ),
     (
-        r"AccessDenied|Permission denied|AuthorizationException",
+        r"AccessDenied|Permission denied|Read-only file system|AuthorizationException",
         "the process has no permission to read or write there; grant it",
     ),
 )

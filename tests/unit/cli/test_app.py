@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
+from oncelake.common.spark import launch
 from oncelake.engine.configuration import CONF, shipped_conf
 from tests.support.house import House
 
@@ -238,7 +239,9 @@ def test_the_environment_may_name_the_file(house: House, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def plain_ctrl_c() -> Iterator[None]:
+def plain_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt as in a command's process, and keep it from the JVM of the other tests."""
+    monkeypatch.setattr(launch, "started", [])
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -104,7 +104,7 @@ def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None
             classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
             earlier = compiler
     except Py4JError as error:  # its own text is Java's, so it is asked for before the JVM ends
-        raise OncelakeError(explain(error)) from None
+        raise OncelakeError(explain(error).split("; ")[0]) from None
     finally:
         stuck.cancel()
         end_gateway(gateway)

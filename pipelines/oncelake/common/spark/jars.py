@@ -31,6 +31,9 @@ ARTIFACTS = (
 )
 
 
+_PATIENCE = 600.0
+
+
 def class_path() -> str:
     """Return the jars as one class path; download them the first time.
 
@@ -120,7 +123,13 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
     command = [java_command(), "-jar", str(ivy), "-warn", "-cache", str(cache), "-ivy", str(request)]
     command += ["-confs", "default", "-types", "jar", "bundle", "-cachepath", str(answer)]
     environment = {**os.environ, **utf8_locale()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise OncelakeError(
+            f"the Java libraries were not downloaded within {_PATIENCE:.0f} s; the first start needs access to Maven "
+            "Central, later starts do not"
+        ) from None
     if done.returncode != 0 or not answer.exists():
         said = [
             line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line

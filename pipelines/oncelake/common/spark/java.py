@@ -60,7 +60,8 @@ def java_command() -> str:
         raise ConfigError(f"no Java found (looked in {where}); Spark needs Java 17 or 21. {_way_out()}")
     major = _major(found)
     if major is None and (said := _said(found)):
-        raise ConfigError(f"{found} does not start: {said}. {what_to_check()}")
+        names = ", ".join(read_at_the_start())
+        raise ConfigError(f"{found} does not start: {said}. {f'Correct or unset {names}' if names else _way_out()}")
     if major not in SUPPORTED:
         raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark 4.0 needs 17 or 21. {_way_out()}")
     return found
@@ -88,12 +89,9 @@ def _of_debian() -> int:
     return 17 if release.get("ID") == "debian" and number is not None and int(number[0]) <= 12 else 21
 
 
-def what_to_check() -> str:
-    """Return which variables of the environment Java and Spark read at their start, if any is set."""
-    names = [name for name in _READ_AT_THE_START if os.environ.get(name)]
-    if not names:
-        return "Run it with -v to see all that it said"
-    return f"Correct or unset what it reads at its start: {', '.join(names)}"
+def read_at_the_start() -> list[str]:
+    """Return which variables of the environment are set that Java and Spark read at their start."""
+    return [name for name in _READ_AT_THE_START if os.environ.get(name)]
 
 
 def _major(java: str) -> int | None:

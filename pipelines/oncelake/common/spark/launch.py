@@ -26,7 +26,7 @@ from pyspark.java_gateway import launch_gateway
 
 from oncelake.common.afterwards import removed_afterwards
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark.java import utf8_locale, what_to_check
+from oncelake.common.spark.java import read_at_the_start, utf8_locale
 from oncelake.common.spark.machine import TEMPORARY, nameless_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -35,9 +35,9 @@ _PROPERTIES_FILE = "--properties-file"
 # PySpark passes this process's environment to the JVM, and all threads share that environment.
 _one_at_a_time = threading.Lock()
 # The JVM of this process as `subprocess.Popen`, at most one.
-_started: list[Any] = []
+started: list[Any] = []
 _SECONDS_TO_END = 5
-_SECONDS_TO_SAY = 2
+SECONDS_TO_SAY = 2
 # The file that the JVM's output goes to; None if it goes to this process's own.
 _output: Path | None = None
 # A start takes seconds; on a machine that swaps, a minute.
@@ -86,15 +86,15 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         properties = _write(directory / "settings", ("=".join(map(_escaped, item)) for item in settings.items()))
         ours = [_PROPERTIES_FILE, str(properties), "--load-spark-defaults"]
         answer = directory / "gateway"
-        _started.append(_start([*ours, *shlex.split(arguments)], answer, _without_python()))
+        started.append(_start([*ours, *shlex.split(arguments)], answer, _without_python()))
         try:
-            port, secret = _gateway(_started[-1], answer)
+            port, secret = _gateway(started[-1], answer)
         except OncelakeError:
-            _started.pop()
+            started.pop()
             raise
     with _environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
-    gateway.proc = _started[-1]
+    gateway.proc = started[-1]
     return gateway
 
 
@@ -127,20 +127,25 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
     until = time.monotonic() + PATIENCE
     while not answer.exists():
         if process.poll() is not None:
-            raise OncelakeError(f"Spark's JVM did not start: {how_jvm_ended()}. {what_to_check()}")
+            raise OncelakeError(f"Spark's JVM did not start: {how_jvm_ended()}. {_remedy()}")
         if time.monotonic() > until:
             process.kill()
             raise OncelakeError(
-                f"Spark's JVM did not start within {PATIENCE:.0f} s, and was killed{_last_line()}. {what_to_check()}"
+                f"Spark's JVM did not start within {PATIENCE:.0f} s, and was killed{_last_line()}. {_remedy()}"
             )
         time.sleep(0.05)
     written = answer.read_bytes()  # the port, the length of the secret, the secret
     return int.from_bytes(written[:4]), written[8:].decode()
 
 
+def _remedy() -> str:
+    names = ("spark.driver_memory", "spark.conf", *read_at_the_start())
+    return f"Correct what it reads at its start: {', '.join(names)}; -v shows all that it said"
+
+
 def how_jvm_ended() -> str:
     """Return in words how this process's JVM ended, as far as it is known: its signal or code, and its last words."""
-    if not _started:
+    if not started:
         return "killed, or out of memory"
     code = _exit_code()
     if code is None:
@@ -151,13 +156,13 @@ def how_jvm_ended() -> str:
 
 def jvm_lives() -> bool:
     """Return True if this process started a JVM that has not ended."""
-    return bool(_started) and _exit_code() is None
+    return bool(started) and _exit_code() is None
 
 
 def _exit_code() -> int | None:
     """Return the code of the JVM, minus the signal that killed it; None if it lives. An end takes a moment to show."""
     try:
-        code: int = _started[-1].wait(_SECONDS_TO_SAY)
+        code: int = started[-1].wait(SECONDS_TO_SAY)
     except subprocess.TimeoutExpired:
         return None
     return code
@@ -182,7 +187,7 @@ def end_jvm() -> None:
 
     PySpark's gateway ends at the end of its standard input.
     """
-    for process in _started:
+    for process in started:
         process.stdin.close()
 
 
@@ -194,12 +199,12 @@ def end_gateway(gateway: JavaGateway) -> None:
         process.wait(_SECONDS_TO_END)
     except subprocess.TimeoutExpired:
         process.kill()
-    _started.remove(process)
+    started.remove(process)
 
 
 def wait_for_jvm() -> None:
     """Wait until a JVM that `end_jvm` was called for has ended; kill it if that takes too long."""
-    for process in _started:
+    for process in started:
         try:
             process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
@@ -208,7 +213,7 @@ def wait_for_jvm() -> None:
 
 def jvm_is_ending() -> bool:
     """Return True if the JVM of this process was told to end."""
-    return any(process.stdin.closed for process in _started)
+    return any(process.stdin.closed for process in started)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def check_machine(settings: SparkSettings) -> None:
         ConfigError: names the limit or the variable, its value, and what is needed.
     """
     _check_pyspark()
-    _check_user()
+    check_user()
     _check_host_name(settings.master)
     _check_loopback()
     _check_limits(settings)
@@ -53,7 +53,15 @@ def _check_pyspark() -> None:
         )
 
 
-def _check_user() -> None:
+def check_directory() -> None:
+    """Raise ConfigError if the current directory is gone; Java does not start in it, and no relative path works."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the current directory no longer exists; change to another one, and run again") from None
+
+
+def check_user() -> None:
     number = os.geteuid()
     try:
         pwd.getpwuid(number)
@@ -161,4 +169,3 @@ def _check_temporary(settings: SparkSettings) -> None:
             f"{place} is mounted with noexec, and Spark loads its libraries for compression from there; set TMPDIR to "
             "a directory of another file system"
         )
-

@@ -32,7 +32,7 @@ from oncelake.common.spark.launch import (
     wait_for_jvm,
 )
 from oncelake.common.spark.machine import check_machine
-from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
+from oncelake.common.spark.runtime import DELTA_ON, check_delta, check_gateway, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.terminal import own_console
 
@@ -167,6 +167,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         ConfigError: the guarantee does not hold on this Spark, or a setting cannot be changed any more.
         OncelakeError: Spark did not start.
     """
+    check_gateway()
     builder, wanted = SparkSession.builder.appName(app), {**settings.conf, **OWNED}
     if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit has no session yet
         for key, value in wanted.items():

@@ -71,6 +71,31 @@ def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path
     }
 
 
+def test_a_jvm_that_ends_without_an_error_is_not_waited_for(
+    spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelake.common.spark.launch.PATIENCE", 5)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "--version")
+    does(spark_submit, "echo openjdk 17; exit 0")
+    with pytest.raises(OncelakeError) as raised, java_output_to(tmp_path / "log"):
+        launch(CONF, [])
+    said = str(raised.value)
+    assert said.startswith("Spark's JVM did not start: exit code 0; it said: openjdk 17. Correct what it reads at its ")
+    assert "JDK_JAVA_OPTIONS" in said
+
+
+def test_a_jvm_that_neither_starts_nor_ends_is_killed(
+    spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelake.common.spark.launch.PATIENCE", 0.5)
+    does(spark_submit, "echo resolving; exec sleep 60")
+    with (
+        pytest.raises(OncelakeError, match="did not start within 0 s, and was killed; it said: resolving"),
+        java_output_to(tmp_path / "log"),
+    ):
+        launch(CONF, [])
+
+
 def test_the_files_are_removed_if_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:
     does(spark_submit, "exit 1")
     before = dict(os.environ)
