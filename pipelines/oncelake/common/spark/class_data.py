@@ -38,6 +38,8 @@ _QUICK = ("-XX:TieredStopAtLevel=1",)
 _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
 # A busy machine takes minutes to write 200 MB of classes.
 PATIENCE = 300.0
+# The demo takes a minute.
+LONGEST = 600.0
 _SETTLED = 2.0
 
 
@@ -97,7 +99,7 @@ def _run_demo(environment: Mapping[str, str], heard: Callable[[str], None]) -> t
             command, env={**plain, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
         ) as process,
     ):
-        until, stuck = time.monotonic() + PATIENCE, threading.Timer(PATIENCE, process.kill)
+        until, stuck = time.monotonic() + LONGEST, threading.Timer(LONGEST, process.kill)
         stuck.start()
         try:
             for line in process.stdout or ():
@@ -109,7 +111,7 @@ def _run_demo(environment: Mapping[str, str], heard: Callable[[str], None]) -> t
             stuck.cancel()
         code = process.wait()
         if code and time.monotonic() > until:
-            return code, f"it did not end within {PATIENCE:.0f} s"
+            return code, f"it did not end within {LONGEST:.0f} s"
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip().splitlines()
     return code, said[-1] if said else "no error message"
