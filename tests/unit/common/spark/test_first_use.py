@@ -110,6 +110,7 @@ def test_a_waiting_process_says_that_it_waits(cache: Path) -> None:
     assert tries(cache) == ONCE
 
 
+@pytest.mark.timeout(20)
 def test_a_process_that_does_not_end_is_waited_for_only_so_long(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
