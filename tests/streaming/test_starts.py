@@ -45,7 +45,7 @@ class Cause:
 MOUNTS = ("unshare", "-m", "-u")
 NAMELESS = ("unshare", "--user", "--map-user=4321", "--map-group=4321")
 OPTIONS = "spark.conf.spark.driver.extraJavaOptions"
-READS = "Correct what it reads at its start: spark.driver_memory, spark.conf"
+READS = "Correct what it reads at its start: spark.master, spark.driver_memory, spark.conf"
 FAKE = (
     "mkdir -p $D/bin $D/jars; echo 'exit 1' > $D/bin/spark-submit; chmod 755 $D/bin/spark-submit; export SPARK_HOME=$D"
 )
@@ -212,7 +212,7 @@ LONG = (
     ),
     Cause(
         "a master that there is not",
-        ("Spark did not start with master nonsense: ", "nonsense", "remove this cause"),
+        ("Spark's JVM did not start: exit code 1; it said: ", "Master must either be yarn or start with", READS),
         sets=("spark.master=nonsense",),
         code=1,
     ),

@@ -139,7 +139,7 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
 
 
 def _remedy() -> str:
-    names = ("spark.driver_memory", "spark.conf", *read_at_the_start())
+    names = ("spark.master", "spark.driver_memory", "spark.conf", *read_at_the_start())
     return f"Correct what it reads at its start: {', '.join(names)}; -v shows all that it said"
 
 
