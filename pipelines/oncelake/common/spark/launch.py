@@ -46,6 +46,7 @@ PATIENCE = 300.0
 _TAIL, _LONGEST = 65536, 300
 # Lines of Java that only repeat what it was given, or where it was.
 _NOISE = ("at ", "... ", "Picked up ", "NOTE: ", "WARNING: ", "Error: A fatal", "Error: Could not create the Java")
+_WHERE = re.compile(r'^(Exception in thread "[^"]*" |Caused by: )')
 # What Java says when it cannot go on, above lines that say less.
 _TELLING = re.compile(
     r"OutOfMemoryError|Could not |Unrecognized |Invalid |Error: |Exception: |Exception in thread|Caused by: |"
@@ -178,7 +179,7 @@ def _last_line() -> str:
         said = [line for line in lines if not line.startswith(_NOISE)]
         telling = [line for line in said if _TELLING.search(line)]
         if said:
-            return f"; it said: {(telling or said)[-1][:_LONGEST]}"
+            return f"; it said: {_WHERE.sub('', (telling or said)[-1])[:_LONGEST]}"
     return ""
 
 
