@@ -7,15 +7,18 @@ import sys
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.spark import first_use
+from oncelake.common.spark.machine import check_machine
+from oncelake.common.spark.settings import SparkSettings
 
 
 def main() -> None:
     """Download, compile and write what is missing.
 
     Raises:
-        ConfigError: there is no Java, or it is another version.
+        ConfigError: Spark cannot start on this machine, for example without Java.
         OncelakeError: the libraries could not be downloaded.
     """
+    check_machine(SparkSettings())
     first_use.prepare(again=True)
 
 

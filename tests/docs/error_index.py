@@ -34,6 +34,7 @@ ADVICE: Mapping[str, str] = {
     "TargetAwayError": "Nothing, if it comes back by itself: the stage waits. Else start it: "
     "[target away](operations/target-away.md).",
     "OvertakenError": "Stop the other process that writes the served table, then run `oncelake doctor`.",
+    "StoppedError": "Start the command that the message names, or a run: it goes on where the stopped one ended.",
     "GateError": "Look at the lines, repair the format or the limit, then start again: [quality](quality.md).",
     "DeliveryError": "Correct the receiver, and try it with `oncelake alerts test`: [alerts](alerts.md).",
     "StageError": "Do what the cause in the message says, then start again: "

@@ -18,7 +18,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StageError, StateError, TargetAwayError
+from oncelake.common.errors import (
+    ConfigError,
+    LockedError,
+    ReceiptError,
+    StageError,
+    StateError,
+    StoppedError,
+    TargetAwayError,
+)
 from oncelake.engine import beside
 from oncelake.engine.recover import Recovered
 from oncelake.exactly_once.files import LocalFiles
@@ -232,7 +240,7 @@ def test_a_stopped_build_replaces_nothing(house: House, spark: SparkSession) -> 
     stopping = threading.Event()
     stopping.set()
     before = house.versions()
-    with pytest.raises(StageError, match=r"stopped before gold.error_log was built; to continue: oncelake rebuild"):
+    with pytest.raises(StoppedError, match=r"stopped before gold.error_log was built; to continue: oncelake rebuild"):
         house.lakehouse(spark).rebuild("gold.error_log", stopping=stopping)
     assert house.versions() == before
 

@@ -41,7 +41,7 @@ def init(
     The files are a commented configuration, a log format if none of the shipped ones fits, a quality suite, a systemd
     unit and a .gitignore. No file is overwritten.
     """
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with reported(as_json=as_json, verbose=verbose, changes=True) as console:
         from oncelake.engine.configuration import format_places
         from oncelake.lab.project.kinds import kinds_in
         from oncelake.lab.project.write import NewSource, check_new, write_project

@@ -37,7 +37,7 @@ def demo(
 
     It shows a run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
     """
-    with reported(as_json=as_json, verbose=verbose) as console:
+    with reported(as_json=as_json, verbose=verbose, changes=keep is not None) as console:
         from oncelake.engine.configuration import shipped_conf
         from oncelake.lab.demo.story import sets_below, tell
         from oncelake.lakehouse import Lakehouse

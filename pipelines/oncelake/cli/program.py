@@ -7,6 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from oncelake.common.errors import ConfigError, OncelakeError, StageError
+from oncelake.common.errors import ConfigError, OncelakeError, StageError, StoppedError
 from oncelake.common.json_line import json_line
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ Sets = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's log and tracebacks.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only warnings and errors.")]
+
+# The signals that asked this process to stop between two batches.
+_stopped_by: list[int] = []
 
 
 @contextmanager
@@ -84,8 +88,14 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool
     try:
         from oncelake.common.explain import explain
         from oncelake.common.spark.launch import end_jvm
+        from oncelake.common.spark.machine import check_directory
         from oncelake.common.spark.session import quiet_libraries, spark_log
-
+    except ImportError as error:
+        raise _exit(_does_not_fit(error), 2, as_json=as_json, verbose=verbose) from None
+    except KeyboardInterrupt as interrupted:
+        raise _stopped(interrupted, changes=False, as_json=as_json, verbose=verbose) from None
+    try:
+        check_directory()
         if not verbose:
             quiet_libraries()
         if quiet and as_json:
@@ -105,7 +115,18 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool
             raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
         told = error.told if isinstance(error, StageError) else None
-        raise _exit(f"{error}{log}", error.exit_code, told, as_json=as_json, verbose=verbose) from None
+        code = 128 + _stopped_by[-1] if isinstance(error, StoppedError) and _stopped_by else error.exit_code
+        raise _exit(f"{error}{log}", code, told, as_json=as_json, verbose=verbose) from None
+
+
+def _does_not_fit(error: ImportError) -> str:
+    """Return why a library cannot be imported, with the place of PySpark, which PYTHONPATH often replaces."""
+    found = find_spec("pyspark")
+    place = f"; PySpark is that of {found.origin}" if found is not None else ""
+    return (
+        f"a library does not fit this oncelake: {error}{place}. Install oncelake[local] in an environment of "
+        "its own, and keep other libraries off PYTHONPATH"
+    )
 
 
 class _Ended:
@@ -189,11 +210,12 @@ def warning(text: str, *, as_json: bool = False) -> None:
 def stop_on_signals(stopping: threading.Event) -> None:
     """Install handlers: the first SIGTERM or Ctrl-C asks for a stop, a second one ends the process at once.
 
-    Call it before Spark starts: an own Spark then leaves the handler for SIGINT as it is.
+    A command that ends by itself calls it when Spark has started: before that, Ctrl-C ends it at once.
     """
 
     def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, _end_at_once)
+        _stopped_by.append(number)
         # from another thread: this one may be inside `stopping.wait` and hold the lock that `set` needs
         threading.Thread(target=stopping.set).start()
 

@@ -21,7 +21,7 @@ from oncelake.cli.program import (
     reported,
     stop_on_signals,
 )
-from oncelake.common.errors import StageError
+from oncelake.common.errors import StoppedError
 from oncelake.common.json_line import json_line
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of
@@ -86,8 +86,8 @@ def replay(
     Lines that pass today's format and rules move to silver and count in gold.
     """
     stopping = threading.Event()
-    stop_on_signals(stopping)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
+    stop = partial(stop_on_signals, stopping)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, started=stop) as (console, lake):
         from oncelake.observe.live import showing
 
         moved = partial(_say_moved, console, as_json=as_json, dry_run=dry_run)
@@ -95,7 +95,7 @@ def replay(
         lake.replay(*reasons or (), dry_run=dry_run, stopping=stopping, moved=moved, show=show)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if stopping.is_set() and not dry_run:
-            raise StageError("stopped before gold counted the lines; the next run continues from there")
+            raise StoppedError("stopped before gold counted the lines; the next run continues from there")
 
 
 def _say_moved(console: Console, outcome: "Replayed", *, as_json: bool, dry_run: bool = False) -> None:
@@ -140,7 +140,7 @@ def validate(
 
     Exit code 1 if an expectation of severity critical is not met.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, changes=True) as (console, lake):
         from oncelake.lakehouse import unheard
 
         say = partial(_say_audit, console) if not as_json else unheard

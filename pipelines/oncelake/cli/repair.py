@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
-from oncelake.common.errors import StageError, StateError
+from oncelake.common.errors import StateError, StoppedError
 from oncelake.common.json_line import json_line
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ def rebuild(
     def say(text: str) -> None:
         typer.echo(json_line("rebuild", text=text) if as_json else text)
 
-    stop_on_signals(stopping)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
+    stop = partial(stop_on_signals, stopping)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, started=stop) as (console, lake):
         from oncelake.observe.live import showing
 
         show = showing(console, "oncelake rebuild", as_json=as_json)
         names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if stopping.is_set():
-            raise StageError("stopped before all lines were replayed; the next run continues from there")
+            raise StoppedError("stopped before all lines were replayed; the next run continues from there")
         if not dry_run:
             say(f"done: {', '.join(names)} rebuilt")
 

@@ -17,7 +17,7 @@ from oncelake.cli.program import (
     stop_on_signals,
     warning,
 )
-from oncelake.common.errors import StageError
+from oncelake.common.errors import StoppedError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of
 
@@ -37,15 +37,16 @@ def run(
     two batches.
     """
     stopping = threading.Event()
-    stop_on_signals(stopping)
-    warn = partial(warning, as_json=as_json)
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
+    warn, stop = partial(warning, as_json=as_json), partial(stop_on_signals, stopping)
+    if not once:
+        stop()
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, started=stop) as (console, lake):
         from oncelake.observe.live import showing
 
         ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if once and ran.stopped:
-            raise StageError("stopped before all input was processed; the next run continues from there")
+            raise StoppedError("stopped before all input was processed; the next run continues from there")
         if as_json:
             typer.echo(json_line("end", batches=ran.batches))
             return

@@ -99,6 +99,15 @@ class StageError(OncelakeError):
         self.told = told or {}
 
 
+class StoppedError(OncelakeError):
+    """Raised when a signal stopped a command between two batches, before its end; a later command goes on from there.
+
+    The command line exits as a shell reports the signal: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    exit_code = 130
+
+
 def reason(error: BaseException) -> str:
     """Return the first line of a library's error message, without a final period."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "it is refused").rstrip(".")

@@ -1,10 +1,13 @@
 """Explain an error of Spark, Delta or Kafka in one line: what happened, and what to do."""
 
 import re
-from collections.abc import Iterator
+import threading
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+from oncelake.common.spark.launch import how_jvm_ended, jvm_lives
 
 # A pattern for the messages in the chain of causes, and the advice. The first matching pattern counts.
 _KNOWN: tuple[tuple[str, str], ...] = (
@@ -25,7 +28,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "restore the file and start again, or see what to do with: oncelake doctor",
     ),
     (
-        r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist",
+        r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|\b(file|path)\b.*does not exist",
         "a file that the batch needs is missing; restore it and start again. If VACUUM removed it from the table that "
         "the stage reads, read that table again: oncelake rebuild, with the stage's name",
     ),
@@ -64,10 +67,19 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the process may open too few files; allow more, for example with ulimit -n 4096, then start again",
     ),
     (
-        r"unable to create (new )?native thread",
+        r"unable to create (new )?native thread|can't start new thread|fork: .*temporarily unavailable|BlockingIOError",
         "the process may have too few threads; allow more, for example with ulimit -u 4096, then start again",
     ),
-    (r"OutOfMemoryError", "give Spark more memory (spark.driver_memory) or use smaller batches (max_bytes_per_batch)"),
+    (r"File too large", "the process may not write files of this size; allow it with ulimit -f unlimited"),
+    (
+        r"UnsatisfiedLinkError|failed to map segment",
+        "a library cannot be loaded from the directory for temporary files; set TMPDIR to one that is not mounted with "
+        "noexec",
+    ),
+    (
+        r"OutOfMemoryError|GC overhead",
+        "give Spark more memory (spark.driver_memory) or use smaller batches (max_bytes_per_batch)",
+    ),
     (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|DATA_LOSS|partitions? (are|is) gone|was changed from",
         "Kafka no longer holds the offsets that the batch needs; see the stage's state with: oncelake doctor",
@@ -82,7 +94,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "Kafka did not answer; start again when Kafka is available",
     ),
     (
-        r"AccessDenied|Permission denied|AuthorizationException",
+        r"AccessDenied|Permission denied|Read-only file system|AuthorizationException",
         "the process has no permission to read or write there; grant it",
     ),
 )
@@ -97,6 +109,19 @@ _PASSING = (
     r"timed? ?out|connection (was )?(reset|refused|closed|lost)|broken pipe|Input/output error|temporarily unavailable|"
     r"SlowDown|Service ?Unavailable|Too Many Requests|Stale file handle"
 )
+# What the system does to a process when the memory of the machine, or of a container, runs out.
+_BY_THE_SYSTEM = "SIGKILL"
+_KILLED = (
+    "nothing is lost or repeated. If nobody killed it, the memory of the machine or its container ran out: give it "
+    "more, or lower spark.driver_memory, then start again"
+)
+_JVM_ENDED = (
+    "nothing is lost or repeated. If it comes again, give the machine more memory, or change spark.driver_memory; -v "
+    "shows Spark's log"
+)
+# An answer takes milliseconds; a JVM that collects garbage all the time may still give one.
+SECONDS_TO_ANSWER = 20.0
+_CAUSES = 20
 _AGAIN = "start again: the batch is replayed and nothing is lost or repeated"
 _UNKNOWN = (
     "nothing is lost or repeated. If it comes again, starting again does not help: remove this cause; -v shows all of "
@@ -106,9 +131,9 @@ _UNKNOWN = (
 
 def explain(error: BaseException) -> str:
     """Return one line: what happened and what to do."""
-    if jvm_ended(error):
-        return "Spark's JVM ended (killed, or out of memory); start again, nothing is lost or repeated"
-    said = list(_said(error))
+    said = _said(error) if not jvm_ended(error) else []
+    if not said:  # an error of Java's is asked for its text, and Java gave none
+        return _ended(how_jvm_ended())
     everything = " ".join(said)
     raised = _RAISED.search(everything)
     if raised is not None:
@@ -120,29 +145,44 @@ def explain(error: BaseException) -> str:
     return f"{_first_line(said[-1])}; {advice}"
 
 
+def _ended(how: str) -> str:
+    known = (advice for pattern, advice in _KNOWN if re.search(pattern, how, re.IGNORECASE))
+    return f"Spark's JVM ended ({how}); {next(known, _KILLED if _BY_THE_SYSTEM in how else _JVM_ENDED)}"
+
+
 def jvm_ended(error: BaseException) -> bool:
     """Return True if an error shows that Spark's JVM has ended.
 
     If the JVM ends during a call, the call has no answer: py4j then raises a bare Py4JError without Java's stack trace.
     """
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    if isinstance(error, Py4JNetworkError):
         return True
+    if isinstance(error, ConnectionError):  # of a call to the JVM, or to another server
+        return not jvm_lives()
     return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in str(error)
 
 
-def _said(error: BaseException) -> Iterator[str]:
-    """Yield the messages along the chain of causes, the outermost first."""
-    yield f"{type(error).__name__}: {error}"
-    cause: Any = (
-        getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
-    )
-    depth = 0
-    try:
-        while cause is not None and depth < 20:
-            yield str(cause.toString())
-            cause, depth = cause.getCause(), depth + 1
-    except (Py4JError, AttributeError):
-        return
+def _said(error: BaseException) -> list[str]:
+    """Return the messages along the chain of causes, the outermost first; none if Java does not give them in time.
+
+    The text of an error of Java's is kept by the JVM, which may have ended, or be stuck.
+    """
+    said: list[str] = []
+    asking = threading.Thread(target=_ask, args=(error, said), daemon=True)
+    asking.start()
+    asking.join(SECONDS_TO_ANSWER)
+    return [*said]
+
+
+def _ask(error: BaseException, said: list[str]) -> None:
+    with suppress(Py4JError, AttributeError, OSError):
+        said.append(f"{type(error).__name__}: {error}")
+        cause: Any = (
+            getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
+        )
+        while cause is not None and len(said) <= _CAUSES:
+            said.append(str(cause.toString()))
+            cause = cause.getCause()
 
 
 def _shortest(said: list[str], pattern: str) -> str:

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
-from oncelake.common.errors import LockedError, ReceiptError, StageError, StateError
+from oncelake.common.errors import LockedError, ReceiptError, StateError, StoppedError
 from oncelake.common.lake import Beside, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
@@ -113,7 +113,8 @@ class Change:
         Raises:
             StateError: a rebuild of other stages or a replay is unfinished, or the checkpoint could not be written from
                 the table; the next call continues.
-            StageError: the stage failed, or a stop was requested; the next call continues.
+            StageError: the stage failed.
+            StoppedError: a stop was requested; the next call continues.
             ReceiptError: the table does not hold the commit.
         """
         self._refuse_others()
@@ -196,9 +197,9 @@ class Change:
         return f"{self.chain.lake.root}/{MARKER}"
 
 
-def was_stopped(table: Table) -> StageError:
+def was_stopped(table: Table) -> StoppedError:
     """Return the error for a build that was stopped; the next one continues it."""
-    return StageError(f"stopped before {table} was built; to continue: oncelake rebuild {table}")
+    return StoppedError(f"stopped before {table} was built; to continue: oncelake rebuild {table}")
 
 
 def waits_for_the_lock(table: Table, error: LockedError) -> LockedError:

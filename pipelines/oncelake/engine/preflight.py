@@ -6,6 +6,8 @@ a commit that another process wrote between the two steps.
 """
 
 import json
+import os
+import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -178,12 +180,19 @@ def refused_root(lake: Lake) -> str | None:
     root = Path(lake.root)
     if not is_local(lake.root):
         return None
-    file = next((each for each in (root, *root.parents) if each.exists() and not each.is_dir()), None)
-    if file is None:
-        return None
-    return (
-        f"lake.root {root}: {file} is a file, and the tables need a directory; set another directory, or move the file"
-    )
+    place = next(each for each in (root, *root.parents) if each.exists())
+    if not place.is_dir():
+        return (
+            f"lake.root {root}: {place} is a file, and the tables need a directory; set another directory, or move the "
+            "file"
+        )
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        return f"lake.root {root}: the file system of {place} is read-only; set another directory, or mount it writable"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return f"lake.root {root}: this process may not write to {place}; set another directory, or grant it"
+    if not shutil.disk_usage(place).free:
+        return f"lake.root {root}: the disk of {place} is full; free some space, or set another directory"
+    return None
 
 
 def refused_tables(chain: Chain) -> str | None:

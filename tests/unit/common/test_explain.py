@@ -2,13 +2,18 @@
 
 import logging
 import socket
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JNetworkError
 
+from oncelake.common import explain as explaining
 from oncelake.common.explain import explain, jvm_ended
+from oncelake.common.spark import launch
+from oncelake.common.spark.launch import java_output_to
 from oncelake.common.spark.session import quiet_libraries
 
 
@@ -30,9 +35,12 @@ def broken_off() -> Py4JError:
     return raised.value
 
 
-def test_a_call_interrupted_by_the_end_of_the_jvm_is_recognized(broken_off: Py4JError) -> None:
+def test_a_call_interrupted_by_the_end_of_the_jvm_is_recognized(
+    broken_off: Py4JError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not isinstance(broken_off, Py4JNetworkError), "py4j has another error for this now"
-    assert explain(broken_off).startswith("Spark's JVM ended (killed, or out of memory); start again")
+    monkeypatch.setattr(launch, "started", [])
+    assert explain(broken_off).startswith("Spark's JVM ended (killed, or out of memory); nothing is lost or repeated")
 
 
 def test_an_error_from_java_is_not_the_end_of_the_jvm() -> None:
@@ -79,6 +87,10 @@ def test_starting_again_is_the_advice_for_a_cause_that_passes(passing: str) -> N
     [
         ("ParentNotDirectoryException: /data/lake (is not a directory)", "starting again does not help"),
         ("[DELTA_MISSING_COLUMN] Cannot find value", "starting again does not help"),
+        ("[SCHEMA_NOT_FOUND] the column theirs does not exist", "starting again does not help"),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "ulimit -u 4096"),
+        ("UnsatisfiedLinkError: /tmp/snappy.so: failed to map segment from shared object", "set TMPDIR"),
+        ("java.io.IOException: File too large", "ulimit -f unlimited"),
         ("java.net.UnknownHostException: web-7", "set SPARK_LOCAL_HOSTNAME=localhost"),
         ("java.io.IOException: Too many open files", "ulimit -n 4096"),
         ("OutOfMemoryError: unable to create native thread", "ulimit -u 4096"),
@@ -88,3 +100,64 @@ def test_no_replay_is_promised_to_cure_what_lasts(lasting: str, advice: str) -> 
     said = explain(RuntimeError(lasting))
     assert advice in said
     assert "the batch is replayed" not in said
+
+
+MEMORY = "give Spark more memory (spark.driver_memory)"
+ENDS = [
+    ("kill -9 $$", "killed by SIGKILL", "lower spark.driver_memory, then start again"),
+    ("echo '2026-01-01 ERROR: java.lang.OutOfMemoryError: Java heap space'; exit 3", "exit code 3; it said: ", MEMORY),
+    ("echo 'java.lang.OutOfMemoryError: GC overhead limit exceeded'; kill -9 $$", "GC overhead", MEMORY),
+    ("echo 'OutOfMemoryError: unable to create native thread'; exit 1", "exit code 1", "ulimit -u 4096"),
+    (
+        "echo Failed to create a local directory; exit 53",
+        "exit code 53; it said: Failed",
+        "nothing is lost or repeated. If",
+    ),
+    ("kill -15 $$", "killed by SIGTERM", "nothing is lost or repeated. If it comes again"),
+]
+
+
+@pytest.mark.parametrize(("script", "how", "advice"), ENDS, ids=[how for _, how, _ in ENDS])
+def test_the_end_of_the_jvm_is_told_with_what_is_known_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, how: str, advice: str
+) -> None:
+    with java_output_to(tmp_path / "spark.log"):
+        process = subprocess.Popen(["sh", "-c", script])
+    monkeypatch.setattr(launch, "started", [process])
+    said = explain(Py4JNetworkError("Answer from Java side is empty"))
+    assert said.startswith("Spark's JVM ended (")
+    assert how in said
+    assert advice in said
+
+
+def test_a_connection_that_another_server_breaks_is_not_the_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as lives:
+        monkeypatch.setattr(launch, "started", [lives])
+        monkeypatch.setattr(launch, "SECONDS_TO_SAY", 0.1)
+        said = explain(ConnectionResetError(104, "Connection reset by peer"))
+        lives.kill()
+    assert "JVM" not in said
+
+
+class StuckError(RuntimeError):
+    """An error whose text is kept by a JVM that does not answer, as `Py4JJavaError`'s is."""
+
+    def __str__(self) -> str:
+        threading.Event().wait(5)
+        return ""
+
+
+class GoneError(RuntimeError):
+    """An error whose text is kept by a JVM that has ended."""
+
+    def __str__(self) -> str:
+        raise Py4JNetworkError("An error occurred while trying to connect to the Java server (127.0.0.1:1)")
+
+
+@pytest.mark.parametrize("error", [StuckError(), GoneError()], ids=["stuck", "gone"])
+def test_an_error_is_explained_although_java_does_not_give_its_text(
+    monkeypatch: pytest.MonkeyPatch, error: RuntimeError
+) -> None:
+    monkeypatch.setattr(explaining, "SECONDS_TO_ANSWER", 0.1)
+    monkeypatch.setattr(launch, "started", [])
+    assert explain(error).startswith("Spark's JVM ended (")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,6 +38,8 @@ _QUICK = ("-XX:TieredStopAtLevel=1",)
 _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
 # A busy machine takes minutes to write 200 MB of classes.
 PATIENCE = 300.0
+# The demo takes a minute.
+LONGEST = 600.0
 _SETTLED = 2.0
 
 
@@ -96,13 +99,19 @@ def _run_demo(environment: Mapping[str, str], heard: Callable[[str], None]) -> t
             command, env={**plain, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
         ) as process,
     ):
+        until, stuck = time.monotonic() + LONGEST, threading.Timer(LONGEST, process.kill)
+        stuck.start()
         try:
             for line in process.stdout or ():
                 heard(line.decode(errors="replace"))
         except BaseException:
             process.kill()
             raise
+        finally:
+            stuck.cancel()
         code = process.wait()
+        if code and time.monotonic() > until:
+            return code, f"it did not end within {LONGEST:.0f} s"
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip().splitlines()
     return code, said[-1] if said else "no error message"

@@ -14,15 +14,19 @@ jar, Spark's own functions do, see `line_functions.py`.
 
 import hashlib
 import os
+import threading
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
 
+from oncelake.common.errors import OncelakeError
+from oncelake.common.explain import explain
 from oncelake.common.spark import jars
-from oncelake.common.spark.launch import launch
+from oncelake.common.spark.launch import end_gateway, launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
 _NAMES = (
@@ -45,6 +49,8 @@ _NAMES = (
     "MaskEdits",
     "Mask",
 )
+# The compiler takes seconds.
+PATIENCE = 120.0
 _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 
 
@@ -80,8 +86,13 @@ def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None
         sources: the files, in Janino's subset of Java; each may use the classes of those before it.
         target: the jar, which is written completely or not at all.
         class_path: the jars that the files' classes need.
+
+    Raises:
+        OncelakeError: one of them cannot be compiled, or the JVM did not start.
     """
     gateway = launch({CLASS_PATH: class_path})
+    stuck = threading.Timer(PATIENCE, gateway.proc.kill)  # then the call that waits for an answer fails
+    stuck.start()
     classes: dict[str, bytes] = {}
     earlier = None
     try:
@@ -92,8 +103,11 @@ def compile_java(sources: Sequence[Path], target: Path, class_path: str) -> None
             compiler.cook(source.name, gateway.jvm.java.io.StringReader(source.read_text(encoding="utf-8")))
             classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
             earlier = compiler
+    except Py4JError as error:  # its own text is Java's, so it is asked for before the JVM ends
+        raise OncelakeError(explain(error).split("; ")[0]) from None
     finally:
-        gateway.shutdown()
+        stuck.cancel()
+        end_gateway(gateway)
     partial = target.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(partial, "w") as archive:
         for name, code in classes.items():

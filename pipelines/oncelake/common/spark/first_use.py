@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,10 @@ _PARTS = 2 + _PARTS_OF_DEMO
 # A reason why something could not be prepared; as long as its file exists, no start tries again.
 _FAILED = ".failed"
 
+# A busy machine takes minutes; the parts have limits of their own, below this one.
+PATIENCE = 900.0
+_POLL = 0.2
+
 Step = Callable[[str, int], None]
 
 
@@ -40,7 +45,8 @@ def prepare(*, again: bool = False) -> None:
 
     Raises:
         ConfigError: there is no Java, or it is another version.
-        OncelakeError: the libraries could not be downloaded, or the cache directory cannot be written.
+        OncelakeError: the libraries could not be downloaded, or the cache directory cannot be written, or another
+            process that downloads them does not end.
     """
     if class_data.is_recording():
         return
@@ -58,8 +64,12 @@ def prepare(*, again: bool = False) -> None:
             "that this process may write to"
         ) from None
     with lock, _shown() as step:
-        _wait_for(lock.fileno(), step)
-        if not _is_ready(again=again):
+        if not _wait_for(lock.fileno(), step):
+            held = f"another process has prepared this machine for {PATIENCE:.0f} s, and holds {lock.name}"
+            if not jars.are_here():
+                raise OncelakeError(f"{held}; end it (fuser {lock.name} shows its number), then run again")
+            _warn(f"{held}; going on without what it prepares")
+        elif not _is_ready(again=again):
             _prepare(step)
 
 
@@ -97,7 +107,7 @@ def _compile() -> str | None:
     try:
         with java_output_to(Path(os.devnull)):
             compiled.write()
-    except (Py4JError, PySparkException, OSError) as error:
+    except (OncelakeError, Py4JError, PySparkException, OSError) as error:
         return str(error).splitlines()[0]
     return None
 
@@ -107,9 +117,11 @@ def _remember(path: Path, failed: str | None, what: str, cost: str) -> None:
         path.with_suffix(_FAILED).unlink(missing_ok=True)
         return
     path.with_suffix(_FAILED).write_text(failed, encoding="utf-8")
-    print(
-        f"oncelake: warning: {what} ({failed}); {cost} longer. To try again: python -m oncelake.set_up", file=sys.stderr
-    )
+    _warn(f"{what} ({failed}); {cost} longer. To try again: python -m oncelake.set_up")
+
+
+def _warn(text: str) -> None:
+    print(f"oncelake: warning: {text}", file=sys.stderr)
 
 
 def _hear(line: str, step: Step) -> None:
@@ -118,12 +130,19 @@ def _hear(line: str, step: Step) -> None:
         step("archiving Java's classes", 2 + int(part[1]) - 1)
 
 
-def _wait_for(lock: int, step: Step) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        step("waiting for another process that does it", 0)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _wait_for(lock: int, step: Step) -> bool:
+    """Lock the preparation; return False if another process has held the lock for `PATIENCE` seconds."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            step("waiting for another process that does it", 0)
+        else:
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(_POLL)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark.java import java_command, utf8_locale
 
 DELTA = "4.4.0"
@@ -29,6 +29,9 @@ ARTIFACTS = (
     ("org.apache.kafka", "kafka-clients", "3.9.0"),
     ("org.apache.commons", "commons-pool2", "2.12.0"),
 )
+
+
+_PATIENCE = 600.0
 
 
 def class_path() -> str:
@@ -75,8 +78,18 @@ def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> s
 
 
 def cache_home() -> Path:
-    """Return the directory that caches downloaded jars and compiled files between starts."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    """Return the directory that caches downloaded jars and compiled files between starts.
+
+    Raises:
+        ConfigError: this user has no home directory.
+    """
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:
+        raise ConfigError(
+            f"the user with the number {os.geteuid()} has no home directory for what oncelake keeps between its "
+            "starts: set HOME, or XDG_CACHE_HOME to a directory that this process may write to"
+        ) from None
     return Path(base) / "oncelake"
 
 
@@ -110,7 +123,13 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
     command = [java_command(), "-jar", str(ivy), "-warn", "-cache", str(cache), "-ivy", str(request)]
     command += ["-confs", "default", "-types", "jar", "bundle", "-cachepath", str(answer)]
     environment = {**os.environ, **utf8_locale()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise OncelakeError(
+            f"the Java libraries were not downloaded within {_PATIENCE:.0f} s; the first start needs access to Maven "
+            "Central, later starts do not"
+        ) from None
     if done.returncode != 0 or not answer.exists():
         said = [
             line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line

@@ -27,6 +27,19 @@ _INSTALL: Mapping[str, str] = {
 }
 # Where systems install Java, each version in a directory of its own.
 HOMES = (Path("/usr/lib/jvm"), Path("/usr/lib64/jvm"), Path("/opt/homebrew/opt"), Path("/usr/local/opt"))
+# What Java, Spark's script and its JVM read before they read oncelake's own settings.
+_READ_AT_THE_START = (
+    "JAVA_HOME",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "HADOOP_CONF_DIR",
+)
+_LONGEST = 300
 _UTF8 = "UTF-8"
 # Each exists on some systems only.
 _UTF8_LOCALES = ("C.UTF-8", "C.utf8", "en_US.UTF-8")
@@ -46,6 +59,9 @@ def java_command() -> str:
         where = f"JAVA_HOME={home}" if home else "PATH"
         raise ConfigError(f"no Java found (looked in {where}); Spark needs Java 17 or 21. {_way_out()}")
     major = _major(found)
+    if major is None and (said := _said(found)):
+        names = ", ".join(read_at_the_start())
+        raise ConfigError(f"{found} does not start: {said}. {f'Correct or unset {names}' if names else _way_out()}")
     if major not in SUPPORTED:
         raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark 4.0 needs 17 or 21. {_way_out()}")
     return found
@@ -73,14 +89,31 @@ def _of_debian() -> int:
     return 17 if release.get("ID") == "debian" and number is not None and int(number[0]) <= 12 else 21
 
 
-@cache  # a start needs the version twice: to check it, and to find the class archive of this Java
+def read_at_the_start() -> list[str]:
+    """Return which variables of the environment are set that Java and Spark read at their start."""
+    return [name for name in _READ_AT_THE_START if os.environ.get(name)]
+
+
 def _major(java: str) -> int | None:
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    except OSError:  # no program, or one of another machine
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', _version(java)[1])
     return int(match.group(1)) if match else None
+
+
+def _said(java: str) -> str:
+    """Return what a Java said that did not start, in one line; empty if it started, or is no program."""
+    code, said = _version(java)
+    lines = [line.strip() for line in said.splitlines() if not line.startswith(("Picked up", "NOTE:", "#"))]
+    return " ".join(line for line in lines if line)[:_LONGEST] if code else ""
+
+
+@cache  # a start needs the version twice: to check it, and to find the class archive of this Java
+def _version(java: str) -> tuple[int, str]:
+    try:
+        # a small heap: by default Java reserves a quarter of the memory, more than a limit may allow
+        done = subprocess.run([java, "-Xmx64m", "-version"], capture_output=True, text=True, check=False, cwd="/")
+    except OSError:  # no program, or one of another machine
+        return 0, ""
+    return done.returncode, done.stderr
 
 
 def utf8_locale() -> Mapping[str, str]:

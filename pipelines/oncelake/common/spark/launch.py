@@ -1,4 +1,4 @@
-"""Start a JVM for this process, without settings on a command line.
+"""Start a JVM for this process, without settings on a command line; report how it ended.
 
 Every user of a machine can read the command lines of all processes, and PySpark writes every setting there, including
 secrets. So this module passes the settings and Java's options in two files in a private directory. The directory is
@@ -7,13 +7,16 @@ Sources: Spark, "Submitting Applications"; the `java` command's documentation, "
 """
 
 import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,9 @@ from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 
 from oncelake.common.afterwards import removed_afterwards
-from oncelake.common.errors import ConfigError
-from oncelake.common.spark.java import utf8_locale
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.spark.java import read_at_the_start, utf8_locale
+from oncelake.common.spark.machine import TEMPORARY, nameless_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -31,8 +35,23 @@ _PROPERTIES_FILE = "--properties-file"
 # PySpark passes this process's environment to the JVM, and all threads share that environment.
 _one_at_a_time = threading.Lock()
 # The JVM of this process as `subprocess.Popen`, at most one.
-_started: list[Any] = []
+started: list[Any] = []
 _SECONDS_TO_END = 5
+SECONDS_TO_SAY = 2
+# The file that the JVM's output goes to; None if it goes to this process's own.
+_output: Path | None = None
+# A start takes seconds; on a machine that swaps, a minute.
+PATIENCE = 300.0
+# How much of the output's end is read, and how long a quoted line may be.
+_TAIL, _LONGEST = 65536, 300
+# Lines of Java that only repeat what it was given, or where it was.
+_NOISE = ("at ", "... ", "Picked up ", "NOTE: ", "WARNING: ", "Error: A fatal", "Error: Could not create the Java")
+_WHERE = re.compile(r'^(Exception in thread "[^"]*" |Caused by: )')
+# What Java says when it cannot go on, above lines that say less.
+_TELLING = re.compile(
+    r"OutOfMemoryError|Could not |Unrecognized |Invalid |Error: |Exception: |Exception in thread|Caused by: |"
+    r"annot allocate|No space left|Too many open files"
+)
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
@@ -45,6 +64,7 @@ def launch(conf: Mapping[str, str], java_options: Iterable[str] = ()) -> JavaGat
 
     Raises:
         ConfigError: PYSPARK_SUBMIT_ARGS already names a file of settings.
+        OncelakeError: the JVM did not start; the message says how it ended.
     """
     with _one_at_a_time:
         return _launch(conf, list(java_options), os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
@@ -58,17 +78,109 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         )
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
         # Java does not expand an argument file named in another one; so the user's files are named next to ours
-        written = _write(directory / "java-options", (_argument(each) for each in options if not each.startswith("@")))
+        own = [f"{TEMPORARY}{tempfile.gettempdir()}", *(each for each in options if not each.startswith("@"))]
+        written = _write(directory / "java-options", map(_argument, own))
         named = [f"@{written}", *(each for each in options if each.startswith("@"))]
         # Spark ignores other settings in a file, with a warning; the session gets them from its builder
         settings = {key: value for key, value in conf.items() if key.startswith("spark.")}
         settings[JAVA_OPTIONS] = shlex.join(named)
         properties = _write(directory / "settings", ("=".join(map(_escaped, item)) for item in settings.items()))
-        ours = shlex.join([_PROPERTIES_FILE, str(properties), "--load-spark-defaults"])
-        with _environment({_SUBMIT_ARGUMENTS: f"{ours} {arguments}", **_without_python(), **utf8_locale()}):
-            gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
-    _started.append(gateway.proc)
+        ours = [_PROPERTIES_FILE, str(properties), "--load-spark-defaults"]
+        answer = directory / "gateway"
+        started.append(_start([*ours, *shlex.split(arguments)], answer, _without_python()))
+        try:
+            port, secret = _gateway(started[-1], answer)
+        except OncelakeError:
+            started.pop()
+            raise
+    with _environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway.proc = started[-1]
     return gateway
+
+
+def _start(arguments: Sequence[str], answer: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start Spark's script, which becomes the JVM and writes its port to a file.
+
+    PySpark's own `launch_gateway` waits for ever if the JVM ends with code 0, and does not say why it ended.
+    """
+    # Spark looks up the host's address, which a Spark of one machine does not need
+    nameless = {"SPARK_LOCAL_HOSTNAME": "localhost"} if nameless_host() else {}
+    asked = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+    return subprocess.Popen(
+        [str(Path(variables["SPARK_HOME"]) / "bin/spark-submit"), *arguments],
+        stdin=subprocess.PIPE,  # the JVM ends at its end
+        env={**os.environ, **variables, **utf8_locale(), **nameless, **asked},
+        preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - as PySpark starts it
+    )
+
+
+def _ignore_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
+    """Return the port and the secret that a JVM has written; wait for them.
+
+    Raises:
+        OncelakeError: the JVM ended before, or wrote nothing for `PATIENCE` seconds.
+    """
+    until = time.monotonic() + PATIENCE
+    while not answer.exists():
+        if process.poll() is not None:
+            raise OncelakeError(f"Spark's JVM did not start: {how_jvm_ended()}. {_remedy()}")
+        if time.monotonic() > until:
+            process.kill()
+            raise OncelakeError(
+                f"Spark's JVM did not start within {PATIENCE:.0f} s, and was killed{_last_line()}. {_remedy()}"
+            )
+        time.sleep(0.05)
+    written = answer.read_bytes()  # the port, the length of the secret, the secret
+    return int.from_bytes(written[:4]), written[8:].decode()
+
+
+def _remedy() -> str:
+    names = ("spark.master", "spark.driver_memory", "spark.conf", *read_at_the_start())
+    return f"Correct what it reads at its start: {', '.join(names)}; -v shows all that it said"
+
+
+def how_jvm_ended() -> str:
+    """Return in words how this process's JVM ended, as far as it is known: its signal or code, and its last words."""
+    if not started:
+        return "killed, or out of memory"
+    code = _exit_code()
+    if code is None:
+        return f"it does not answer{_last_line()}"
+    ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{ended}{_last_line()}"
+
+
+def jvm_lives() -> bool:
+    """Return True if this process started a JVM that has not ended."""
+    return bool(started) and _exit_code() is None
+
+
+def _exit_code() -> int | None:
+    """Return the code of the JVM, minus the signal that killed it; None if it lives. An end takes a moment to show."""
+    try:
+        code: int = started[-1].wait(SECONDS_TO_SAY)
+    except subprocess.TimeoutExpired:
+        return None
+    return code
+
+
+def _last_line() -> str:
+    """Return the line of the JVM's output that says most, in words; empty without any."""
+    if _output is None:
+        return ""
+    with suppress(OSError), _output.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        said = [line for line in lines if not line.startswith(_NOISE)]
+        telling = [line for line in said if _TELLING.search(line)]
+        if said:
+            return f"; it said: {_WHERE.sub('', (telling or said)[-1])[:_LONGEST]}"
+    return ""
 
 
 def end_jvm() -> None:
@@ -76,13 +188,24 @@ def end_jvm() -> None:
 
     PySpark's gateway ends at the end of its standard input.
     """
-    for process in _started:
+    for process in started:
         process.stdin.close()
+
+
+def end_gateway(gateway: JavaGateway) -> None:
+    """End a JVM that has done its work; kill it if that takes too long."""
+    process = gateway.proc
+    process.stdin.close()
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    started.remove(process)
 
 
 def wait_for_jvm() -> None:
     """Wait until a JVM that `end_jvm` was called for has ended; kill it if that takes too long."""
-    for process in _started:
+    for process in started:
         try:
             process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
@@ -91,7 +214,7 @@ def wait_for_jvm() -> None:
 
 def jvm_is_ending() -> bool:
     """Return True if the JVM of this process was told to end."""
-    return any(process.stdin.closed for process in _started)
+    return any(process.stdin.closed for process in started)
 
 
 @contextmanager
@@ -101,6 +224,8 @@ def java_output_to(log: Path) -> Iterator[None]:
     The JVM inherits the two descriptors; Python's own streams are restored afterwards. Otherwise the JVM's warnings
     would appear between the lines that people, or a program that asked for JSON, read.
     """
+    global _output  # noqa: PLW0603 - the JVM writes there as long as it lives
+    _output = log
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]

@@ -7,6 +7,7 @@ it running.
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,6 +69,20 @@ def refuse_connect() -> None:
         "process writes the batches of all stages in one session, so oncelake cannot guarantee that each batch counts "
         f"once. On Databricks use dedicated compute; elsewhere unset {' and '.join(_CONNECT)}"
     )
+
+
+def check_gateway() -> None:
+    """Raise ConfigError if a variable names a port of a Spark that is not there."""
+    port = os.environ.get(_GATEWAY)
+    if port is None or _active() is not None or SparkContext._gateway is not None:
+        return
+    try:
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=5):
+            pass
+    except (OSError, ValueError, OverflowError):
+        raise ConfigError(
+            f"{_GATEWAY}={port}: no Spark listens there; unset it, and oncelake starts its own Spark"
+        ) from None
 
 
 def check_delta(spark: SparkSession) -> None:

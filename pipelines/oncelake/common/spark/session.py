@@ -13,13 +13,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from rich.live import Live
 from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.explain import explain
 from oncelake.common.spark import class_data, compiled, direct_file_system, first_use
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm, keep_classes
@@ -31,7 +31,8 @@ from oncelake.common.spark.launch import (
     launch,
     wait_for_jvm,
 )
-from oncelake.common.spark.runtime import DELTA_ON, check_delta, is_given, on_databricks, refuse_connect
+from oncelake.common.spark.machine import check_machine
+from oncelake.common.spark.runtime import DELTA_ON, check_delta, check_gateway, is_given, on_databricks, refuse_connect
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.terminal import own_console
 
@@ -139,7 +140,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     except OncelakeError:
         raise
     except Exception as error:
-        raise OncelakeError(f"Spark did not start with master {master}: {_why(error)}") from error
+        raise OncelakeError(f"Spark did not start with master {master}: {explain(error)}") from error
     keep_classes(session)
     return session
 
@@ -166,6 +167,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         ConfigError: the guarantee does not hold on this Spark, or a setting cannot be changed any more.
         OncelakeError: Spark did not start.
     """
+    check_gateway()
     builder, wanted = SparkSession.builder.appName(app), {**settings.conf, **OWNED}
     if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit has no session yet
         for key, value in wanted.items():
@@ -173,7 +175,7 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
     try:
         given: SparkSession = builder.getOrCreate()
     except Exception as error:
-        raise OncelakeError(f"Spark did not start: {_why(error)}") from error
+        raise OncelakeError(f"Spark did not start: {explain(error)}") from error
     check_delta(given)
     session: SparkSession = given.newSession()
     for key, value in wanted.items():
@@ -185,13 +187,6 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
                 "started, or remove it"
             )
     return session
-
-
-def _why(error: Exception) -> str:
-    """Return the first line of an error; for a Java error, Java's own message without py4j's line before it."""
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.toString()).splitlines()[0]
-    return str(error).splitlines()[0]
 
 
 def _java_options_of(settings: SparkSettings) -> list[str]:
@@ -261,6 +256,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
     if is_given():
         yield take(settings)
         return
+    check_machine(settings)
     if settings.master.startswith("local"):
         first_use.prepare()
     with _jvm_ends_at_ctrl_c():

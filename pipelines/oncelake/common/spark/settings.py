@@ -7,7 +7,10 @@ from pydantic import AfterValidator, Field
 
 from oncelake.common.models import Options, Strict
 
+MEBIBYTE = 1024**2
 _SIZE = r"^[0-9]+[mg]$"
+# Spark refuses less than 450 MiB, as Java reports it: without the part of the heap that is empty at any time.
+_LEAST = 512
 _SPARK_OWNED = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
@@ -37,7 +40,14 @@ def _not_owned(conf: dict[str, str]) -> dict[str, str]:
 def _size(given: str) -> str:
     if re.fullmatch(_SIZE, given) is None:
         raise ValueError("expected a number and m or g, such as 2g")
+    if mebibytes(given) < _LEAST:
+        raise ValueError(f"expected at least {_LEAST}m, which is what Spark needs")
     return given
+
+
+def mebibytes(size: str) -> int:
+    """Return a size such as 2g in MiB."""
+    return int(size[:-1]) * (1024 if size.endswith("g") else 1)
 
 
 class SparkSettings(Strict):

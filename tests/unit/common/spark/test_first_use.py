@@ -110,6 +110,23 @@ def test_a_waiting_process_says_that_it_waits(cache: Path) -> None:
     assert tries(cache) == ONCE
 
 
+@pytest.mark.timeout(20)
+def test_a_process_that_does_not_end_is_waited_for_only_so_long(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(first_use, "PATIENCE", 0.5)
+    with (cache / first_use.LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(
+            OncelakeError, match=r"another process has prepared this machine for .*set-up\.lock; end it"
+        ):
+            first_use.prepare()
+        (cache / "jars").touch()
+        first_use.prepare()
+    assert "going on without what it prepares" in capfd.readouterr().err
+    assert not (cache / "own.jar").exists()
+
+
 def fails_to_compile() -> None:
     raise Py4JError("no such class: SimpleCompiler\n\tat somewhere")
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
 
-from oncelake.common.errors import ConfigError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark import class_data, compiled, java, session
 from oncelake.common.spark.launch import java_output_to, launch
 from oncelake.common.spark.session import spark_log
@@ -47,7 +46,7 @@ def does(spark_submit: Path, what: str) -> None:
 
 
 def fail(conf: dict[str, str], options: list[str]) -> None:
-    with pytest.raises(PySparkRuntimeError):
+    with pytest.raises(OncelakeError, match="Spark's JVM did not start: exit code 1"):
         launch(conf, options)
 
 
@@ -63,12 +62,38 @@ def test_no_setting_and_no_java_option_is_on_the_command_line(spark_submit: Path
     assert not any(line.startswith("my.own") for line in settings)
     java_options = Path(place).with_name("java-options")
     assert f"spark.driver.extraJavaOptions=@{java_options}\\u0020@/home/me/options" in settings
-    assert (seen / "java-options").read_text() == f'"-Dpassword={CANARY}"\n'
+    temporary = f'"-Djava.io.tmpdir={tmp_path}/tmp"'
+    assert (seen / "java-options").read_text() == f'{temporary}\n"-Dpassword={CANARY}"\n'
     assert {path.name: path.stat().st_mode & 0o777 for path in (seen, *seen.iterdir())} == {
         "seen": 0o700,
         "settings": 0o600,
         "java-options": 0o600,
     }
+
+
+def test_a_jvm_that_ends_without_an_error_is_not_waited_for(
+    spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelake.common.spark.launch.PATIENCE", 5)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "--version")
+    does(spark_submit, "echo openjdk 17; exit 0")
+    with pytest.raises(OncelakeError) as raised, java_output_to(tmp_path / "log"):
+        launch(CONF, [])
+    said = str(raised.value)
+    assert said.startswith("Spark's JVM did not start: exit code 0; it said: openjdk 17. Correct what it reads at its ")
+    assert "JDK_JAVA_OPTIONS" in said
+
+
+def test_a_jvm_that_neither_starts_nor_ends_is_killed(
+    spark_submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelake.common.spark.launch.PATIENCE", 0.5)
+    does(spark_submit, "echo resolving; exec sleep 60")
+    with (
+        pytest.raises(OncelakeError, match="did not start within 0 s, and was killed; it said: resolving"),
+        java_output_to(tmp_path / "log"),
+    ):
+        launch(CONF, [])
 
 
 def test_the_files_are_removed_if_the_jvm_does_not_start(spark_submit: Path, tmp_path: Path) -> None:

@@ -1,0 +1,171 @@
+"""Check before Spark starts that this machine lets it start: the user, the limits, the directories, the variables.
+
+Java and Spark report such a cause with a stack trace, or only minutes later and from a library that loads late.
+"""
+
+import os
+import pwd
+import re
+import resource
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from oncelake.common.errors import ConfigError, reason
+from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
+
+SPARK = "4.0."
+# Measured on a small lake, and then with room: the JVM had 328 open files; there were 87 threads in a run, and 282 in a
+# proof. Beside its heap, the JVM of a run reserved 2.6 GiB of addresses.
+FILES, THREADS, ADDRESSES = 512, 400, 3 * 1024
+# The native libraries that Spark's jars unpack take a few MiB.
+ROOM = 32
+# The options in it come after those on the command line, and win.
+_LAST_WORD = "_JAVA_OPTIONS"
+TEMPORARY = "-Djava.io.tmpdir="
+_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
+
+
+def check_machine(settings: SparkSettings) -> None:
+    """Check all that is known to keep oncelake's own Spark from starting, or from working later.
+
+    Raises:
+        ConfigError: names the limit or the variable, its value, and what is needed.
+    """
+    _check_pyspark()
+    check_user()
+    _check_host_name(settings.master)
+    _check_loopback()
+    _check_limits(settings)
+    _check_heap(settings)
+    _check_spark_home()
+    _check_temporary(settings)
+
+
+def _check_pyspark() -> None:
+    if not pyspark.__version__.startswith(SPARK):
+        raise ConfigError(
+            f"this Python imports PySpark {pyspark.__version__} from {Path(pyspark.__file__).parent}, and oncelake "
+            "needs PySpark 4.0; take it off PYTHONPATH, or install oncelake[local] in an environment of its own"
+        )
+
+
+def check_directory() -> None:
+    """Raise ConfigError if the current directory is gone; Java does not start in it, and no relative path works."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the current directory no longer exists; change to another one, and run again") from None
+
+
+def check_user() -> None:
+    number = os.geteuid()
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        raise ConfigError(
+            f"the user with the number {number} has no name, and Spark needs one: start oncelake as a user with an "
+            f"entry in /etc/passwd, or add one: oncelake:x:{number}:{os.getegid()}::/tmp:/bin/sh"
+        ) from None
+
+
+def nameless_host() -> str | None:
+    """Return this host's name if it has no address, and nothing tells Spark another one; None otherwise."""
+    if os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP"):
+        return None
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return name
+    return None
+
+
+def _check_host_name(master: str) -> None:
+    """Raise ConfigError if executors on other machines could not find this host; alone, Spark needs no name."""
+    name = None if master.startswith("local") else nameless_host()
+    if name is not None:
+        raise ConfigError(
+            f"this host's name {name} has no address; add it to /etc/hosts or to your DNS, or set SPARK_LOCAL_IP to an "
+            f"address that the executors of {master} reach"
+        )
+
+
+def _check_loopback() -> None:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"a process of this machine cannot connect to 127.0.0.1 ({error.strerror}), and Python talks to Spark "
+            "there; bring the loopback interface up (ip link set lo up), or free some local ports"
+        ) from None
+
+
+def _check_limits(settings: SparkSettings) -> None:
+    # Java raises its own limit of files up to the hard one; for the others it does not
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    _refuse_below("ulimit -n", "open files", files, FILES, 1)
+    if os.geteuid():  # root has no limit
+        _refuse_below("ulimit -u", "threads", resource.getrlimit(resource.RLIMIT_NPROC)[0], THREADS, 1)
+    needed = (mebibytes(settings.driver_memory) + ADDRESSES) * 1024
+    _refuse_below("ulimit -v", "KiB of addresses", resource.getrlimit(resource.RLIMIT_AS)[0], needed, 1024)
+
+
+def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -> None:
+    if limit != resource.RLIM_INFINITY and limit // unit < needed:
+        raise ConfigError(
+            f"this process may have {limit // unit} {what} ({command}), and Spark needs {needed} or more; raise the "
+            f"limit: {command} {needed if unit == 1 else 'unlimited'}"
+        )
+
+
+def _check_heap(settings: SparkSettings) -> None:
+    """Raise ConfigError if a variable makes the heap smaller than Spark accepts; it wins over spark.driver_memory."""
+    given = re.findall(r"-Xmx(\d+)([kmgt]?)", os.environ.get(_LAST_WORD, ""), re.IGNORECASE)
+    if not given:
+        return
+    number, unit = given[-1]
+    size = int(number) * _UNITS[unit.lower()] if unit else int(number) / MEBIBYTE
+    if size < mebibytes(settings.driver_memory):
+        raise ConfigError(
+            f"{_LAST_WORD} has -Xmx{number}{unit}, which overrides spark.driver_memory ({settings.driver_memory}) with "
+            "less; remove it there, or set spark.driver_memory to the same"
+        )
+
+
+def _check_spark_home() -> None:
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        return
+    if not (Path(home) / "bin/spark-submit").is_file():
+        raise ConfigError(f"SPARK_HOME={home} has no bin/spark-submit; unset it: PySpark brings Spark with it")
+    versions = [each.stem.rpartition("-")[2] for each in Path(home).glob("jars/spark-core_*.jar")]
+    if versions and pyspark.__version__ not in versions:
+        raise ConfigError(
+            f"SPARK_HOME={home} is Spark {versions[0]}, and this Python has PySpark {pyspark.__version__}; unset it: "
+            "PySpark brings Spark with it"
+        )
+
+
+def _check_temporary(settings: SparkSettings) -> None:
+    """Raise ConfigError if the directory for temporary files, which Java gets too, cannot be used."""
+    try:
+        place = tempfile.gettempdir()
+    except OSError as error:
+        raise ConfigError(f"{reason(error)}; free some space there, or set TMPDIR to another directory") from None
+    free = shutil.disk_usage(place).free // MEBIBYTE
+    if free < ROOM:
+        raise ConfigError(
+            f"{place}: the disk has {free} MiB left, and Spark needs {ROOM} for temporary files; free some space, or "
+            "set TMPDIR to another directory"
+        )
+    given = (*settings.conf.values(), os.environ.get(_LAST_WORD, ""))
+    if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0) and not any(TEMPORARY in each for each in given):
+        raise ConfigError(
+            f"{place} is mounted with noexec, and Spark loads its libraries for compression from there; set TMPDIR to "
+            "a directory of another file system"
+        )
