@@ -24,12 +24,13 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
-from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.engine.start_gate import log_way_out, refuse_unless_finished, stage_of
 from oncelake.exactly_once.census import read_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.positions import version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
@@ -105,6 +106,13 @@ class Proof:
         changed = refused_change(self.chain)
         if changed:
             raise StateError(changed)
+        for table in (target.table for stage in self.chain.stages for target in stage.writes):
+            damage = self.chain.damage(table)
+            if damage.stops_spark:
+                yield Link(f"log of {table}", str(table), False, _damaged(table, damage))
+                return
+            if damage.spare:
+                self.warn(_damaged(table, damage))
         self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
@@ -391,6 +399,12 @@ def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
 def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
     assert isinstance(state.source, KafkaSource)
     return state.source, state.first.metadata, state.diagnosis
+
+
+def _damaged(table: Table, damage: LogDamage) -> str:
+    if damage.lost is not None:
+        return f"{damage.lost}. {log_way_out(table, damage)}"
+    return f"{damage.warning_of(table)}. Set it aside: oncelake recover {stage_of(table)}"
 
 
 def _state(state: StageState) -> str:
