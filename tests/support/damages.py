@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.jvm import jvm
 
 TABLES = ("bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log")
-SOME = ("bronze/access_log",)
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,16 @@ def lied(log: Path) -> None:
     newest = max(log.glob("0*.crc"))
     newest.write_text(newest.read_text().replace('"numFiles":', '"numFiles":7'))
     forget_sum(newest)
+
+
+def after(first: Callable[[Path], None], do: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Return what does both, one after the other."""
+
+    def both(log: Path) -> None:
+        first(log)
+        do(log)
+
+    return both
 
 
 def clean_up(log: Path) -> None:
@@ -195,25 +204,25 @@ DAMAGES = (
     ),
     Damage(
         "the newest commit is cut, and no checkpoint holds it",
-        lambda log: (without_checkpoints(log), cut(commits(log)[-1]))[-1],
+        after(without_checkpoints, lambda log: cut(commits(log)[-1])),
         refused="json cannot be read",
         commands=_RECOVERS,
     ),
     Damage(
         "the newest commit is empty",
-        lambda log: (without_checkpoints(log), cut(commits(log)[-1], 0))[-1],
+        after(without_checkpoints, lambda log: cut(commits(log)[-1], 0)),
         refused="json cannot be read",
         commands=_RECOVERS,
     ),
     Damage(
         "the commit before the newest one is cut, and no checkpoint holds it",
-        lambda log: (without_checkpoints(log), cut(commits(log)[-2]))[-1],
+        after(without_checkpoints, lambda log: cut(commits(log)[-2])),
         refused="json cannot be read",
         commands=_RECOVERS,
     ),
     Damage(
         "older commits were cleaned up, and the newest checkpoint is cut",
-        lambda log: (clean_up(log), cut(checkpoints(log)[-1]))[-1],
+        after(clean_up, lambda log: cut(checkpoints(log)[-1])),
         refused="checkpoint.parquet cannot be read",
         commands=("rebuild …",),
     ),

@@ -86,6 +86,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the process has no permission to read or write there; grant it",
     ),
 )
+_MISSING = re.compile(r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST")
+_DATA_FILE = re.compile(r"(?:file:)?(?://)?(?P<path>/[^\n]*?\.parquet)\b")
 # The end of the last Python traceback in an error of Spark's Python workers: your own function's line, and the error.
 _RAISED = re.compile(
     r'PythonException.*File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n(?:    [^\n]*\n)*(?P<error>\w[^\n]*)',
@@ -118,6 +120,13 @@ def explain(error: BaseException) -> str:
             return f"{_shortest(said, pattern)}; {advice}"
     advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN
     return f"{_first_line(said[-1])}; {advice}"
+
+
+def missing_file(error: BaseException) -> str | None:
+    """Return the path of a file that Spark did not find; None if the error has another cause."""
+    said = [text for text in _said(error) if _MISSING.search(text)]
+    found = [match["path"] for text in said for match in _DATA_FILE.finditer(text)]
+    return found[0] if found else None
 
 
 def jvm_ended(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import accept, block_reason, refuse_unless_finished
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
 from oncelake.exactly_once.log_damage import set_aside
 from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
@@ -110,8 +111,8 @@ def _gone(state: StageState) -> Case | None:
     """Return the case of a table that goes back, if its source no longer has what was read after that; else None."""
     checkpoint, damage = state.checkpoint, state.damaged[1] if state.damaged else None
     metadata = state.first.metadata
-    if damage is not None and damage.back_to is not None:
-        log = state.commit_logs[state.stage.tables[0]]
+    log = state.commit_logs[state.stage.tables[0]]
+    if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
         commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
         metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
     goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)

@@ -66,7 +66,8 @@ def find_damage(table: str, *, deep: bool) -> LogDamage:
 
     Args:
         table: the table's directory.
-        deep: read the checkpoint, and the commits after it, to their ends; else only look at their sizes and ends.
+        deep: read the checkpoint, and the commits after it, as a whole; else only the newest commit, and of the others
+            their sizes and ends.
     """
     log = Path(table, "_delta_log")
     found = _look(log, deep=deep)
@@ -107,7 +108,7 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
         return LogDamage()
 
     def is_sound(version: int) -> bool:
-        return version in commits and commits[version].is_sound(deep=deep)
+        return version in commits and commits[version].is_sound(deep=deep or version == newest)
 
     newest, broken, bad = max(versions), list[str](), list[int]()
     while True:

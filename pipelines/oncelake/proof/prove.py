@@ -20,6 +20,7 @@ from oncelake.common.tables import is_name
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
@@ -148,14 +149,24 @@ class Proof:
             yield Link("the lake", "", True, "no line is ingested yet: there is no table", notes)
         yield from self._removed(lake)
         for stage in self.chain.stages:
-            if not stage.reads:
-                yield from self._bronze(stage, lake.bronze[stage.tables[0]])
-            elif SILVER in stage.tables:
-                yield from self._silver(stage, lake)
-            elif stage.served is not None:
-                yield from self._served(stage, stage.served)
-            else:
-                yield from self._gold(stage, lake)
+            try:
+                yield from self._stage(stage, lake)
+            except Exception as error:
+                gone = gone_file(error, self.chain, stage)
+                if gone is None:
+                    raise
+                yield Link(f"rows of {stage.name}", str(stage.tables[0]), False, gone)
+                return
+
+    def _stage(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
+        if not stage.reads:
+            yield from self._bronze(stage, lake.bronze[stage.tables[0]])
+        elif SILVER in stage.tables:
+            yield from self._silver(stage, lake)
+        elif stage.served is not None:
+            yield from self._served(stage, stage.served)
+        else:
+            yield from self._gold(stage, lake)
 
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
