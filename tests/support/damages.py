@@ -11,6 +11,7 @@ import deltalake
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
+from tests.support.spark_handles import java_session
 
 TABLES = ("bronze/access_log", "silver/access_log", "silver/quarantine", "gold/error_log")
 
@@ -137,7 +138,7 @@ def opened(log: Path, spark: SparkSession) -> tuple[Any, Any]:
     """Return Spark's view of a log, read again from its files, and its newest snapshot."""
     java, none = jvm(spark).org.apache.spark.sql.delta.DeltaLog, jvm(spark).scala.Option.empty()
     java.clearCache()
-    found = java.forTable(spark._jsparkSession, str(log.parent))
+    found = java.forTable(java_session(spark), str(log.parent))
     return found, found.update(False, none, none)
 
 

@@ -9,7 +9,7 @@ Source: the Delta protocol, "Delta Log Entries"; Delta's SnapshotManagement and 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -108,7 +108,8 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
         return LogDamage()
 
     def is_sound(version: int) -> bool:
-        return version in commits and commits[version].is_sound(deep=deep or version == newest)
+        file = _file(commits.get(version))
+        return file is not None and file.is_sound(deep=deep or version == newest)
 
     newest, broken, bad = max(versions), list[str](), list[int]()
     while True:
@@ -123,8 +124,9 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
         if wrong <= 0:
             break
     if not bad:
-        named = {version: len(names) for version, names in checkpoints if not set(names) & set(broken)}
-        missed = hint is not None and named.get(hint[0]) != hint[1]
+        named = [names for version, names in checkpoints if hint and version == hint[0] and not {*names} & {*broken}]
+        sizes = [[file.size for name in names if (file := _file(files[name]))] for names in named]
+        missed = hint is not None and not any(all(each) and len(each) == hint[1] for each in sizes)
         return LogDamage((*broken, *([_HINT] if missed else [])))
     cut = bad[0] < min(commits, default=0) and broken
     name = broken[0] if cut else f"{bad[0]:020}.json"
@@ -137,26 +139,33 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
 
 
 def _newest_readable(
-    log: Path, files: Mapping[str, _File], checkpoints: list[tuple[int, list[str]]], *, deep: bool
+    log: Path, files: Mapping[str, os.DirEntry[str]], checkpoints: list[tuple[int, list[str]]], *, deep: bool
 ) -> tuple[int, list[str]]:
     """Return the version of the newest checkpoint that can be read, -1 without one, and the files of newer ones."""
     broken: list[str] = []
     for version, names in checkpoints:
-        parts = [*(files[name] for name in names), *(each for name in names for each in _sidecars(log, name))]
+        parts = [_file(files[name]) for name in names]
+        if not all(each is not None and each.size for each in parts):
+            continue  # Spark and delta-rs pass it by
+        parts += [each for name in names for each in _sidecars(log, name)]
         if all(each is not None and each.is_sound(deep=deep) for each in parts):
             return version, broken
         broken += names
     return -1, broken
 
 
-def _listed(log: Path) -> dict[str, _File]:
-    found = {}
+def _listed(log: Path) -> dict[str, os.DirEntry[str]]:
+    """Return the files of a directory by name; their sizes are looked up only where needed, as a log can be long."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(log) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                status = entry.stat()
-                found[entry.name] = _File(entry.path, status.st_size, status.st_mtime_ns)
-    return found
+        return {entry.name: entry for entry in entries}
+    return {}
+
+
+def _file(entry: os.DirEntry[str] | None) -> _File | None:
+    with suppress(FileNotFoundError):
+        status = entry.stat() if entry is not None else None
+        return _File(entry.path, status.st_size, status.st_mtime_ns) if entry and status else None
+    return None
 
 
 def _hint(log: Path) -> tuple[int, int] | None:
@@ -170,15 +179,15 @@ def _hint(log: Path) -> tuple[int, int] | None:
         return -1, 1
 
 
-def _checkpoints(files: Mapping[str, _File]) -> list[tuple[int, list[str]]]:
-    """Return the version and the files of each checkpoint that readers take for complete."""
+def _checkpoints(names: Iterable[str]) -> list[tuple[int, list[str]]]:
+    """Return the version and the files of each checkpoint that has all its parts."""
     found: dict[tuple[int, str], list[str]] = {}
-    for name, file in files.items():
+    for name in names:
         match = CHECKPOINT.fullmatch(name)
-        if match and file.size:
+        if match:
             found.setdefault((int(match["version"]), match["parts"] or name), []).append(name)
     return [
-        (each, sorted(names)) for (each, parts), names in found.items() if parts in names or len(names) == int(parts)
+        (each, sorted(files)) for (each, parts), files in found.items() if parts in files or len(files) == int(parts)
     ]
 
 
@@ -189,7 +198,7 @@ def _sidecars(log: Path, name: str) -> Iterator[_File | None]:
             lines = lines_of((log / name).read_text(encoding="utf-8"))
             sidecars = _listed(log / "_sidecars")
             named = (json.loads(line)["sidecar"]["path"] for line in lines if line.startswith('{"sidecar"'))
-            yield from (sidecars.get(str(each).rpartition("/")[2]) for each in named)
+            yield from (_file(sidecars.get(str(each).rpartition("/")[2])) for each in named)
 
 
 @lru_cache(maxsize=4096)
