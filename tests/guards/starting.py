@@ -400,7 +400,7 @@ GUARDS = (
         "the source is the one that was read, and still holds the next input",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
-        reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
+        reads("source.trouble(start, end, recorded) or source.trouble_again(before, start) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(

@@ -131,11 +131,10 @@ def _gone(state: StageState) -> Case | None:
 def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     if SILVER in state.commit_logs:
         refuse_unless_finished(chain)
-    if state.damaged is not None:
+    trimmed = state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads
+    if state.damaged is not None or (trimmed and not accept_loss):
         raise StateError(block_reason(state))
-    if state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads:
-        if not accept_loss:
-            raise StateError(block_reason(state))
+    if trimmed:
         return plan_loss(case(state, RUN_ID))
     return plan(case(state, RUN_ID))
 
