@@ -17,7 +17,7 @@ from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import accept, block_reason, refuse_unless_finished
+from oncelake.engine.start_gate import READ_AGAIN, accept, block_reason, refuse_unless_finished
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -55,8 +55,9 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     state = chain.stage_state(stage)
     name = state.diagnosis.state.value
     gone = _gone(state)
-    if gone is not None and not accept_loss:
-        return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {accept(stage.name)}")
+    if gone is not None and (state.damaged or not accept_loss):
+        way = f"{READ_AGAIN} oncelake rebuild {stage.name} --accept-loss" if state.damaged else accept(stage.name)
+        return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
     steps = set_logs_aside(chain, stage, spark, dry_run=dry_run)
     if steps and not dry_run:
         state = chain.stage_state(stage)
@@ -82,7 +83,8 @@ def set_logs_aside(
     steps = []
     for table in (target.table for target in stage.writes):
         damage = chain.damage(table)
-        names = damage.spare or damage.beyond
+        # silver's tables go back together, by a commit that gold would take for one that it has read: rebuild it
+        names = damage.spare or (damage.beyond if table.layer != SILVER.layer else ())
         if not names:
             continue
         lost = f"in the log of {table}, {damage.lost}; go back to version {damage.back_to}"

@@ -16,6 +16,7 @@ from oncelake.exactly_once.state import CONSEQUENCE, State
 
 # The file below the lake's root that names the stages of an unfinished rebuild.
 MARKER = "_rebuild.json"
+READ_AGAIN = "Put the file back from a backup, or read again all lines that the source still has:"
 
 
 def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = None) -> None:
@@ -145,16 +146,13 @@ def accept(stage: str) -> str:
 def log_way_out(table: Table, damage: LogDamage) -> str:
     """Return what to do about a table whose newest version cannot be read."""
     name = stage_of(table)
-    if damage.back_to is not None:
+    if damage.back_to is not None and table.layer != SILVER.layer:
         return (
             f"Put the file back from a backup, or go back to version {damage.back_to} and process what came after it "
             f"again: oncelake recover {name}"
         )
     if table.layer == BRONZE.layer:
-        return (
-            "Put the file back from a backup, or read again all lines that the source still has: "
-            f"oncelake rebuild {name} --accept-loss"
-        )
+        return f"{READ_AGAIN} oncelake rebuild {name} --accept-loss"
     return f"Fix: oncelake rebuild {name}"
 
 
