@@ -48,7 +48,7 @@ from oncelake.engine.preflight import (
     refused_tables,
 )
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
-from oncelake.engine.recover import Recovered, follow_settings, recover
+from oncelake.engine.recover import Recovered, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, Replayed
 from oncelake.engine.runner import Follower, Run
 from oncelake.engine.settings import Settings
@@ -288,7 +288,7 @@ class Lakehouse:
     @property
     def _chain(self) -> Chain:
         """Return the chain with a session."""
-        return keeping_duplicates(replace(self.declared, spark=self.spark, compared={}))
+        return keeping_duplicates(replace(self.declared, spark=self.spark, deep=True, compared={}))
 
     # --- run ---
 
@@ -329,6 +329,7 @@ class Lakehouse:
         spark, chain = self.spark, self._chain
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            self._warn(set_spare_aside(chain, spark))
             follow_settings(chain, spark)
             chain = startable(chain, failed)
             if not failed:
@@ -359,8 +360,10 @@ class Lakehouse:
         user's own is declared.
         """
         lake = self.settings.places()
-        chain = self.chain
+        chain = replace(self.chain, deep=True)
         warnings = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake), *fading(chain)]
+        damages = ((target.table, chain.damage(target.table)) for stage in chain.stages for target in stage.writes)
+        warnings += [f"{each.warning_of(table)}; the next run sets it aside" for table, each in damages if each.spare]
         rows, states = [], []
         for row, state in self._statuses(chain):
             census = state.source.glance() if state is not None else None
@@ -706,6 +709,8 @@ class Lakehouse:
                     return [stage, *(each.name for each in after)]
         preflight(spark, chain, emptied=[table for each in stages for table in each.tables])
         with sole_writer(spark, chain.lake, self.settings.run.lock_wait) as lease:
+            if not dry_run:
+                self._warn(set_spare_aside(chain, spark))
             replay = partial(self._once, lease=lease, stopping=stopping, show=show)
             work = Rebuild(chain, spark, stages, replay, say)
             for step in work.plan():
@@ -908,6 +913,8 @@ class Lakehouse:
         """
         chain, passed = self.declared, passed_preflight(self.declared)
         with sole_writer(None, chain.lake, self.settings.run.lock_wait) if passed else nullcontext():
+            if passed:
+                self._warn(set_spare_aside(chain))
             chain = startable(chain, failed)
             states = chain.states()
             if passed and nothing_new(chain, states):

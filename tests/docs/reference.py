@@ -24,7 +24,7 @@ from oncelake.cli.app import app
 from oncelake.engine.alerts import AlertSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
-from tests.docs import error_index, statements
+from tests.docs import damages, error_index, statements
 from tests.support.places import ROOT
 from tests.support.setting_keys import keys, section_of
 
@@ -187,4 +187,5 @@ if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
     error_index.PAGE.write_text(error_index.page(), encoding="utf-8")
+    damages.PAGE.write_text(damages.page(), encoding="utf-8")
     statements.PAGE.write_text(statements.page(), encoding="utf-8")

@@ -17,7 +17,7 @@ from oncelake.cli.app import app
 from oncelake.engine.configuration import CONF, load, shipped_conf
 from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
-from tests.docs import error_index, reference, statements, wrong_sinks
+from tests.docs import damages, error_index, reference, statements, wrong_sinks
 from tests.docs.pages import (
     OPERATIONS,
     PAGES,
@@ -59,6 +59,10 @@ def test_the_table_of_wrong_sinks_is_what_the_tests_try() -> None:
 
 def test_the_table_of_statements_is_what_the_tests_try() -> None:
     assert statements.PAGE.read_text(encoding="utf-8") == statements.page(), "run make docs"
+
+
+def test_the_table_of_damages_is_what_the_tests_try() -> None:
+    assert damages.PAGE.read_text(encoding="utf-8") == damages.page(), "run make docs"
 
 
 def test_the_error_index_is_the_generated_one_and_knows_what_to_do() -> None:

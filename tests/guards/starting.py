@@ -14,7 +14,48 @@ _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
+_DAMAGED = "streaming/test_damaged_log.py::test_a_damaged_log_goes_on_or_names_the_way_out"
+
 GUARDS = (
+    Guard(
+        "a table whose newest version readers cannot read is named before a batch begins",
+        "Spark stops at each start, or continues from an older version than delta-rs reads",
+        "engine/chain.py::Chain._damaged",
+        answers("None"),
+        tests=("unit/exactly_once/test_log_damage.py::test_a_stage_of_a_damaged_log_may_not_start",),
+        also=(_DAMAGED,),
+    ),
+    Guard(
+        "a checkpoint of a Delta log that nobody can read and nobody needs is set aside",
+        "each run stops at it, though the commits are all there",
+        "engine/recover.py::set_logs_aside",
+        without("set_aside(chain.lake.at(table), names)"),
+        tests=("unit/exactly_once/test_log_damage.py::test_a_checkpoint_that_nobody_can_read_is_set_aside",),
+        also=(_DAMAGED,),
+    ),
+    Guard(
+        "bronze does not go back over lines that its source no longer has",
+        "lines are lost without a word",
+        "engine/recover.py::recover",
+        reads("_gone(state)", "None"),
+        tests=("streaming/test_damaged_log.py::test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more",),
+    ),
+    Guard(
+        "upkeep cuts no commit that a stage still reads",
+        "a stage that was behind must be rebuilt",
+        "exactly_once/upkeep.py::_would_cut",
+        answers("False"),
+        tests=("unit/exactly_once/test_upkeep.py::test_a_clean_up_waits_for_a_stage_that_still_reads_the_old_commits",),
+    ),
+    Guard(
+        "the versions that Spark reads again at a start are in the log",
+        "Spark stops with the advice to delete the checkpoint",
+        f"{_DELTA}trouble_again",
+        answers("None"),
+        tests=(
+            "streaming/test_proof_of_cut_logs.py::test_a_log_that_was_cut_below_a_stage_is_refused_before_spark_refuses_it",
+        ),
+    ),
     Guard(
         "rows that another writer added, or changed in gold, are named before a batch begins",
         "counts of rows that are no lines",
@@ -369,7 +410,7 @@ GUARDS = (
         "the source is the one that was read, and still holds the next input",
         "positions of one source are applied to another",
         f"{_STATE}diagnose",
-        reads("source.trouble(start, end, recorded) or diagnosis", "diagnosis"),
+        reads("source.trouble(start, end, recorded) or source.trouble_again(before, start) or diagnosis", "diagnosis"),
         tests=(_TOPIC, f"{_STATES}test_another_directory_is_another_source"),
     ),
     Guard(

@@ -1,12 +1,14 @@
 """The last sentence of a proof counts only lines that were compared, also after the clean-up of Delta's logs."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.lakehouse import ProofResult
 from oncelake.proof.link import Link
 from oncelake.serving.database import Database, parse_url
@@ -216,3 +218,90 @@ def test_the_command_says_the_same_numbers_as_json(ran: House, spark: SparkSessi
     found = json.loads(ran.tell(spark, "prove", "--deep", "--json"))
     assert (found["lines"], found["compared"], len(found["uncompared"])) == (9, 6, 1)
     assert [part["count"] for each in found["links"] for part in each["uncompared"]] == [3]
+
+
+LAGS = {
+    "bronze/access_log": ("silver", "gold.error_log", "serving.error_log"),
+    "silver/access_log": ("gold.error_log", "serving.error_log"),
+    "gold/error_log": ("serving.error_log",),
+}
+
+
+def vacuum(house: House, spark: SparkSession, table: str) -> None:
+    """Remove all data files but those of the newest version, as a job with no retention would."""
+    name, check = f"delta.`{house.table(table)}`", "spark.databricks.delta.retentionDurationCheck.enabled"
+    spark.conf.set(check, "false")
+    try:
+        spark.sql(f"OPTIMIZE {name}")
+        spark.sql(f"VACUUM {name} RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset(check)
+
+
+def walk(house: House, spark: SparkSession, said: str) -> None:
+    """Do what an error says, until a run ends well and the proof holds."""
+    for _ in range(3):
+        found = re.search(r"oncelake rebuild ([a-z_.]+)", said)
+        assert found, said
+        house.rebuild(spark, found[1])
+        try:
+            house.run(spark)
+            break
+        except OncelakeError as error:
+            said = str(error)
+    assert prove(house, spark).holds
+
+
+@pytest.mark.parametrize("table", LAGS)
+def test_files_that_no_stage_needs_any_more_may_be_removed(ran: House, spark: SparkSession, table: str) -> None:
+    vacuum(ran, spark, table)
+    assert claim(ran, spark) == EVERY
+    assert claim(ran, spark, full=True) == EVERY
+    assert ran.run(spark) == []
+
+
+@pytest.mark.parametrize("table", LAGS)
+def test_files_that_a_stage_had_not_read_are_named_with_one_way_out(
+    ran: House, spark: SparkSession, table: str
+) -> None:
+    set_back(ran, *LAGS[table])
+    vacuum(ran, spark, table)
+    proven = prove(ran, spark)
+    with pytest.raises(StageError) as stopped:
+        ran.run(spark)
+    way = f"oncelake rebuild {LAGS[table][0]}"
+    for said in (proven.links[-1].said, str(stopped.value)):
+        assert f"of {table.replace('/', '.')} is gone; the last VACUUM ended in version" in said
+        assert said.endswith(way)
+    assert not proven.holds
+    walk(ran, spark, str(stopped.value))
+
+
+@pytest.mark.parametrize("table", LAGS)
+def test_a_log_that_was_cut_below_a_stage_is_refused_before_spark_refuses_it(
+    ran: House, spark: SparkSession, table: str
+) -> None:
+    set_back(ran, *LAGS[table])
+    cut(ran, spark, table)
+    with pytest.raises(StateError) as refused:
+        ran.run(spark)
+    assert f"{LAGS[table][0]}: source trimmed: versions 2 to 2 of {table.replace('/', '.')}" in str(refused.value)
+    assert any("oncelake rebuild" in row.detail for row in ran.lakehouse().doctor().stages)
+    walk(ran, spark, str(refused.value))
+
+
+@pytest.mark.parametrize("table", LAGS)
+def test_a_deletion_by_hand_below_a_stage_names_what_leads_on(ran: House, spark: SparkSession, table: str) -> None:
+    name = f"delta.`{ran.table(table)}`"
+    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('delta.appendOnly')")
+    rows = "file LIKE '%0.log'" if table.startswith("bronze") else "log_time < TIMESTAMP '2017-07-30 14:10:00'"
+    spark.sql(f"DELETE FROM {name} WHERE {rows}")
+    with pytest.raises(StateError) as refused:
+        ran.run(spark)
+    proven = prove(ran, spark)
+    assert not proven.holds
+    assert "DELETE (version" in proven.links[-1].said
+    said = str(refused.value)
+    assert f"{table.replace('/', '.')} was changed by DELETE in version" in said
+    if table.startswith("gold"):
+        walk(ran, spark, said)

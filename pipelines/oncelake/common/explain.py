@@ -98,6 +98,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "the process has no permission to read or write there; grant it",
     ),
 )
+_MISSING = re.compile(r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST")
+_DATA_FILE = re.compile(r"(?:file:)?(?://)?(?P<path>/[^\n]*?\.parquet)\b")
 # The end of the last Python traceback in an error of Spark's Python workers: your own function's line, and the error.
 _RAISED = re.compile(
     r'PythonException.*File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n(?:    [^\n]*\n)*(?P<error>\w[^\n]*)',
@@ -148,6 +150,13 @@ def explain(error: BaseException) -> str:
 def _ended(how: str) -> str:
     known = (advice for pattern, advice in _KNOWN if re.search(pattern, how, re.IGNORECASE))
     return f"Spark's JVM ended ({how}); {next(known, _KILLED if _BY_THE_SYSTEM in how else _JVM_ENDED)}"
+
+
+def missing_file(error: BaseException) -> str | None:
+    """Return the path of a file that Spark did not find; None if the error has another cause."""
+    said = [text for text in _said(error) if _MISSING.search(text)]
+    found = [match["path"] for text in said for match in _DATA_FILE.finditer(text)]
+    return found[0] if found else None
 
 
 def jvm_ended(error: BaseException) -> bool:

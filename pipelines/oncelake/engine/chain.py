@@ -11,6 +11,7 @@ from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import on_databricks
+from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.settings import Settings
@@ -19,6 +20,7 @@ from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.log_damage import LogDamage, find_damage
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
@@ -29,7 +31,11 @@ from oncelake.silver.stream import Silver
 
 @dataclass(frozen=True)
 class StageState:
-    """The state of a stage: its checkpoint, tables and source, and the diagnosis of whether it may start."""
+    """The state of a stage: its checkpoint, tables and source, and the diagnosis of whether it may start.
+
+    Attributes:
+        damaged: the table, written or read, whose newest version readers cannot read, and why; None if they can.
+    """
 
     stage: Stage
     path: str
@@ -38,6 +44,7 @@ class StageState:
     table_states: Mapping[Table, TableState]
     source: Source
     diagnosis: Diagnosis
+    damaged: tuple[Table, LogDamage] | None = None
 
     @property
     def first(self) -> TableState:
@@ -66,6 +73,7 @@ class Chain:
         spark: needed for Kafka, for a catalog and for storage that is not local; with None, no JVM is used.
         suites: the expectations for the tables' rows.
         silver: how silver's rows are made: the formats, the time limits, the rules and the gate.
+        deep: read checkpoints and commits of the Delta logs whole to find damage, see `find_damage`.
         compared: what the sources have compared with their tables, and need not compare again in the same command.
     """
 
@@ -75,6 +83,7 @@ class Chain:
     spark: SparkSession | None = None
     suites: Suites = field(kw_only=True, repr=False)
     silver: Silver = field(kw_only=True, repr=False)
+    deep: bool = field(default=False, kw_only=True)
     compared: dict[str, Any] = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def states(self) -> list[StageState]:
@@ -95,6 +104,11 @@ class Chain:
         if stage.served is not None:
             commit_logs[stage.served.table] = stage.served
         source = self.source(stage)
+        damaged = self._damaged(stage)
+        if damaged is not None:
+            diagnosis = Diagnosis(State.LOG_DAMAGED, f"in the log of {damaged[0]}, {damaged[1].lost}")
+            unread = dict.fromkeys(commit_logs, TableState())
+            return StageState(stage, path, checkpoint, commit_logs, unread, source, diagnosis, damaged)
         try:
             table_states = {table: commit_log.state() for table, commit_log in commit_logs.items()}
         except TargetError as error:
@@ -102,6 +116,16 @@ class Chain:
         else:
             diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
+
+    def damage(self, table: Table) -> LogDamage:
+        """Return what is damaged in the Delta log of a table; nothing for a table that is not on a local disk."""
+        at = self.lake.at(table)
+        return find_damage(at, deep=self.deep) if not is_name(at) and is_local(at) else LogDamage()
+
+    def _damaged(self, stage: Stage) -> tuple[Table, LogDamage] | None:
+        """Return the first table that the stage writes or reads whose newest version readers cannot read."""
+        found = ((table, self.damage(table)) for table in (*(each.table for each in stage.writes), *stage.reads))
+        return next(((table, damage) for table, damage in found if damage.lost), None)
 
     def versions(self) -> dict[Table, int | None]:
         """Return the newest version of each table, None without a table; this costs one listing per table."""

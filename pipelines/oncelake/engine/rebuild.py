@@ -182,6 +182,8 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     if isinstance(state.source, DeltaSources):
         return _fewer_rows(chain, spark, state, [*state.source.declared.values()])
     table = stage.writes[0].table
+    if state.damaged is not None:
+        return f"nobody can read which lines {table} holds, as {state.diagnosis.seen}"
     if chain.commit_log(table).newest() is None:
         return None
     held, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata

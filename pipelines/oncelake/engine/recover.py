@@ -1,7 +1,7 @@
 """Recovery of a stage: restore tables, commit a new query ID or a loss, and rewrite the checkpoint."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -10,15 +10,20 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import SourceError, StateError
 from oncelake.common.lake import SILVER
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import has_delta_log
+from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import block_reason, refuse_unless_finished
+from oncelake.engine.start_gate import READ_AGAIN, accept, block_reason, refuse_unless_finished
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
-from oncelake.exactly_once.recovery import Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
+from oncelake.exactly_once.log_damage import set_aside
+from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
 
@@ -49,22 +54,89 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     """
     state = chain.stage_state(stage)
     name = state.diagnosis.state.value
-    if state.diagnosis.may_start:
-        return Recovered(stage.name, name)
+    gone = _gone(state)
+    if gone is not None and (state.damaged or not accept_loss):
+        way = f"{READ_AGAIN} oncelake rebuild {stage.name} --accept-loss" if state.damaged else accept(stage.name)
+        return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
+    steps = set_logs_aside(chain, stage, spark, dry_run=dry_run)
+    if steps and not dry_run:
+        state = chain.stage_state(stage)
+    if state.diagnosis.may_start or (steps and state.damaged):
+        return Recovered(stage.name, name, steps)
     try:
-        recovery = _plan(chain, state, accept_loss=accept_loss)
+        # after a RESTORE, Delta would skip the commit that records the loss: it remembers the batch
+        lost = gone if state.first.newest == state.first.last else None
+        recovery = plan_loss(lost) if lost is not None else _plan(chain, state, accept_loss=accept_loss)
         kept = None if dry_run else _mend(chain, spark, state, recovery)
     except StateError as error:
-        return Recovered(stage.name, name, refused=str(error))
-    return Recovered(stage.name, name, recovery.steps, kept)
+        return Recovered(stage.name, name, steps, refused=str(error))
+    return Recovered(stage.name, name, (*steps, *recovery.steps), kept)
+
+
+def set_logs_aside(
+    chain: Chain, stage: Stage, spark: SparkSession | None = None, *, dry_run: bool = False
+) -> tuple[str, ...]:
+    """Set aside, in the logs of a stage's tables, what nobody can read and what is after it; return it in words.
+
+    The caller holds the lake's lock.
+    """
+    steps = []
+    for table in (target.table for target in stage.writes):
+        damage = chain.damage(table)
+        # silver's tables go back together, by a commit that gold would take for one that it has read: rebuild it
+        names = damage.spare or (damage.beyond if table.layer != SILVER.layer else ())
+        if not names:
+            continue
+        lost = f"in the log of {table}, {damage.lost}; go back to version {damage.back_to}"
+        steps.append(f"{damage.warning_of(table) if damage.spare else lost}: set aside {listed(names)}")
+        if not dry_run:
+            set_aside(chain.lake.at(table), names)
+    if steps and spark is not None and not dry_run and has_delta_log(spark):
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return tuple(steps)
+
+
+def set_spare_aside(chain: Chain, spark: SparkSession | None = None) -> list[str]:
+    """Set aside what nobody can read and nobody needs in the logs of a lake, and return warnings that say so.
+
+    The caller holds the lake's lock.
+    """
+    spared = [stage for stage in chain.stages if not any(chain.damage(each.table).lost for each in stage.writes)]
+    return [
+        f"{step}. If nobody removed or changed it, check the disk"
+        for stage in spared
+        for step in set_logs_aside(chain, stage, spark)
+    ]
+
+
+def _gone(state: StageState) -> Case | None:
+    """Return the case of a table that goes back, if its source no longer has what was read after that; else None."""
+    checkpoint, damage = state.checkpoint, state.damaged[1] if state.damaged else None
+    metadata = state.first.metadata
+    log = state.commit_logs[state.stage.tables[0]]
+    if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
+        commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
+        metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
+    goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)
+    if state.stage.reads or metadata is None or not goes_back:
+        return None
+    batch = metadata.batch_id
+    if checkpoint.query_id != metadata.query_id or checkpoint.damage or (checkpoint.planned or 0) <= batch:
+        return None
+    checkpoint = replace(checkpoint, planned=batch + 1, offsets=(metadata.after, checkpoint.offsets[1]))
+    trouble = state.source.trouble(*next_read(checkpoint, batch), metadata.source)
+    if trouble is None or trouble.state is not State.SOURCE_TRIMMED:
+        return None
+    return replace(case(state, RUN_ID), diagnosis=trouble, checkpoint=checkpoint)
 
 
 def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     if SILVER in state.commit_logs:
         refuse_unless_finished(chain)
-    if state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads:
-        if not accept_loss:
-            raise StateError(block_reason(state))
+    trimmed = state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads
+    if state.damaged is not None or (trimmed and not accept_loss):
+        raise StateError(block_reason(state))
+    if trimmed:
         return plan_loss(case(state, RUN_ID))
     return plan(case(state, RUN_ID))
 

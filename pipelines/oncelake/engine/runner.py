@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,15 +22,17 @@ from oncelake.common.spark.collect import SmallBatches, can_collect
 from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage, bronze_target
 from oncelake.engine.make_table import make_table, make_tables
 from oncelake.engine.rules import record_rules
 from oncelake.engine.sources import Failed, said, stands_alone
-from oncelake.engine.start_gate import refuse_unless_startable
+from oncelake.engine.start_gate import block_reason, refuse_unless_startable, waits
 from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer
+from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.files import remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
-from oncelake.exactly_once.positions import as_object
+from oncelake.exactly_once.positions import as_object, in_table
 from oncelake.exactly_once.write import TableWriter, no_fence
 from oncelake.gold.declaration import LOG_TIME
 
@@ -215,7 +217,7 @@ class Run:
         finally:
             self._end(running)
             self.progress.show()
-        failure = _failure(self._left(running))
+        failure = self._failure(self._left(running))
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
@@ -236,13 +238,37 @@ class Run:
         for each in [each for each in running if each.failed and stands_alone(self.chain, each.stage)]:
             if not isinstance(each.callback.failure, LockedError):
                 running.remove(each)
-                self._set_aside(each.stage, str(_failure([each])))
+                self._set_aside(each.stage, str(self._failure([each])))
         return running
 
     def _set_aside(self, stage: Stage, why: str) -> None:
         self.fence()  # if another process holds the lock now, that is the cause of the failure
         self.failed[stage.name] = why.removeprefix(f"{stage.name} stopped ")
         self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning"))
+
+    def _failure(self, running: Iterable[Running]) -> StageError | None:
+        """Return the error of the first stage that failed, in one line; None if none failed."""
+        for each in running:
+            if not each.failed:
+                continue
+            error = each.callback.failure or each.query.exception()
+            assert error is not None
+            batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
+            failure = StageError(f"{each.stage.name} stopped {batch}: {self._why(each.stage, error)}", _told(each))
+            failure.__cause__ = error
+            return failure
+        return None
+
+    def _why(self, stage: Stage, error: BaseException) -> str:
+        """Return why a stage failed and what to do: as the next start would say it, if it would refuse the stage."""
+        if isinstance(error, OncelakeError):
+            return str(error)
+        with suppress(Exception):  # what is broken may also break this
+            state = self.chain.stage_state(stage)
+            if stage.reads and not state.diagnosis.may_start and not waits(state):
+                return block_reason(state).removeprefix(f"{stage.name}: ")
+            return gone_file(error, self.chain, stage) or explain(error)
+        return explain(error)
 
     def _has_no_source(self, running: Iterable[Running]) -> bool:
         """Return True if every source has failed, so that a continuous run has nothing left to read."""
@@ -290,7 +316,7 @@ class Run:
                 self.chain.commit_log(table),
                 state.table_states[table],
                 every_batch=table == first,
-                local=_local_table(lake.at(table), table) if self.small_batches is not None else None,
+                local=_local_table(lake.at(table), table, partial(self.needed, table)) if self.small_batches else None,
             )
             for table in written
         }
@@ -313,6 +339,15 @@ class Run:
             small_batches=self.small_batches,
         )
 
+    def needed(self, table: Table) -> int | None:
+        """Return the oldest version of a table that a stage reads yet, or again at a start; None if there is none."""
+        table_id = self.chain.commit_log(table).table_id()
+        stages = (stage for stage in self.chain.stages if table in stage.reads)
+        read = (read_checkpoint(self.chain.checkpoint_files, self.chain.lake.checkpoint(each.name)) for each in stages)
+        offsets = (next((text for text in each.offsets if text), None) for each in read)
+        found = (in_table(position(text), table_id) for text in offsets if text)
+        return min((each.version for each in found if each is not None), default=None)
+
     def _end(self, running: Iterable[Running]) -> None:
         """Stop queries between two batches: an idle one at once, a busy one before its next batch or after `GRACE`."""
         active = [each.query for each in running if each.query.isActive]
@@ -328,30 +363,15 @@ class Run:
             time.sleep(POLL)
 
 
-def _local_table(path: str, table: Table) -> "LocalTable":
+def _local_table(path: str, table: Table, needed: Callable[[], int | None]) -> "LocalTable":
     from oncelake.exactly_once.local_write import LocalTable  # noqa: PLC0415 - needs delta-rs, which is optional
 
-    return LocalTable(path, LOG_TIME if table.layer == "gold" else None)
+    return LocalTable(path, LOG_TIME if table.layer == "gold" else None, needed)
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:
     active = [each.query.isActive for each in running]
     return any(active) if once else all(active)
-
-
-def _failure(running: Iterable[Running]) -> StageError | None:
-    """Return the error of the first stage that failed, in one line; None if none failed."""
-    for each in running:
-        if not each.failed:
-            continue
-        error = each.callback.failure or each.query.exception()
-        assert error is not None
-        batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
-        why = str(error) if isinstance(error, OncelakeError) else explain(error)
-        failure = StageError(f"{each.stage.name} stopped {batch}: {why}", _told(each))
-        failure.__cause__ = error
-        return failure
-    return None
 
 
 def _told(stopped: Running) -> dict[str, Any]:

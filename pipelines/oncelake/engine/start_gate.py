@@ -4,17 +4,19 @@ import json
 from collections.abc import Sequence
 
 from oncelake.common.errors import StateError
-from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import CONSEQUENCE, State
 
 # The file below the lake's root that names the stages of an unfinished rebuild.
 MARKER = "_rebuild.json"
+READ_AGAIN = "Put the file back from a backup, or read again all lines that the source still has:"
 
 
 def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = None) -> None:
@@ -122,9 +124,9 @@ def way_out(state: StageState) -> str:
     if found is State.TARGET_AWAY:
         return "Start it, or name another one in serving.url or serving.sink"
     if found is State.SOURCE_TRIMMED and not state.stage.reads:
-        return f"To continue without these lines and record the loss: oncelake recover {name} --accept-loss"
-    if found is State.TABLE_CHANGED:
-        return _undo(state)
+        return accept(name)
+    if found is State.TABLE_CHANGED or state.damaged is not None:
+        return log_way_out(*state.damaged) if state.damaged is not None else _undo(state)
     if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         of_source = "Set the source back to the one it read before, or start over with this one"
         of_tables = f"Replay it from {', '.join(map(str, state.stage.reads))}"
@@ -134,6 +136,31 @@ def way_out(state: StageState) -> str:
     except StateError as error:
         return str(error).removeprefix(f"{name}: ")
     return f"Fix: oncelake recover {name}"
+
+
+def accept(stage: str) -> str:
+    """Return how a stage continues after a loss of its source."""
+    return f"To continue without these lines and record the loss: oncelake recover {stage} --accept-loss"
+
+
+def log_way_out(table: Table, damage: LogDamage) -> str:
+    """Return what to do about a table whose newest version cannot be read."""
+    name = stage_of(table)
+    if damage.back_to is not None and table.layer != SILVER.layer:
+        return (
+            f"Put the file back from a backup, or go back to version {damage.back_to} and process what came after it "
+            f"again: oncelake recover {name}"
+        )
+    if table.layer == BRONZE.layer:
+        return f"{READ_AGAIN} oncelake rebuild {name} --accept-loss"
+    return f"Fix: oncelake rebuild {name}"
+
+
+def stage_of(table: Table) -> str:
+    """Return the name of the stage that writes a table."""
+    if table.layer == BRONZE.layer:
+        return bronze_stage(table.name)
+    return table.layer if table.layer == SILVER.layer else str(table)
 
 
 def _undo(state: StageState) -> str:

@@ -8,6 +8,7 @@ Source: the Delta protocol, "Delta Log Entries" and "Version Checksum File".
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -29,6 +30,8 @@ _CHANGING = ("DELETE", "UPDATE", "MERGE", *MAINTENANCE)
 _FILES = ('{"add"', '{"remove"')
 # The table's metadata is looked for in this many of the newest commits, before delta-rs is asked.
 LOOK_BACK = 200
+# The names of the files of a checkpoint: one file, one of several parts, or one of Delta's second kind.
+CHECKPOINT = re.compile(r"(?P<version>\d{20})\.checkpoint(\.\d+\.(?P<parts>\d+)|\.[^.]+)?\.(parquet|json)")
 # delta-rs' names of the metrics that Spark's writer names otherwise.
 _DELTA_RS = {
     "num_added_rows": "numOutputRows",
@@ -221,9 +224,10 @@ class DeltaLog:
         finds it in a checkpoint.
         """
         for number, version in enumerate(reversed(self.versions())):
-            found = self._checksum(version).get("metadata") or next(
-                (action["metaData"] for action in _actions(self._text(version) or "") if "metaData" in action), None
-            )
+            found = self._checksum(version).get("metadata")
+            with suppress(ValueError):
+                actions = [] if found else _actions(self._text(version) or "")
+                found = found or next((action["metaData"] for action in actions if "metaData" in action), None)
             if found is None and number == LOOK_BACK:
                 found = _metadata_in_checkpoint(self._table_path)
             if found is not None:
@@ -240,11 +244,14 @@ class DeltaLog:
         return str(metadata["id"]) if metadata else None
 
     def commit(self, version: int) -> Commit | None:
-        """Read one commit; None if the version does not exist or its file was cleaned up."""
+        """Read one commit; None if the version does not exist, or its file was cleaned up or cannot be read."""
         text = self._text(version)
         if text is None:
             return None
-        actions = _actions(text)
+        try:
+            actions = _actions(text)
+        except ValueError:
+            return None
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         txns = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
         metadata = CommitMetadata.from_json(info.get("userMetadata"))
@@ -290,7 +297,7 @@ class DeltaLog:
         """Return a sign that a table without any commit of the chain has, or had, rows; None if there is no sign."""
         versions = self.versions()
         if not versions:
-            cut = any(".checkpoint" in name for name in self.whole_names())
+            cut = any(map(CHECKPOINT.fullmatch, self.whole_names()))
             return "its log has no commit file any more" if cut else None
         if versions[0] > 0:
             return f"its log begins at version {versions[0]}, and no batch of this chain is left in it"
@@ -358,7 +365,7 @@ class DeltaLog:
         versions = self.versions()
         if not versions or not 0 <= version <= versions[-1]:
             return False
-        points = (int(name[:20]) for name in self.whole_names() if re.match(r"\d{20}\.checkpoint", name))
+        points = (int(name[:20]) for name in self.whole_names() if CHECKPOINT.fullmatch(name))
         return versions[0] == 0 or any(versions[0] - 1 <= point <= version for point in points)
 
     def last_alike(self, version: int) -> int:
@@ -442,7 +449,9 @@ class DeltaLog:
             return {}
 
     def _text(self, version: int) -> str | None:
-        return self._files.read(f"{self._log}/{version:020d}.json")
+        """Return the text of a commit; None if its file is gone, or empty or cut, so that no reader can read it."""
+        text = self._files.read(f"{self._log}/{version:020d}.json")
+        return text if text is not None and text[-4:].rstrip().endswith("}") else None
 
 
 def opened_by_delta_rs(path: str, version: int | None = None) -> "DeltaTable | None":

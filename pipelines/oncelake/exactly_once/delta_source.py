@@ -115,6 +115,17 @@ class DeltaSource(Source):
             return Diagnosis(State.SOURCE_TRIMMED, seen)
         return self._rewritten(needed)
 
+    def trouble_again(self, before: str | None, start: str | None) -> Diagnosis | None:
+        """Return a diagnosis if the log lacks versions of the last batch, and there are rows after it to be read."""
+        first, at = TablePosition.parse(before), TablePosition.parse(start)
+        if first is None or at is None or start is None or first.in_snapshot:
+            return None
+        gone = [each for each in range(first.version, at.version) if self.commit_log.commit(each) is None]
+        if not gone or self.exhausted(start):
+            return None
+        seen = f"versions {gone[0]} to {gone[-1]} of {self.name}, which Spark reads again, are gone from its log"
+        return Diagnosis(State.SOURCE_TRIMMED, seen)
+
     def _rewritten(self, version: int) -> Diagnosis | None:
         """Return a diagnosis if rows were changed or removed in a version that is still to be read."""
         for commit in self.commit_log.since(version - 1):

@@ -58,6 +58,13 @@ class DeltaSources(Source):
                 return found
         return None
 
+    def trouble_again(self, before: str | None, start: str | None) -> Diagnosis | None:
+        """Return a diagnosis of the first table in which Spark cannot read the last batch again."""
+        befores, starts = in_tables(before), in_tables(start)
+        tables = ((table_id, table) for table_id, table in self._by_id() if table_id in starts)
+        found = (table.trouble_again(befores.get(each), starts[each]) for each, table in tables)
+        return next(filter(None, found), None)
+
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed to the tables after a position."""
         found = [table.backlog(each, changes=changes) for table, each in self._positions(at)]

@@ -44,7 +44,8 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
         return diagnosis
     start, end = next_read(checkpoint, first.batch_id)
     recorded = first.metadata.source if first.metadata else {}
-    return source.trouble(start, end, recorded) or diagnosis
+    before = position(checkpoint.offsets[0] or "") if end is None else None
+    return source.trouble(start, end, recorded) or source.trouble_again(before, start) or diagnosis
 
 
 def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:

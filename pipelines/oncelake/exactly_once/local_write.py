@@ -11,7 +11,7 @@ by a hard link, as `DirectFileSystem.java` does it for Spark, so both writers ex
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.new_files import DataFile, NewFiles, stats_text
-from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
+from oncelake.exactly_once.upkeep import NOTHING_AFTER, KeptTable, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
@@ -81,11 +81,13 @@ class LocalTable:
     Attributes:
         path: the table's directory.
         windows: the column of a gold table's windows; None for a table that is only appended to.
+        needed: returns the oldest version that a stage still reads from the table; None if there is none.
     """
 
-    def __init__(self, path: str, windows: str | None = None) -> None:
+    def __init__(self, path: str, windows: str | None = None, needed: Callable[[], int | None] = lambda: None) -> None:
         self.path = path
         self.windows = windows
+        self.needed = needed
         self._table: DeltaTable | None = None
         self._log = Path(path, "_delta_log")
         self._kept_up: int | None = None
@@ -154,7 +156,7 @@ class LocalTable:
             write_checksum(self._log, commit.version)
             with suppress(DeltaError):
                 self._table.update_incremental()  # a commit of files leaves it at the version before
-            keep_up(self._table, self._log, self._kept_up, commit, self.windows)
+            keep_up(self._table, KeptTable(self._log, self.windows, self.needed), self._kept_up, commit)
             self._kept_up = commit.version
 
 

@@ -95,6 +95,16 @@ class Source(ABC):
         """Return what is wrong with the log that the source keeps in the checkpoint; None if nothing is."""
         return None
 
+    def trouble_again(self, before: str | None, start: str | None) -> Diagnosis | None:
+        """Return why Spark cannot read the last batch again, as it does at each start; None if it can.
+
+        Args:
+            before: the position before the last batch.
+            start: the position where the next read starts.
+        """
+        del before, start
+        return None
+
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows between two positions; None if the source does not record it."""
         return None

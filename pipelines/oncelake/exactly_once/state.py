@@ -18,6 +18,7 @@ class State(StrEnum):
     CHECKPOINT_AHEAD = "checkpoint ahead"
     FOREIGN = "foreign"
     TABLE_CHANGED = "table changed"
+    LOG_DAMAGED = "log damaged"
     SOURCE_REPLACED = "source replaced"
     SOURCE_TRIMMED = "source trimmed"
     TARGET_AWAY = "target away"
@@ -35,6 +36,7 @@ CONSEQUENCE: Mapping[State, str] = {
     State.CHECKPOINT_AHEAD: "the rows that the table lacks would never be written",
     State.FOREIGN: "two queries' batches would be mixed, and lines counted twice",
     State.TABLE_CHANGED: "rows that are no lines would count, or lines that were counted would be missing",
+    State.LOG_DAMAGED: "readers would see another version of the table, or none",
     State.SOURCE_REPLACED: "positions of one source would be applied to another",
     State.SOURCE_TRIMMED: "the lines in that range would be missing without any error",
     State.TARGET_AWAY: "the stage would wait until the database answers, with nothing lost",

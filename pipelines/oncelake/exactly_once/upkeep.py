@@ -7,8 +7,11 @@ conflicts with none. Nothing here changes a row, and a step that fails is tried 
 
 import json
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow
@@ -46,25 +49,44 @@ SORTED = 20_000_000
 SORTED_BYTES = 256 * 1024 * 1024
 
 # A duration in the form that delta-rs reads whole. Spark also reads `90 days`, `INTERVAL 90 DAYS`, and several units.
-_DURATION = re.compile(r"interval \d+ (second|minute|hour|day|week)s?")
+_DURATION = re.compile(r"interval (\d+) (second|minute|hour|day|week)s?")
+# A clean-up takes no commit that is younger than the retention by this much: it goes by whole days.
+_MARGIN = timedelta(days=2)
 
 
-def keep_up(table: DeltaTable, log: Path, since: int, commit: ChainCommit, windows: str | None) -> None:
+@dataclass(frozen=True)
+class KeptTable:
+    """A table that gets upkeep.
+
+    Attributes:
+        log: the directory of its log.
+        windows: the column by which a gold table is sorted; None for a table that is only appended to.
+        needed: returns the oldest version that a stage still reads from the table; None if there is none.
+    """
+
+    log: Path
+    windows: str | None = None
+    needed: Callable[[], int | None] = lambda: None
+
+
+def keep_up(table: DeltaTable, kept_table: KeptTable, since: int, commit: ChainCommit) -> None:
     """Do what is due after a commit.
 
     Args:
         table: the table, at the commit's version.
-        log: the directory of its log.
+        kept_table: what is known of it.
         since: the version at the last call.
         commit: the commit of a batch.
-        windows: the column by which a gold table is sorted; None for a table that is only appended to.
     """
+    log, windows = kept_table.log, kept_table.windows
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
     kept = properties.get("delta.logRetentionDuration", "interval 30 days")
     cleans = properties.get("delta.enableExpiredLogCleanup", "true")
-    understood = _is_understood(kept, cleans)
-    if commit.version // EVERY > since // EVERY:
+    is_due = commit.version // EVERY > since // EVERY
+    cuts = is_due and cleans == "true" and _would_cut(log, kept_table.needed(), kept)
+    understood = _is_understood(kept, cleans) and not cuts
+    if is_due:
         # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken
         steps.append(lambda: (log / "._last_checkpoint.crc").unlink(missing_ok=True))
         if understood:
@@ -92,6 +114,19 @@ def _is_understood(kept: str, cleans: str) -> bool:
     cleans up the log by that, whatever it is told.
     """
     return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(kept) is not None)
+
+
+def _would_cut(log: Path, needed: int | None, kept: str) -> bool:
+    """Return True if a clean-up may take a commit that a stage still reads, as it is older than the retention."""
+    found = _DURATION.fullmatch(kept)
+    if needed is None or found is None:
+        return False
+    oldest = timedelta(**{f"{found[2]}s": int(found[1])}) - _MARGIN
+    try:
+        age = time.time() - (log / f"{needed:020}.json").stat().st_mtime
+    except OSError:
+        return False
+    return age >= oldest.total_seconds()
 
 
 def _compact(table: DeltaTable) -> None:

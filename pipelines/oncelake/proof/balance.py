@@ -72,7 +72,8 @@ def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
         limits = Limits(partial(_is_before, first), newest=end - 1 if is_there else None)
         pinned = pin(table, chain.lake.at(table), commit_log, limits)
         assert pinned is not None, "silver's positions were checked against bronze before"
-        span = replace(pinned.span, version=end - 1) if is_there else pinned.span.up_to(end)
+        # a version with the same rows, as VACUUM may have removed files that OPTIMIZE replaced
+        span = replace(pinned.span, version=commit_log.last_alike(end - 1)) if is_there else pinned.span.up_to(end)
         found[key] = replace(span, rest=span.rest and silver.whole)
     return found
 

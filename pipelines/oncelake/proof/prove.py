@@ -20,16 +20,18 @@ from oncelake.common.tables import is_name
 from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
-from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.engine.start_gate import log_way_out, refuse_unless_finished, stage_of
 from oncelake.exactly_once.census import read_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
 from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.positions import version_of
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis
@@ -105,6 +107,13 @@ class Proof:
         changed = refused_change(self.chain)
         if changed:
             raise StateError(changed)
+        for table in (target.table for stage in self.chain.stages for target in stage.writes):
+            damage = self.chain.damage(table)
+            if damage.stops_spark:
+                yield Link(f"log of {table}", str(table), False, _damaged(table, damage))
+                return
+            if damage.spare:
+                self.warn(_damaged(table, damage))
         self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
@@ -140,14 +149,24 @@ class Proof:
             yield Link("the lake", "", True, "no line is ingested yet: there is no table", notes)
         yield from self._removed(lake)
         for stage in self.chain.stages:
-            if not stage.reads:
-                yield from self._bronze(stage, lake.bronze[stage.tables[0]])
-            elif SILVER in stage.tables:
-                yield from self._silver(stage, lake)
-            elif stage.served is not None:
-                yield from self._served(stage, stage.served)
-            else:
-                yield from self._gold(stage, lake)
+            try:
+                yield from self._stage(stage, lake)
+            except Exception as error:
+                gone = gone_file(error, self.chain, stage)
+                if gone is None:
+                    raise
+                yield Link(f"rows of {stage.name}", str(stage.tables[0]), False, gone)
+                return
+
+    def _stage(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
+        if not stage.reads:
+            yield from self._bronze(stage, lake.bronze[stage.tables[0]])
+        elif SILVER in stage.tables:
+            yield from self._silver(stage, lake)
+        elif stage.served is not None:
+            yield from self._served(stage, stage.served)
+        else:
+            yield from self._gold(stage, lake)
 
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
@@ -391,6 +410,12 @@ def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
 def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
     assert isinstance(state.source, KafkaSource)
     return state.source, state.first.metadata, state.diagnosis
+
+
+def _damaged(table: Table, damage: LogDamage) -> str:
+    if damage.lost is not None:
+        return f"{damage.lost}. {log_way_out(table, damage)}"
+    return f"{damage.warning_of(table)}. Set it aside: oncelake recover {stage_of(table)}"
 
 
 def _state(state: StageState) -> str:

@@ -277,3 +277,16 @@ def test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows(
     assert {windows: snapshot.rows_touched(windows) for windows in touched} == touched
     monkeypatch.setattr(local_write, "MERGED", 3)
     assert [snapshot.can_merge(windows) for windows in touched] == [False, True, True, True, False, True, True]
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_clean_up_waits_for_a_stage_that_still_reads_the_old_commits(path: str, *, behind: bool) -> None:
+    append(path, *range(8))
+    age(path, *(name for name in log(path) if name.endswith(".json")))
+    commit_log = DeltaLog(LocalFiles(), path)
+    local = LocalTable(path, needed=lambda: 2 if behind else commit_log.newest())
+    table = TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=local)
+    for batch in range(8, 12):
+        table.append(rows(batch), metadata(batch))
+    assert (commit_log.versions()[0] == 0) == behind
+    assert held(path) == [(at(batch), 1) for batch in range(12)]
