@@ -617,8 +617,15 @@ GUARDS = (
         "a text of the user's own code that is not UTF-8 is made valid",
         "Polars and others cannot read silver",
         f"{_OWN}UserTransform.marked",
-        reads("valid(made[each.name], each.dataType) if each.name in unsure else made[each.name]", "made[each.name]"),
-        tests=(f"{_OWN_TESTS}test_texts_that_are_not_utf_8_are_made_valid",),
+        reads("valid(made[each.name], each.dataType)", "made[each.name]"),
+        tests=(f"{_OWN_TESTS}test_texts_that_are_not_utf_8_are_made_valid_and_there_is_one_zero",),
+    ),
+    Guard(
+        "silver has one zero",
+        "a filter for 0.0 in Spark does not find the lines with -0.0",
+        f"{_OWN}UserTransform.marked",
+        reads("one_zero(made[each.name], each.dataType)", "made[each.name]"),
+        tests=(f"{_OWN_TESTS}test_texts_that_are_not_utf_8_are_made_valid_and_there_is_one_zero",),
     ),
     Guard(
         "only an expression with surely valid texts is not checked",

@@ -26,8 +26,9 @@ from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invali
 from oncelake.exactly_once.write import Engine, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
-from oncelake.gold.measure import FLOATS, Measure, Merge
+from oncelake.gold.measure import Measure, Merge
 from oncelake.gold.schema import schema_over
+from oncelake.silver.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100

@@ -35,6 +35,7 @@ from oncelake.common.models import shown
 from oncelake.common.spark.analysis import Impurity, impurity, without_log
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
+from oncelake.silver.columns import one_zero
 from oncelake.silver.format import COLUMN_NAME, TAKEN
 from oncelake.silver.user_code import KEY, UserCode
 
@@ -80,7 +81,7 @@ class UserTransform:
         return known
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return silver's rows with the function's columns after their own, and their texts made valid.
+        """Return silver's rows with the function's columns after their own: texts made valid, 0.0 for -0.0.
 
         Raises:
             ConfigError: the function cannot be used; the message says why and what is accepted.
@@ -94,7 +95,10 @@ class UserTransform:
         added = _added(rows, made)
         texts = [each for each in added if has_text(each.dataType)]
         unsure = {each.name: each.dataType for each in texts} if texts and _may_be_invalid(rows, made) else {}
-        values = (valid(made[each.name], each.dataType) if each.name in unsure else made[each.name] for each in added)
+        values = (
+            valid(made[each.name], each.dataType) if each.name in unsure else one_zero(made[each.name], each.dataType)
+            for each in added
+        )
         marks = (is_invalid(made[name], kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items())
         named = (value.alias(each.name) for value, each in zip(values, added, strict=True))
         return made.select(*rows.columns, *named, *marks)

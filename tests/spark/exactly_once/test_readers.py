@@ -31,7 +31,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     write_deltalake(str(root / PLAIN), given, mode="append", writer_properties=unbounded)
     one_row = [Collected(given.slice(number, 1), spark) for number in range(given.num_rows)]
     spread = spark.createDataFrame(given).repartitionByRange(given.num_rows, ROW)
-    by_hand, of_files = LocalTable(str(root / "delta-rs")), LocalTable(str(root / "Spark's files"))
+    by_hand, of_files = LocalTable(str(root / "delta-rs")), LocalTable(str(root / "files"))
     for number, each in enumerate(one_row):
         snapshot = by_hand.snapshot(SCHEMA.names)
         assert snapshot is not None
