@@ -458,7 +458,7 @@ GUARDS = (
         "a replay writes quarantine",
         "a kill between the two tables loses the refused lines",
         "silver/stream.py::write",
-        reads("counted.rules or warned", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
+        reads("counted.rules or warned or invalid", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
         tests=(_CRASHES, "streaming/test_replay.py::test_a_batch_killed_between_silver_and_quarantine_is_completed"),
     ),
     Guard(

@@ -5,6 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.spark.valid_text import is_invalid, may_be_invalid, valid
+from tests.support.spark_handles import first_expression
 
 pytestmark = pytest.mark.spark
 
@@ -18,8 +19,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def is_unsure(rows: DataFrame, text: str) -> bool:
-    plan = rows.selectExpr(text)._jdf.queryExecution().analyzed()
-    return may_be_invalid(rows.sparkSession, plan.expressions().head())
+    return may_be_invalid(rows.sparkSession, first_expression(rows.selectExpr(text)))
 
 
 @pytest.mark.parametrize(
