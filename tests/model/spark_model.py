@@ -30,9 +30,6 @@ class Frame:
     schema: None = None
     columns: tuple[str, ...] = ()
 
-    def select(self, _: object) -> "Frame":
-        return self
-
     def persist(self) -> "Frame":
         return self
 

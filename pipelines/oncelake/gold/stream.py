@@ -29,22 +29,23 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
     def write_batch(rows: DataFrame, batch: Batch) -> None:
         counts = counted(rows)
         marks = marks_of(counts.columns)
-        columns = counts.columns[: len(counts.columns) - len(marks)]
-        sql = partial(merge_into, declared, counts.select(columns).schema)
+        made = counts.drop(*marks) if marks else counts
+        sql = partial(merge_into, declared, counts.schema)
         if batch.holds(table):
-            batch.merge(table, counts.select(columns), partial(sql, None))
+            batch.merge(table, made, partial(sql, None))
             return
         if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
         try:
             found = batch.collect(counts)
             if found is not None:
-                of_rows = {mark: sum(found.rows[mark].to_pylist()) for mark in marks}
-                batch.merge(table, found.select(columns), partial(sql, windows_of(found)), _quality(of_rows, batch))
+                sums = {mark: sum(found.rows[mark].to_pylist()) for mark in marks}
+                kept = found.select(made.columns) if marks else found
+                batch.merge(table, kept, partial(sql, windows_of(found)), _quality(sums, batch))
                 return
             counts = counts.persist()
             touched, totals = _summed(counts, marks, declared) if marks else (windows(counts), {})
-            batch.merge(table, counts.select(columns), partial(sql, touched), _quality(totals, batch))
+            batch.merge(table, made, partial(sql, touched), _quality(totals, batch))
         finally:
             counts.unpersist()
 

@@ -17,15 +17,16 @@ from tests.support.readers import READERS, ROW, SCHEMA, STATS, WRITERS, Filter, 
 
 pytestmark = pytest.mark.spark
 
-PLAIN = "plain"
+# Tables that no reader can skip a part of, and with bounds of every column as delta-rs writes them by itself.
+PLAIN, BOUNDED = "plain", "bounded"
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the rows by each writer, each into a file of its own, and once without bounds in one file."""
     root = tmp_path_factory.mktemp("tables")
-    for name in (*WRITERS, PLAIN):
-        assert create(str(root / name), SCHEMA, STATS)
+    for name in (*WRITERS, PLAIN, BOUNDED):
+        assert create(str(root / name), SCHEMA, STATS if name != BOUNDED else {})
     given = pyarrow.Table.from_pylist(rows(), schema=to_arrow_schema(SCHEMA))
     unbounded = WriterProperties(default_column_properties=ColumnProperties(statistics_enabled="NONE"))
     write_deltalake(str(root / PLAIN), given, mode="append", writer_properties=unbounded)
@@ -36,6 +37,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         snapshot = by_hand.snapshot(SCHEMA.names)
         assert snapshot is not None
         snapshot.append(each, metadata(number))
+        write_deltalake(root / BOUNDED, each.rows, mode="append")
     files, snapshot = of_files.new_files(spread), of_files.snapshot(SCHEMA.names)
     assert files is not None
     assert snapshot is not None
@@ -62,3 +64,12 @@ def test_a_filter_finds_every_row_of_every_writer(
         found = reader.found(tables / writer, asked)
         wrong = [f"{each}: {a} not {b}" for each, a, b in zip(asked, found, wanted, strict=True) if a != b]
         assert wrong == [], f"{name} of {writer}"
+
+
+@pytest.mark.parametrize("name", sorted(READERS.keys() - {"Spark"}))
+def test_the_filters_find_out_bounds_that_hide_rows(
+    tables: Path, asked: Sequence[Filter], spark: SparkSession, name: str
+) -> None:
+    reader: Reader = READERS[name](spark)
+    both = zip(asked, reader.found(tables / PLAIN, asked), reader.found(tables / BOUNDED, asked), strict=True)
+    assert {each.kind for each, wanted, found in both if wanted - found} >= {"decimal(38,12)", "decimal(38,0)"}
