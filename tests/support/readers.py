@@ -136,11 +136,13 @@ class Spark:
 
     def found(self, path: Path, asked: Sequence[Filter]) -> list[frozenset[int]]:
         found: list[set[int]] = [set() for _ in asked]
+        self.spark.conf.set("spark.sql.codegen.wholeStage", "false")  # each query would be compiled
         table = self.spark.read.format("delta").load(str(path))
         scans = [table.where(each.sql(self._literal)).select(F.lit(number), ROW) for number, each in enumerate(asked)]
         for start in range(0, len(scans), self.together):
             for number, row in reduce(DataFrame.unionAll, scans[start : start + self.together]).collect():
                 found[number].add(row)
+        self.spark.conf.unset("spark.sql.codegen.wholeStage")
         return [*map(frozenset, found)]
 
     @staticmethod
