@@ -199,7 +199,7 @@ class Polars:
         if asked.operator == "IS NULL":
             return column.is_null()
         if asked.operator == "IN":
-            return column.is_in(polars.Series(asked.values, dtype=kind))
+            return column.is_in(polars.lit(polars.Series(asked.values, dtype=kind)).implode())
         value = polars.lit(asked.values[0], dtype=kind)
         return {"=": column == value, "<=": column <= value, ">=": column >= value}[asked.operator]
 
