@@ -59,6 +59,7 @@ check: .venv/dev ## check lint, formatting, types and the imports between layers
 docs: .venv/dev ## regenerate the settings reference from the types, and the guard tables from the guards' entries
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.guards.page
+	$(BIN)/python -m tests.docs.readers
 	$(BIN)/python -m tests.docs.wrong_sinks
 
 site: SITE ?= build/site

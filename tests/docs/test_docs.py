@@ -17,7 +17,7 @@ from oncelake.cli.app import app
 from oncelake.engine.configuration import CONF, load, shipped_conf
 from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
-from tests.docs import damages, error_index, reference, statements, wrong_sinks
+from tests.docs import damages, error_index, readers, reference, statements, wrong_sinks
 from tests.docs.pages import (
     OPERATIONS,
     PAGES,
@@ -51,6 +51,10 @@ def test_the_reference_of_settings_is_the_generated_one() -> None:
 
 def test_the_reference_of_commands_is_the_generated_one() -> None:
     assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "a help has changed: run make docs"
+
+
+def test_the_table_of_readers_is_what_the_tests_try() -> None:
+    assert readers.PAGE.read_text(encoding="utf-8") == readers.page(), "run make docs"
 
 
 def test_the_table_of_wrong_sinks_is_what_the_tests_try() -> None:

@@ -15,6 +15,9 @@ _WEIGHED, _FILE, _OFFSET = (
 _RECOUNTED, _POSITION = "spark/proof/test_recount.py::", "unit/proof/test_served.py::"
 _TAIL, _BYTES = "proof/tail.py::", "spark/proof/test_tail.py::"
 _SENTENCE, _CUT = "unit/proof/test_link.py::", "streaming/test_proof_of_cut_logs.py::"
+_EMPTIED = (
+    "streaming/test_rebuild.py::test_a_proof_does_not_hold_over_a_table_that_a_rebuild_emptied_and_could_not_fill"
+)
 _PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
 
 GUARDS = (
@@ -609,6 +612,20 @@ GUARDS = (
         "proof/prove.py::Proof._waiting_for_silver",
         answers("()"),
         tests=(f"{_CUT}test_lines_that_wait_are_a_number_until_they_are_read",),
+    ),
+    Guard(
+        "a table of silver or gold without a batch does not hold while lines wait for it",
+        "prove passes over a table that a rebuild emptied and could not fill",
+        "proof/prove.py::_begun",
+        answers("link.without(*waits)"),
+        tests=(f"{_EMPTIED}[an empty gold table]", f"{_EMPTIED}[an empty silver table]"),
+    ),
+    Guard(
+        "a table of silver or gold that is not there does not hold while lines wait for it",
+        "prove passes over a table that a rebuild removed and could not fill",
+        "proof/prove.py::_nothing_yet",
+        reads("False", "True"),
+        tests=(f"{_EMPTIED}[no gold table]", f"{_EMPTIED}[no silver table]"),
     ),
     Guard(
         "lines that wait for gold are a number",

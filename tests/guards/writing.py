@@ -23,6 +23,7 @@ _FILES_BY_SPARK = (
 )
 _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upkeep.py::"
 
+_AGGREGATED = "spark/gold/test_transform.py::"
 _OWN, _OWN_TESTS = "silver/user_transform.py::", "spark/silver/test_user_transform.py::"
 _LINES, _JSON = "silver/lines.py::", "spark/silver/test_json_and_logfmt.py::"
 _STEPS = "spark/silver/test_bounded_patterns.py::"
@@ -481,7 +482,7 @@ GUARDS = (
         "a replay writes quarantine",
         "a kill between the two tables loses the refused lines",
         "silver/stream.py::write",
-        reads("counted.rules or warned", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
+        reads("counted.rules or warned or invalid", "(counted.rules or warned) and not batch.written[SILVER].replayed"),
         tests=(_CRASHES, "streaming/test_replay.py::test_a_batch_killed_between_silver_and_quarantine_is_completed"),
     ),
     Guard(
@@ -621,5 +622,47 @@ GUARDS = (
             "unit/exactly_once/test_version_checksum.py::test_versions_without_a_checksum_are_counted_in_the_next",
             "unit/exactly_once/test_version_checksum.py::test_a_commit_that_cannot_be_counted_gets_none",
         ),
+    ),
+    Guard(
+        "a text of a gold key or measure that is not UTF-8 is made valid",
+        "a key that no reader can read stops gold at its next batch",
+        "gold/transform.py::_terms",
+        reads("valid(term, unsure[name]) if name in unsure else term", "term"),
+        tests=(f"{_AGGREGATED}test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted",),
+    ),
+    Guard(
+        "the windows of a large batch with such texts leave none out",
+        "its rows are inserted a second time",
+        "gold/transform.py::windows_within",
+        reads("table.seconds * 1_000_000", "table.seconds * 2_000_000"),
+        tests=(f"{_AGGREGATED}test_the_windows_from_a_first_to_a_last_one_have_all_between_them",),
+    ),
+    Guard(
+        "a text of the user's own code that is not UTF-8 is made valid",
+        "Polars and others cannot read silver",
+        f"{_OWN}UserTransform.marked",
+        reads("valid(made[each.name], each.dataType)", "made[each.name]"),
+        tests=(f"{_OWN_TESTS}test_texts_that_are_not_utf_8_are_made_valid_and_there_is_one_zero",),
+    ),
+    Guard(
+        "silver has one zero",
+        "a filter for 0.0 in Spark does not find the lines with -0.0",
+        f"{_OWN}UserTransform.marked",
+        reads("one_zero(made[each.name], each.dataType)", "made[each.name]"),
+        tests=(f"{_OWN_TESTS}test_texts_that_are_not_utf_8_are_made_valid_and_there_is_one_zero",),
+    ),
+    Guard(
+        "only an expression with surely valid texts is not checked",
+        "a text that is not UTF-8 gets into a table",
+        "common/spark/valid_text.py::may_be_invalid",
+        answers("False"),
+        tests=("spark/common/test_valid_text.py::test_text_that_is_not_utf_8_is_made_valid_and_counted",),
+    ),
+    Guard(
+        "escapes of JSON do not make a text that is not UTF-8",
+        "a line can stop silver's readers",
+        f"{_LINES}_json_at",
+        answers("F.get_json_object(line, path)"),
+        tests=(f"{_JSON}test_escaped_surrogates_that_are_no_pair_are_valid_text",),
     ),
 )

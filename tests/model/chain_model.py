@@ -264,8 +264,8 @@ def make_tables(process: Process, chain: Chain, stage: Stage, **_: bool) -> None
         delta.make(process, chain.lake.at(table))
 
 
-def _aggregate(frame: Frame, declared: object) -> Frame:
-    del declared
+def _aggregate(frame: Frame, declared: object, *, counting: bool) -> Frame:
+    del declared, counting
     return Frame(frame.process, frame.counts)
 
 

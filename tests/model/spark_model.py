@@ -28,6 +28,7 @@ class Frame:
     rows: list[Row]
     rules: str = "rules"
     schema: None = None
+    columns: tuple[str, ...] = ()
 
     def persist(self) -> "Frame":
         return self

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
 from oncelake.common.spark.jvm import jvm
+from oncelake.engine.make_table import make_tables
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
@@ -125,6 +126,37 @@ def test_a_restored_bronze_reads_its_lines_again_and_all_after_it_is_rebuilt(hou
 def begun(house: House, *stages: str) -> None:
     """Put the lake into the state of a rebuild that died before it emptied anything."""
     (house.lake / "_rebuild.json").write_text(json.dumps({"stages": stages}))
+
+
+@pytest.mark.parametrize(
+    ("stage", "made", "said"),
+    [
+        ("gold.error_log", False, "gold.error_log has no batch: 8 lines that wait for gold.error_log"),
+        ("gold.error_log", True, "gold.error_log has no batch: 8 lines that wait for gold.error_log"),
+        ("silver", False, "silver.access_log has no batch: 10 lines that wait for silver.access_log"),
+        ("silver", True, "silver.access_log has no batch: 10 lines that wait for silver.access_log"),
+    ],
+    ids=["no gold table", "an empty gold table", "no silver table", "an empty silver table"],
+)
+def test_a_proof_does_not_hold_over_a_table_that_a_rebuild_emptied_and_could_not_fill(
+    house: House, spark: SparkSession, stage: str, said: str, *, made: bool
+) -> None:
+    def fails(run: Run) -> None:
+        if run.chain.stages[0].name == stage:
+            for each in run.chain.stages if made else ():
+                make_tables(spark, run.chain, each)
+            raise StateError("the first batch fails")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "once", fails)
+        with pytest.raises(StateError, match="the first batch fails"):
+            house.rebuild(spark, stage)
+    (doubt,) = house.doubts(spark)
+    assert doubt.endswith(f"{said}. Run: oncelake run")
+    assert said in house.tell(spark, "prove", expect=1)
+    house.run(spark)
+    house.must_be(LINES)
+    assert house.doubts(spark) == []
 
 
 def test_a_larger_rebuild_than_the_unfinished_one_asks_for_accepted_losses(house: House, spark: SparkSession) -> None:

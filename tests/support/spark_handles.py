@@ -41,6 +41,11 @@ def optimized_plan(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().optimizedPlan().toString())
 
 
+def first_expression(frame: DataFrame) -> Any:
+    """Return the first expression of a frame's analyzed plan."""
+    return frame._jdf.queryExecution().analyzed().expressions().head()
+
+
 def session_over(java: Any) -> Any:
     """Return a stand-in for a session whose JVM is made of Python."""
     return SimpleNamespace(_jvm=java)

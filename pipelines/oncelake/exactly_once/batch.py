@@ -168,10 +168,11 @@ class Batch:
             metadata = replace(metadata, lines={"before": metadata.lines_before, "added": lines})
         return self._keep(table, self._delta(table).append(rows, metadata, self.fence))
 
-    def merge(self, table: Table, rows: Rows, sql: MergeFor) -> Written:
+    def merge(self, table: Table, rows: Rows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
         """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
         self.fence()
-        return self._keep(table, self._delta(table).merge(rows, self.metadata(table), sql))
+        metadata = replace(self.metadata(table), quality=quality or {})
+        return self._keep(table, self._delta(table).merge(rows, metadata, sql))
 
     def put(self, table: Table, write: Callable[[CommitMetadata], Written]) -> Written:
         """Write to a table outside the lake; `write` stores the batch's metadata in the same transaction."""

@@ -63,7 +63,7 @@ class CommitMetadata:
         event: the kind of the commit; by default a batch of rows.
         lost: the parts of the source that a `loss` skips, as text.
         quality: for a batch with rows that broke a rule or a limit: its number of `lines`, the number that broke
-            each of the `rules`, and the limits it `warned` of.
+            each of the `rules`, and the limits it `warned` of; per column, the lines with a text that was `not_utf8`.
         replay: for a replay, and for recoveries that follow it: its `id`, the `version` of the stage's first table
             before it, and the requested `reasons`, empty for all.
         deduplicated: for a batch of silver whose repeats were dropped: the `version` of silver that its lines were

@@ -28,8 +28,6 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IntegralType,
     LongType,
     StringType,
@@ -37,13 +35,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from oncelake.silver.columns import FLOATS, one_zero
+
 # How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
 Merge = Literal["count", "sum", "least", "greatest", "sketch"]
 # The digits of one term of a sum: 28 leave ten for the number of rows in one batch.
 TERM_DIGITS = 28
 INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
-FLOATS = (FloatType, DoubleType)
 _PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
 
 
@@ -99,11 +98,6 @@ def _summand(value: Column, made: DataType) -> Column:
     return value.cast(DecimalType(TERM_DIGITS, made.scale))
 
 
-def _comparable(value: Column, made: DataType) -> Column:
-    """Replace -0.0 by 0.0: they are equal, so the order of rows would decide which of them is the extreme."""
-    return F.when(value == F.lit(0), F.lit(0).cast(made)).otherwise(value) if isinstance(made, FLOATS) else value
-
-
 def _hashed(value: Column, _: DataType) -> Column:
     """Return a value's hash: the sketch accepts few types, and treats an empty string as no value."""
     return F.when(value.isNotNull(), F.xxhash64(value))
@@ -132,8 +126,8 @@ class Function:
 FUNCTIONS: Mapping[str, Function] = {
     "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "count"),
     "sum": Function("sum(x)", _sum, _summand, F.sum, "sum"),
-    "min": Function("min(x)", _extreme, _comparable, F.min, "least"),
-    "max": Function("max(x)", _extreme, _comparable, F.max, "greatest"),
+    "min": Function("min(x)", _extreme, one_zero, F.min, "least"),
+    "max": Function("max(x)", _extreme, one_zero, F.max, "greatest"),
     "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),
 }
 ACCEPTED = ", ".join(each.form for each in FUNCTIONS.values())

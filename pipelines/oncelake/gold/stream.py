@@ -1,42 +1,69 @@
 """Aggregate a batch of silver and merge it into a gold table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import PARQUET
 from oncelake.common.spark.prepared import Prepared
+from oncelake.common.spark.valid_text import counts_of, marks_of, recorded, warnings
 from oncelake.exactly_once.batch import Batch
-from oncelake.gold.declaration import GoldTable
-from oncelake.gold.transform import aggregate, merge_into, windows, windows_of
+from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.gold.transform import LINES, aggregate, merge_into, windows, windows_of, windows_within
 
 
 def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
     """Return the function that writes a batch: aggregate its rows per window and key, and add them with one MERGE.
 
     Few aggregated rows are collected first. Many are cached, because they are read twice: for their windows, then for
-    the MERGE.
+    the MERGE. The same pass counts the lines with a text that was made valid.
     """
     table = Table("gold", name)
-    counted = Prepared(lambda rows: aggregate(rows, declared))
+    counted = Prepared(lambda rows: aggregate(rows, declared, counting=True))
 
     def write_batch(rows: DataFrame, batch: Batch) -> None:
         counts = counted(rows)
+        marks = marks_of(counts.columns)
+        made = counts.drop(*marks) if marks else counts
+        sql = partial(merge_into, declared, counts.schema)
         if batch.holds(table):
-            batch.merge(table, counts, partial(merge_into, declared, counts.schema, None))
+            batch.merge(table, made, partial(sql, None))
             return
         if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
         try:
             found = batch.collect(counts)
             if found is not None:
-                batch.merge(table, found, partial(merge_into, declared, counts.schema, windows_of(found)))
-            else:
-                counts = counts.persist()
-                batch.merge(table, counts, partial(merge_into, declared, counts.schema, windows(counts)))
+                sums = {mark: sum(found.rows[mark].to_pylist()) for mark in marks}
+                kept = found.select(made.columns) if marks else found
+                batch.merge(table, kept, partial(sql, windows_of(found)), _quality(sums, batch))
+                return
+            counts = counts.persist()
+            touched, totals = _summed(counts, marks, declared) if marks else (windows(counts), {})
+            batch.merge(table, made, partial(sql, touched), _quality(totals, batch))
         finally:
             counts.unpersist()
 
     return write_batch
+
+
+def _summed(
+    counts: DataFrame, marks: Sequence[str], declared: GoldTable
+) -> tuple[list[datetime] | None, Mapping[str, int]]:
+    """Return a batch's windows, and the sums of its columns of counts, by one job."""
+    start = F.unix_micros(LOG_TIME)
+    sums = (F.coalesce(F.sum(mark), F.lit(0)).alias(mark) for mark in marks)
+    ((first, last, *totals),) = counts.agg(F.min(start), F.max(start), *sums).collect()
+    return windows_within(first, last, declared), dict(zip(marks, totals, strict=True))
+
+
+def _quality(totals: Mapping[str, int], batch: Batch) -> Mapping[str, Any] | None:
+    """Return what to record of a batch with texts that were made valid, and warn of them; None if there are none."""
+    found = counts_of({mark: count for mark, count in totals.items() if mark != LINES})
+    batch.warned.extend(warnings(found))
+    return recorded({"lines": totals[LINES], "rules": {}, "warned": []}, found) if found else None

@@ -16,16 +16,19 @@ from pyspark.sql.types import (
     DecimalType,
     IntegralType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
 
 from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
 from oncelake.exactly_once.write import Engine, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
-from oncelake.gold.measure import FLOATS, Measure, Merge
+from oncelake.gold.measure import Measure, Merge
 from oncelake.gold.schema import schema_over
+from oncelake.silver.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100
@@ -39,17 +42,31 @@ _MERGES: Mapping[Merge, str] = {
     "greatest": "greatest({old}, {new})",
     "sketch": "hll_union({old}, {new})",
 }
+# The hidden column of the number of all lines, beside those of lines with an invalid text; no column has this name.
+LINES = INVALID_PREFIX
+# The measures whose value is one of the terms.
+_EXTREMES = ("least", "greatest")
 
 
-def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
+def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False) -> DataFrame:
     """Aggregate silver's rows to the gold table's columns and types, one row per window and keys.
 
     Lines of every age count, and a null key is its own group. No input row gives no output row.
+
+    Args:
+        silver: silver's rows.
+        table: the declaration.
+        counting: add, for each column whose texts may be invalid, how many lines had one that was made valid, and the
+            number of all lines.
     """
     schema = schema_over(silver, table)
     keys = [LOG_TIME, *table.by]
     partials = [each.how.aggregate(F.col(each.name)).alias(_held(each)) for each in table.parsed]
-    groups = _terms(silver, table, schema).groupBy(*keys).agg(*partials)
+    terms = _terms(silver, table, schema)
+    marks = marks_of(terms.columns) if counting else []
+    counts = [F.count_if(name).alias(name) for name in marks]
+    counts += [F.count(F.lit(1)).alias(LINES)] if marks else []
+    groups = terms.groupBy(*keys).agg(*partials, *counts)
     shown = [
         F.expr(_estimate(quoted(_held(each)))) if each.how.merge == "sketch" else F.col(each.name)
         for each in table.parsed
@@ -57,7 +74,8 @@ def aggregate(silver: DataFrame, table: GoldTable) -> DataFrame:
     sketches = [F.col(_held(each)) for each in table.parsed if each.how.merge == "sketch"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
     return groups.select(
-        *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True))
+        *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True)),
+        *groups.columns[len(keys) + len(partials) :],
     )
 
 
@@ -158,6 +176,13 @@ def windows(counts: DataFrame) -> list[datetime] | None:
     return _times(starts)
 
 
+def windows_within(first: int | None, last: int | None, table: GoldTable) -> list[datetime] | None:
+    """Return all windows from a first to a last one, in microseconds since 1970, as `windows` does."""
+    if first is None or last is None:
+        return None
+    return _times([*range(first, last, table.seconds * 1_000_000)[:_NAMED], last])
+
+
 def windows_of(counts: Collected) -> list[datetime] | None:
     """Return the sorted windows of a batch's collected counts, as `windows` does."""
     return _times(counts.rows[LOG_TIME].cast("int64").to_pylist())
@@ -200,9 +225,23 @@ def _estimate(sketch: str) -> str:
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
     rows = _by_value(silver)
     rows = rows if table.where is None else rows.where(column(table.where))
-    keys = [column(text).alias(name) for name, text in table.by.items()]
-    terms = [_term(each, schema).alias(each.name) for each in table.parsed]
-    return rows.select(_window_start(table.seconds).alias(LOG_TIME), *keys, *terms)
+    texts = {**table.by, **{each.name: each.argument for each in table.parsed if each.how.merge in _EXTREMES}}
+    unsure = {
+        name: schema[name].dataType for name, text in texts.items() if _may_be_invalid(silver, text, schema[name])
+    }
+    keys = {name: column(text) for name, text in table.by.items()}
+    terms = {**keys, **{each.name: _term(each, schema) for each in table.parsed}}
+    marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
+    values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
+    return rows.select(_window_start(table.seconds).alias(LOG_TIME), *values, *marks)
+
+
+def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
+    """Return True if texts that an expression computes may have to be made valid."""
+    if not has_text(field.dataType):
+        return False
+    plan = silver.select(column(text))._jdf.queryExecution().analyzed()
+    return may_be_invalid(silver.sparkSession, plan.expressions().head())
 
 
 def _by_value(silver: DataFrame) -> DataFrame:

@@ -251,7 +251,7 @@ class Proof:
             yield from _nothing_yet(SILVER, waits)
             return
         links = self._table(stage, silver)
-        yield next(links).without(*waits, *self._earlier(lake))
+        yield _begun(next(links), silver, waits).without(*self._earlier(lake))
         yield from links
         if quarantine is None:
             if silver.span.commits:
@@ -304,7 +304,7 @@ class Proof:
             yield from _nothing_yet(table, waits)
             return
         links = self._table(stage, gold)
-        yield next(links).without(*waits)
+        yield _begun(next(links), gold, waits)
         yield from links
         at, commit_log = version_of(gold.span.end), self.chain.commit_log(SILVER)
         is_gone = at > 0 and not commit_log.holds(commit_log.last_alike(at - 1))
@@ -402,9 +402,20 @@ def _waiting_for(table: Table, lines: int) -> tuple[Uncompared, ...]:
 
 
 def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
-    """Yield a link for lines that wait for a table that is not there yet."""
+    """Yield a link that does not hold if lines wait for a table that is not there: a rebuild may have emptied it."""
     if waits:
-        yield Link(f"positions of {table}", str(table), True, "no batch yet", uncompared=waits)
+        yield Link(f"positions of {table}", str(table), holds=False, said=_without_batch(table, waits))
+
+
+def _begun(link: Link, pinned: Pinned, waits: tuple[Uncompared, ...]) -> Link:
+    """Return the link of a table's positions with what waits; it does not hold if the table has no batch at all."""
+    if not waits or pinned.span.end is not None or not link.holds:
+        return link.without(*waits)
+    return replace(link, holds=False, said=_without_batch(pinned.span.table, waits))
+
+
+def _without_batch(table: Table, waits: tuple[Uncompared, ...]) -> str:
+    return f"{table} has no batch: {waits[0].said}. Run: oncelake run"
 
 
 def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:

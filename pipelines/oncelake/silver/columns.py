@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     StringType,
@@ -31,6 +32,7 @@ TYPES = {
     "date": DateType(),
     "timestamp": TimestampType(),
 }
+FLOATS = (FloatType, DoubleType)
 _OTHER_NAMES = {"integer": "int", "long": "bigint"}
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _MAX_DIGITS = 38
@@ -86,11 +88,20 @@ def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Co
         return time_of(text, times, zone)
     if kind == "double":
         value = F.when(text.rlike(_NUMBER), text).try_cast(kind)
-        return F.when(F.abs(value) <= _MAX_DOUBLE, value)
+        return one_zero(F.when(F.abs(value) <= _MAX_DOUBLE, value), DoubleType())
     if kind == "date":
         return F.when(text.rlike(_DAY), text).try_cast(kind)
     made = type_of(kind)
     return _decimal(text, made) if isinstance(made, DecimalType) else text.try_cast(kind)
+
+
+def one_zero(value: Column, kind: DataType) -> Column:
+    """Return a float with 0.0 for -0.0; another value as it is.
+
+    The two are equal. But Spark, looking for one of them, passes over a Parquet file that has only the other; and the
+    order of rows would decide which of them is an extreme.
+    """
+    return F.when(value == F.lit(0), F.lit(0).cast(kind)).otherwise(value) if isinstance(kind, FLOATS) else value
 
 
 def _decimal(text: Column, made: DecimalType) -> Column:

@@ -211,7 +211,7 @@ def _unquoted(value: Column) -> Column:
     others = inner
     for pattern, text in _UNESCAPED.items():
         others = F.regexp_replace(others, pattern, text)
-    as_json = F.get_json_object(F.concat(F.lit('{"v":'), value, F.lit("}")), "$.v")
+    as_json = _json_at(F.concat(F.lit('{"v":'), value, F.lit("}")), "$.v")
     unescaped = F.when(inner.contains("\\"), F.coalesce(as_json, others)).otherwise(inner)
     return F.when(value.startswith('"'), unescaped).otherwise(value)
 
@@ -251,7 +251,12 @@ def _first(at: Mapping[str, Column]) -> Column:
 
 def _at(key: str) -> Column:
     """Return the text at a key; null if there is none."""
-    return F.get_json_object("line", key) if is_path(key) else F.try_element_at("object", F.lit(key))
+    return _json_at(F.col("line"), key) if is_path(key) else F.try_element_at("object", F.lit(key))
+
+
+def _json_at(line: Column, path: str) -> Column:
+    """Return the text at a path; two escaped surrogates that are no pair give Spark a text that is not UTF-8."""
+    return F.make_valid_utf8(F.get_json_object(line, path))
 
 
 def _exact(key: str) -> Column:

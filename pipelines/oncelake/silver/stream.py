@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -17,6 +17,7 @@ from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.models import shown
 from oncelake.common.spark.collect import PARQUET, Collected
 from oncelake.common.spark.prepared import Prepared
+from oncelake.common.spark.valid_text import counts_of, marks_of, recorded, warnings
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.before import TableBefore
@@ -112,7 +113,7 @@ class Silver:
     def column_fields(self) -> list[StructField]:
         """The fields of the formats' typed columns in silver's table, each once."""
         found: dict[str, StructField] = {}
-        for each in (field for fmt in self.by_format for field in fmt.column_fields):
+        for each in (column for fmt in self.by_format for column in fmt.column_fields):
             found.setdefault(each.name, each)
         return list(found.values())
 
@@ -216,10 +217,12 @@ class Parsed:
     Attributes:
         frame: the rows as a frame, which Spark parses whenever it is read.
         collected: the same rows in this process; None if they are too many.
-        own: adds the columns of the user's own code to accepted rows; None without such code.
+        own: adds the columns of the user's own code to accepted rows, and marks; None without such code.
         refused: the rows of quarantine, which the job that wrote silver's rows collected; None if it did not.
         repeats: what repeats earlier lines; None if repeats are kept.
         arrivals: how the times of the accepted lines fit their arrival; None before they are counted.
+        marked: a frame of the user's own columns, whose job counts the texts that were made valid, and the counts.
+        invalid: how many lines had a text that was made valid, by column; of collected rows.
     """
 
     frame: DataFrame
@@ -228,6 +231,8 @@ class Parsed:
     refused: DataFrame | None = None
     repeats: Repeats | None = None
     arrivals: Arrivals | None = None
+    marked: tuple[DataFrame, Observation] | None = None
+    invalid: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dropped(self) -> int:
@@ -244,15 +249,19 @@ class Parsed:
         if self.own is None:
             return rows
         if isinstance(rows, DataFrame):
-            return self.own(rows)
+            return self.completed(rows)
         frame = self.own(rows.frame())
         made = batch.collect(frame)
-        if made is not None and made.rows.num_rows != rows.rows.num_rows:
+        if made is None:
+            return self._counting(frame)
+        if made.rows.num_rows != rows.rows.num_rows:
             raise ReceiptError(
                 f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
                 f"{batch.batch_id}; nothing was written. Correct it: each row must stay one row"
             )
-        return made or frame
+        marks = marks_of(made.columns)
+        self.invalid = counts_of({mark: sum(made.rows[mark].to_pylist()) for mark in marks})
+        return made.select([name for name in made.columns if name not in marks])
 
     def _rows(self) -> Rows:
         if self.repeats is not None:
@@ -261,7 +270,30 @@ class Parsed:
 
     def completed(self, rows: DataFrame) -> DataFrame:
         """Return accepted rows of a frame with the columns of the user's own code."""
-        return rows if self.own is None else self.own(rows)
+        return rows if self.own is None else self._counting(self.own(rows))
+
+    def _counting(self, made: DataFrame) -> DataFrame:
+        """Return rows without their marks, which the job that writes them counts."""
+        marks = marks_of(made.columns)
+        if not marks:
+            return made
+        counts = Observation()
+        observed = made.observe(counts, *(F.count_if(mark).alias(mark) for mark in marks))
+        self.marked = observed, counts
+        return observed.drop(*marks)
+
+    def made_valid(self, *, written: bool) -> Mapping[str, int]:
+        """Return how many lines had a text that was made valid, by column.
+
+        Args:
+            written: True if this run has written the rows, so that their job has counted; otherwise a job counts here.
+        """
+        if self.marked is None:
+            return self.invalid
+        observed, counts = self.marked
+        if not written:
+            observed.count()
+        return counts_of(counts.get)
 
     def quarantined(self, batch: Batch) -> Rows:
         """Return quarantine's rows."""
@@ -287,7 +319,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
 
     parse_lines = silver.prepared()
     # one for frames, one for collected rows: the columns of the two differ in what may be null
-    of_frames, of_collected = (Prepared(silver.transform) if silver.transform else None for _ in range(2))
+    own_code = silver.transform
+    of_frames, of_collected = (Prepared(own_code.marked) if own_code else None for _ in range(2))
     said: list[str] = []  # once in a run
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
@@ -303,6 +336,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             )
         small = batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None
         own = of_frames if small is None else of_collected
+        is_held = batch.holds(SILVER)
         with _without_repeats(Parsed(frame, small, own), silver, batch) as parsed:
             counted = write_silver(parsed, silver, batch)
             strange = parsed.arrivals.warning(counted.lines - counted.refused) if parsed.arrivals else None
@@ -311,9 +345,10 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
                 said.append(strange)
             if parsed.repeats is not None and parsed.dropped:
                 _must_be(parsed.dropped, batch.append(DUPLICATES, parsed.repeats.dropped), "is a repeat", "are repeats")
-            warned = _warned(silver, counted, batch)
-            if counted.rules or warned:
-                quality = {"lines": counted.lines, "rules": counted.rules, "warned": warned}
+            warned, invalid = _warned(silver, counted, batch), parsed.made_valid(written=not is_held)
+            batch.warned.extend(warnings(invalid))
+            if counted.rules or warned or invalid:
+                quality = recorded({"lines": counted.lines, "rules": counted.rules, "warned": warned}, invalid)
                 written = batch.append(QUARANTINE, parsed.quarantined(batch), quality)
                 _must_be(counted.refused, written, "was refused", "were refused")
 
@@ -342,7 +377,7 @@ def _without_repeats(parsed: Parsed, silver: Silver, batch: Batch) -> Iterator[P
         yield parsed
         return
     # the rows that are kept are not those that the transform's plan was prepared for
-    own = silver.completed if silver.transform is not None else None
+    own = silver.transform.marked if silver.transform is not None else None
     before = batch.before(SILVER)
     if parsed.collected is not None and before.opened is not None:
         kept, repeats = collected_duplicates.split(collected.unbroken(parsed.collected), before, declared)

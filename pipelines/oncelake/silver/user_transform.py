@@ -38,6 +38,8 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.models import shown
 from oncelake.common.spark.analysis import Impurity, impurity, without_log
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
+from oncelake.silver.columns import one_zero
 from oncelake.silver.format import COLUMN_NAME, TAKEN
 from oncelake.silver.user_code import KEY, UserCode
 
@@ -95,13 +97,27 @@ class UserTransform:
         return known
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return silver's rows with the function's columns after their own.
+        """Return silver's rows with the function's columns after their own: texts made valid, 0.0 for -0.0.
 
         Raises:
             ConfigError: the function cannot be used; the message says why and what is accepted.
         """
+        made = self.marked(rows)
+        return made.drop(*marks_of(made.columns))
+
+    def marked(self, rows: DataFrame) -> DataFrame:
+        """Return the same, and after them, for each column of texts that may be invalid, whether one was made valid."""
         made = self._made(rows)
-        return made.select(*rows.columns, *(each.name for each in _added(rows, made)))
+        added = _added(rows, made)
+        texts = [each for each in added if has_text(each.dataType)]
+        unsure = {each.name: each.dataType for each in texts} if texts and _may_be_invalid(rows, made) else {}
+        values = (
+            valid(made[each.name], each.dataType) if each.name in unsure else one_zero(made[each.name], each.dataType)
+            for each in added
+        )
+        marks = (is_invalid(made[name], kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items())
+        named = (value.alias(each.name) for value, each in zip(values, added, strict=True))
+        return made.select(*rows.columns, *named, *marks)
 
     def _compare(self, rows: DataFrame, first: Sequence[tuple[str, ...]], days: int, zone: str) -> None:
         """Raise ConfigError if the function, imported and called at another time in another zone, gives another plan.
@@ -172,6 +188,12 @@ def _steps(rows: DataFrame, made: DataFrame) -> list[Any]:
             break
         node = node.children().head()
     return found
+
+
+def _may_be_invalid(rows: DataFrame, made: DataFrame) -> bool:
+    """Return True if one of the expressions of a plan above that of the given rows may have invalid texts."""
+    expressions = (each for node in _steps(rows, made) for each in _listed(node.expressions()))
+    return any(may_be_invalid(rows.sparkSession, each) for each in expressions)
 
 
 def _impure(spark: SparkSession, nodes: Sequence[Any]) -> Iterator[str]:

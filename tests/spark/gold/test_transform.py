@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from oncelake.exactly_once.write import MergeSql
 from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
 from oncelake.gold.schema import gold_schema
-from oncelake.gold.transform import aggregate, merge_into, windows
+from oncelake.gold.transform import aggregate, merge_into, windows, windows_within
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -293,3 +293,31 @@ def test_windows_beyond_the_calendar_give_no_range(spark: SparkSession) -> None:
     far = lines(spark, line(), line()).withColumn("log_time", F.timestamp_micros(F.lit(300_000_000_000_000_000)))
     assert windows(aggregate(far, table)) is None
     assert windows(aggregate(lines(spark), table)) is None
+
+
+def test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted(spark: SparkSession) -> None:
+    """Two of them can be one key afterwards, and an extreme of two batches is that of all lines."""
+    text = "cast(unhex(message) as string)"
+    measures = {"lines": "count", "least": f"min({text})", "most": f"max(array(struct({text}, level)))"}
+    table = GoldTable(every="1 hour", by={"text": text, "level": "level"}, measures=measures)
+    rows = lines(spark, *(line(message=each) for each in ("61", "ff", "fe", "x")))
+    counted = aggregate(rows, table, counting=True)
+    hidden = ["_invalid_text", "_invalid_least", "_invalid_most", "_invalid_"]
+    assert counted.columns == [*aggregate(rows, table).columns, *hidden]
+    found = {row["text"]: tuple(row)[3:] for row in counted.collect()}
+    assert found == {
+        "a": (1, "a", [("a", "INFO")], 0, 0, 0, 1),
+        "\ufffd": (2, "\ufffd", [("\ufffd", "INFO")], 2, 2, 2, 2),
+        None: (1, None, [(None, "INFO")], 0, 0, 0, 1),
+    }
+    plain = GoldTable(every="1 hour", by={"level": "level"}, measures={"lines": "count", "least": "min(message)"})
+    assert aggregate(rows, plain, counting=True).columns == aggregate(rows, plain).columns
+
+
+@pytest.mark.parametrize(("last", "starts"), [(0, [0]), (3, [0, 1, 2, 3]), (99, [*range(100)]), (10**6, [0, 10**6])])
+def test_the_windows_from_a_first_to_a_last_one_have_all_between_them(last: int, starts: list[int]) -> None:
+    table = GoldTable(every="1 second", measures={"lines": "count"})
+    found = merge_sql(table, windows_within(0, last * 1_000_000, table)).windows
+    wanted = [datetime.fromtimestamp(each, UTC) for each in starts]
+    ranges = [(each, each) for each in wanted] if last < 100 else [(wanted[0], wanted[-1])]
+    assert found == ranges

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.spark
 AT = "2017-07-30T14:09:08Z"
 KEYS = {"time": "time", "level": "level", "message": "message"}
 JSON = LogFormat.model_validate({"json": KEYS, "time": "iso8601", "default_level": "INFO"})
+NESTED = LogFormat.model_validate({"json": {**KEYS, "message": "$.m.n"}, "time": "iso8601", "default_level": "INFO"})
 LOGFMT = LogFormat.model_validate({"logfmt": KEYS, "time": "iso8601", "default_level": "INFO"})
 
 
@@ -112,6 +113,20 @@ def test_a_path_leads_to_the_text_of_a_nested_value(bronze_of: BronzeOf) -> None
     (row,) = parsed(bronze_of, [line], fmt)
     assert (row["reasons"], row["message"]) == ([], "é")
     assert {name: row[name] for name in paths} == {name: text for name, (_, text) in paths.items()}
+
+
+@pytest.mark.parametrize(
+    ("fmt", "line"),
+    [
+        (LOGFMT, rf'time={AT} message="\udc00\udc00"'),
+        (NESTED, rf'{{"time": "{AT}", "m": {{"n": "\udc00\udc00"}}}}'),
+    ],
+    ids=["logfmt", "json"],
+)
+@pytest.mark.usefixtures("way")
+def test_escaped_surrogates_that_are_no_pair_are_valid_text(bronze_of: BronzeOf, fmt: LogFormat, line: str) -> None:
+    rows = parse(bronze_of([line]), fmt, TimeLimits())
+    assert rows.select(F.is_valid_utf8("message"), F.length("message") > 1).collect() == [(True, True)]
 
 
 def test_a_decimal_keeps_its_digits(bronze_of: BronzeOf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError, ReceiptError
@@ -49,6 +50,16 @@ def silver(directory: Path, source: str, formats: dict[str, LogFormat] | None = 
 def body(text: str) -> str:
     imports = "import random, time\nfrom datetime import datetime\nfrom pyspark.sql import Window, functions as F\n"
     return f"{imports}from pyspark.sql.functions import pandas_udf, udf\ndef add(rows):\n    return {text}\n"
+
+
+def test_texts_that_are_not_utf_8_are_made_valid_and_there_is_one_zero(spark: SparkSession, tmp_path: Path) -> None:
+    text = body("rows.selectExpr('*', 'cast(unhex(message) as string) text', 'double(-0.0d) zero')")
+    made = silver(tmp_path, text)
+    rows = accepted(made.parse(bronze_rows(spark, [f"2017-07-30 14:09:08 ERROR {each}" for each in ("61", "ff", "x")])))
+    assert made.completed(rows).columns == made.table_schema(spark).fieldNames()
+    assert made.transform is not None
+    found = made.transform.marked(rows).select("text", "_invalid_text", F.col("zero").cast("string")).collect()
+    assert {tuple(row) for row in found} == {("a", False, "0.0"), (None, False, "0.0"), ("\ufffd", True, "0.0")}
 
 
 def test_columns_are_added_to_accepted_rows_after_silver_s_own(spark: SparkSession, tmp_path: Path) -> None:
