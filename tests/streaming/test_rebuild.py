@@ -108,7 +108,10 @@ def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House, spark:
     spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
     first = sorted(path for path in house.logs.iterdir())[-1]
     first.unlink()
-    assert house.recover(spark, "bronze")["bronze"].steps
+    refused = house.recover(spark, "bronze")["bronze"].refused
+    assert refused is not None
+    assert refused.endswith("oncelake recover bronze --accept-loss")
+    assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
     with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 7 lines"):
         house.rebuild(spark, "silver")
 
