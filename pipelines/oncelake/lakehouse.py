@@ -385,7 +385,7 @@ class Lakehouse:
         try:
             if chain.silver.transform is not None:
                 chain.silver.transform_fields(self.spark)
-        except ConfigError as error:
+        except OncelakeError as error:  # of the code, or of Spark's start
             return str(error)
         return None
 

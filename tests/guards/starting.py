@@ -34,6 +34,16 @@ GUARDS = (
         also=(_DAMAGED,),
     ),
     Guard(
+        "new commits are not taken for those that a stage has read, when their table went back",
+        "lines count twice, or never",
+        "engine/recover.py::_readers_ahead",
+        answers("()"),
+        tests=(
+            "streaming/test_damaged_log.py::test_new_commits_are_not_taken_for_those_that_silver_has_read",
+            "streaming/test_damaged_log.py::test_a_loss_is_not_taken_for_a_commit_that_silver_has_read",
+        ),
+    ),
+    Guard(
         "bronze does not go back over lines that its source no longer has",
         "lines are lost without a word",
         "engine/recover.py::recover",

@@ -126,3 +126,36 @@ def test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more(
         house.rebuild(spark, "bronze", accept_loss=True)
     assert house.size("bronze/access_log") == 7
     assert house.doubts(spark) == []
+
+
+def test_new_commits_are_not_taken_for_those_that_silver_has_read(house: House, spark: SparkSession) -> None:
+    """A table that goes back gives its next commits the numbers of those that are gone."""
+    log = house.table("bronze/access_log") / "_delta_log"
+    max(log.glob("*[0-9].json")).write_text("")
+    house.recover(spark, "bronze")
+    for _ in range(2):
+        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('note' = 'a commit of another writer')")
+    with pytest.raises(StateError, match=r"a rebuild of silver, .* is unfinished\. Finish it: oncelake rebuild silver"):
+        house.run(spark)
+    with pytest.raises(StateError, match="is unfinished"):
+        house.lakehouse(spark).maintain()
+    house.rebuild(spark, "silver")
+    house.run(spark)
+    house.must_be(LINES)
+    assert house.doubts(spark) == []
+
+
+def test_a_loss_is_not_taken_for_a_commit_that_silver_has_read(house: House, spark: SparkSession) -> None:
+    """The tables of bronze come from a backup of one batch before, and a file of the last batch is gone."""
+    log = house.table("bronze/access_log") / "_delta_log"
+    for path in log.glob(f"*{max(log.glob('*[0-9].json')).name[:20]}*"):
+        path.unlink()
+    (log / "_last_checkpoint").unlink(missing_ok=True)
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    sorted(house.logs.iterdir())[-1].unlink()
+    house.recover(spark, "bronze", accept_loss=True)
+    with pytest.raises(StateError, match="is unfinished"):
+        house.run(spark)
+    house.rebuild(spark, "silver")
+    house.run(spark)
+    assert house.doubts(spark) == []

@@ -190,7 +190,8 @@ def refused_root(lake: Lake) -> str | None:
         return f"lake.root {root}: the file system of {place} is read-only; set another directory, or mount it writable"
     if not os.access(place, os.W_OK | os.X_OK):
         return f"lake.root {root}: this process may not write to {place}; set another directory, or grant it"
-    if not shutil.disk_usage(place).free:
+    disk = shutil.disk_usage(place)
+    if disk.total and not disk.free:
         return f"lake.root {root}: the disk of {place} is full; free some space, or set another directory"
     return None
 

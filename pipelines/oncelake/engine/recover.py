@@ -1,6 +1,7 @@
 """Recovery of a stage: restore tables, commit a new query ID or a loss, and rewrite the checkpoint."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -16,13 +17,23 @@ from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import make_table
+from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import READ_AGAIN, accept, block_reason, refuse_unless_finished
-from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.engine.start_gate import (
+    MARKER,
+    READ_AGAIN,
+    accept,
+    block_reason,
+    refuse_unless_finished,
+    unfinished_rebuild,
+)
+from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
+from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.log_damage import set_aside
+from oncelake.exactly_once.positions import in_table
 from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
@@ -58,7 +69,13 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     if gone is not None and (state.damaged or not accept_loss):
         way = f"{READ_AGAIN} oncelake rebuild {stage.name} --accept-loss" if state.damaged else accept(stage.name)
         return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
+    ahead = () if state.diagnosis.may_start else _readers_ahead(chain, stage)
+    if ahead and not dry_run:
+        _mark(chain, spark, ahead)
     steps = set_logs_aside(chain, stage, spark, dry_run=dry_run)
+    if ahead:
+        gone_on = f"{listed(ahead)} must be rebuilt: their tables have lines of versions that are gone"
+        steps = (*steps, gone_on)
     if steps and not dry_run:
         state = chain.stage_state(stage)
     if state.diagnosis.may_start or (steps and state.damaged):
@@ -71,6 +88,31 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     except StateError as error:
         return Recovered(stage.name, name, steps, refused=str(error))
     return Recovered(stage.name, name, (*steps, *recovery.steps), kept)
+
+
+def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:
+    """Return the stages that have read versions that a table no longer has, and all stages after them.
+
+    The table's next commits get the numbers of these versions, and a stage would take them for what it has read.
+    """
+    found: list[str] = []
+    for target in stage.writes:
+        log, damage = chain.commit_log(target.table), chain.damage(target.table)
+        newest = damage.back_to if damage.lost else log.newest()
+        for reader in (each for each in chain.stages if target.table in each.reads):
+            checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(reader.name))
+            texts = (position(text) for text in checkpoint.offsets if text)
+            read = [at.version for text in texts if (at := in_table(text, log.table_id())) is not None]
+            if newest is not None and max(read, default=0) > newest + 1:
+                found += [each.name for each in stages_from(chain.stages, reader.name)]
+    return [each.name for each in chain.stages if each.name in found]
+
+
+def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
+    """Mark stages as those of an unfinished rebuild, so that nothing else runs before it."""
+    begun = {*unfinished_rebuild(chain), *names}
+    marked = json.dumps({"stages": [each.name for each in chain.stages if each.name in begun]})
+    files_at(chain.lake.root, spark).write(f"{chain.lake.root}/{MARKER}", marked)
 
 
 def set_logs_aside(

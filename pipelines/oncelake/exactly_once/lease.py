@@ -188,6 +188,9 @@ def _by_jvm(spark: SparkSession, path: Path) -> Iterator[bool]:
         try:
             lock = file.getChannel().tryLock(_JVM, 1, False)
         except Py4JJavaError as error:
+            if "OverlappingFileLock" in str(error.java_exception.getClass().getName()):
+                yield False  # another thread of this JVM holds it
+                return
             raise _without_locks(path, str(error.java_exception.getMessage())) from None
         yield lock is not None
 

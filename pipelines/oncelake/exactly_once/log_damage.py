@@ -227,7 +227,11 @@ def _is_parquet(file: _File, *, deep: bool) -> bool:
     from pyarrow import ArrowException, BufferReader, parquet  # noqa: PLC0415 - slow to import, and optional
 
     try:
-        parquet.read_table(BufferReader(data), page_checksum_verification=True)
+        opened = parquet.ParquetFile(BufferReader(data), page_checksum_verification=True)
+        for group in range(opened.num_row_groups):
+            opened.read_row_group(group)
+    except (MemoryError, NotImplementedError):  # pyarrow's are among its other errors
+        return True
     except (ArrowException, OSError):  # the bytes are in memory, so it is no error of the disk
         return False
     return True

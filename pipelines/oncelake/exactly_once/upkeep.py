@@ -121,12 +121,15 @@ def _would_cut(log: Path, needed: int | None, kept: str) -> bool:
     found = _DURATION.fullmatch(kept)
     if needed is None or found is None:
         return False
-    oldest = timedelta(**{f"{found[2]}s": int(found[1])}) - _MARGIN
+    try:
+        oldest = (timedelta(**{f"{found[2]}s": int(found[1])}) - _MARGIN).total_seconds()
+    except OverflowError:  # for ever
+        return False
     try:
         age = time.time() - (log / f"{needed:020}.json").stat().st_mtime
     except OSError:
         return False
-    return age >= oldest.total_seconds()
+    return age >= oldest
 
 
 def _compact(table: DeltaTable) -> None:

@@ -109,6 +109,8 @@ class Proof:
             raise StateError(changed)
         for table in (target.table for stage in self.chain.stages for target in stage.writes):
             damage = self.chain.damage(table)
+            if damage:
+                refuse_unless_finished(self.chain)  # a rebuild that has just begun removes tables
             if damage.stops_spark:
                 yield Link(f"log of {table}", str(table), False, _damaged(table, damage))
                 return
@@ -155,6 +157,7 @@ class Proof:
                 gone = gone_file(error, self.chain, stage)
                 if gone is None:
                     raise
+                refuse_unless_finished(self.chain)
                 yield Link(f"rows of {stage.name}", str(stage.tables[0]), False, gone)
                 return
 

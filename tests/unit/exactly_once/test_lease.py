@@ -103,15 +103,22 @@ def test_a_file_system_without_locks_is_no_lock_of_another_process(
             pytest.fail("it holds a lake without a lock")
 
 
-def test_a_file_system_without_locks_is_named_by_the_jvm_too(lake: Lake) -> None:
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("java.io.IOException", ConfigError, r"cannot be locked \(No locks available\): its file system has no"),
+        ("java.nio.channels.OverlappingFileLockException", LockedError, "is being written by"),
+    ],
+)
+def test_a_file_system_without_locks_is_no_thread_of_the_jvm_that_holds_the_lock(
+    lake: Lake, name: str, error: type[Exception], said: str
+) -> None:
     def locks(_: Path) -> bool:
-        said = SimpleNamespace(_target_id="", _gateway_client=None, getMessage=lambda: "No locks available")
-        raise Py4JJavaError("", said)
+        java = SimpleNamespace(_target_id="", _gateway_client=None, getMessage=lambda: "No locks available")
+        java.getClass = lambda: SimpleNamespace(getName=lambda: name)
+        raise Py4JJavaError("", java)
 
-    with (
-        pytest.raises(ConfigError, match=r"cannot be locked \(No locks available\): its file system has no"),
-        sole_writer(spark([], locks), lake, timedelta(0)),
-    ):
+    with pytest.raises(error, match=said), sole_writer(spark([], locks), lake, timedelta(0)):
         pytest.fail("it holds a lake without a lock")
 
 

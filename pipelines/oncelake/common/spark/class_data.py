@@ -39,7 +39,7 @@ _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
 # A busy machine takes minutes to write 200 MB of classes.
 PATIENCE = 300.0
 # The demo takes a minute.
-LONGEST = 600.0
+LONGEST = 1800.0
 _SETTLED = 2.0
 
 

@@ -31,7 +31,7 @@ _PARTS = 2 + _PARTS_OF_DEMO
 _FAILED = ".failed"
 
 # A busy machine takes minutes; the parts have limits of their own, below this one.
-PATIENCE = 900.0
+PATIENCE = 3600.0
 _POLL = 0.2
 
 Step = Callable[[str, int], None]

@@ -110,10 +110,13 @@ def _said(java: str) -> str:
 def _version(java: str) -> tuple[int, str]:
     try:
         # a small heap: by default Java reserves a quarter of the memory, more than a limit may allow
-        done = subprocess.run([java, "-Xmx64m", "-version"], capture_output=True, text=True, check=False, cwd="/")
+        for heap in (["-Xms8m", "-Xmx64m"], []):
+            done = subprocess.run([java, *heap, "-version"], capture_output=True, text=True, check=False, cwd="/")
+            if not done.returncode:
+                break
     except OSError:  # no program, or one of another machine
         return 0, ""
-    return done.returncode, done.stderr
+    return done.returncode, done.stderr + done.stdout  # errors of the JVM's own are on its standard output
 
 
 def utf8_locale() -> Mapping[str, str]:

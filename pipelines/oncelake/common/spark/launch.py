@@ -27,7 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from oncelake.common.afterwards import removed_afterwards
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.spark.java import read_at_the_start, utf8_locale
-from oncelake.common.spark.machine import TEMPORARY, nameless_host
+from oncelake.common.spark.machine import TEMPORARY, java_variables, nameless_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -78,7 +78,9 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
         )
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
         # Java does not expand an argument file named in another one; so the user's files are named next to ours
-        own = [f"{TEMPORARY}{tempfile.gettempdir()}", *(each for each in options if not each.startswith("@"))]
+        is_given = any(TEMPORARY in each for each in java_variables())
+        temporary = [] if is_given else [f"{TEMPORARY}{tempfile.gettempdir()}"]
+        own = [*temporary, *(each for each in options if not each.startswith("@"))]
         written = _write(directory / "java-options", map(_argument, own))
         named = [f"@{written}", *(each for each in options if each.startswith("@"))]
         # Spark ignores other settings in a file, with a warning; the session gets them from its builder

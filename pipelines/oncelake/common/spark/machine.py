@@ -26,6 +26,9 @@ ROOM = 32
 # The options in it come after those on the command line, and win.
 _LAST_WORD = "_JAVA_OPTIONS"
 TEMPORARY = "-Djava.io.tmpdir="
+# What Java reads for options, the last one after those of the command line.
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", _LAST_WORD)
+_SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)")
 _UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 
 
@@ -43,6 +46,11 @@ def check_machine(settings: SparkSettings) -> None:
     _check_heap(settings)
     _check_spark_home()
     _check_temporary(settings)
+
+
+def java_variables() -> list[str]:
+    """Return the options that the environment gives Java."""
+    return [os.environ.get(name, "") for name in _JAVA_VARIABLES]
 
 
 def _check_pyspark() -> None:
@@ -79,7 +87,7 @@ def nameless_host() -> str | None:
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)
-    except OSError:
+    except (OSError, UnicodeError):
         return name
     return None
 
@@ -143,8 +151,9 @@ def _check_spark_home() -> None:
         return
     if not (Path(home) / "bin/spark-submit").is_file():
         raise ConfigError(f"SPARK_HOME={home} has no bin/spark-submit; unset it: PySpark brings Spark with it")
-    versions = [each.stem.rpartition("-")[2] for each in Path(home).glob("jars/spark-core_*.jar")]
-    if versions and pyspark.__version__ not in versions:
+    found = (_SPARK_CORE.match(each.name) for each in Path(home).glob("jars/spark-core_*.jar"))
+    versions = [each[1] for each in found if each is not None]  # a vendor's has more behind its numbers
+    if versions and not any(pyspark.__version__.startswith(each) for each in versions):
         raise ConfigError(
             f"SPARK_HOME={home} is Spark {versions[0]}, and this Python has PySpark {pyspark.__version__}; unset it: "
             "PySpark brings Spark with it"
@@ -157,13 +166,14 @@ def _check_temporary(settings: SparkSettings) -> None:
         place = tempfile.gettempdir()
     except OSError as error:
         raise ConfigError(f"{reason(error)}; free some space there, or set TMPDIR to another directory") from None
-    free = shutil.disk_usage(place).free // MEBIBYTE
-    if free < ROOM:
+    disk = shutil.disk_usage(place)
+    free = disk.free // MEBIBYTE
+    if disk.total and free < ROOM:  # some file systems say no sizes
         raise ConfigError(
             f"{place}: the disk has {free} MiB left, and Spark needs {ROOM} for temporary files; free some space, or "
             "set TMPDIR to another directory"
         )
-    given = (*settings.conf.values(), os.environ.get(_LAST_WORD, ""))
+    given = (*settings.conf.values(), *java_variables())
     if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0) and not any(TEMPORARY in each for each in given):
         raise ConfigError(
             f"{place} is mounted with noexec, and Spark loads its libraries for compression from there; set TMPDIR to "
