@@ -72,3 +72,15 @@ def test_a_checkpoint_that_nobody_can_read_is_set_aside(tmp_path: Path) -> None:
     assert f"{3:020}.checkpoint.parquet" in said
     assert set_spare_aside(house.chain()) == []
     assert deltalake.DeltaTable(str(log.parent)).version() == 3
+
+
+@pytest.mark.parametrize("error", [pyarrow.ArrowMemoryError, pyarrow.ArrowNotImplementedError])
+def test_a_checkpoint_that_does_not_fit_into_the_memory_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error("malloc of size 300 MB failed")
+
+    log = filled(tmp_path / "table")
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.read_row_group", fails)
+    assert find_damage(str(log.parent), deep=True) == LogDamage()
