@@ -614,17 +614,17 @@ GUARDS = (
         tests=(f"{_CUT}test_lines_that_wait_are_a_number_until_they_are_read",),
     ),
     Guard(
-        "a table of silver or gold without a batch does not hold while lines wait for it",
+        "a table of silver or gold that a rebuild emptied does not hold while lines wait for it",
         "prove passes over a table that a rebuild emptied and could not fill",
-        "proof/prove.py::_begun",
+        "proof/prove.py::Proof._begun",
         answers("link.without(*waits)"),
         tests=(f"{_EMPTIED}[an empty gold table]", f"{_EMPTIED}[an empty silver table]"),
     ),
     Guard(
-        "a table of silver or gold that is not there does not hold while lines wait for it",
+        "a table of silver or gold that a rebuild removed does not hold while lines wait for it",
         "prove passes over a table that a rebuild removed and could not fill",
-        "proof/prove.py::_nothing_yet",
-        reads("False", "True"),
+        "proof/prove.py::Proof._nothing_yet",
+        reads("self._is_emptied(stage)", "False"),
         tests=(f"{_EMPTIED}[no gold table]", f"{_EMPTIED}[no silver table]"),
     ),
     Guard(

@@ -2,6 +2,7 @@
 
 Before anything is removed, the names of the stages are written to a marker file. The file is deleted when all of them
 are empty. So every start detects an unfinished rebuild, and a second run empties the same stages and finishes it.
+Another file names the stages until they are filled again: until then, a proof does not hold over an empty table.
 """
 
 import json
@@ -21,7 +22,7 @@ from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
-from oncelake.engine.start_gate import MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
+from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.delta_sources import DeltaSources
@@ -62,13 +63,16 @@ class Rebuild:
                 self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
             for stage in self._heads():
                 self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
-        self._files.write(self._marker, json.dumps({"stages": [stage.name for stage in self.stages]}))
+        names = json.dumps({"stages": [stage.name for stage in self.stages]})
+        self._files.write(self._marker, names)
         for stage in reversed(self.stages):
             self._empty(stage)
         if has_delta_log(self.spark):
             jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        self._files.write(self._emptied, names)
         self._files.remove(self._marker)
         self.run(replace(self.chain, stages=self.stages))
+        self._files.remove(self._emptied)
 
     def plan(self) -> list[str]:
         """Return the steps of `go` as text."""
@@ -132,6 +136,10 @@ class Rebuild:
     @property
     def _marker(self) -> str:
         return f"{self.chain.lake.root}/{MARKER}"
+
+    @property
+    def _emptied(self) -> str:
+        return f"{self.chain.lake.root}/{EMPTIED}"
 
 
 def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:

@@ -16,6 +16,8 @@ from oncelake.exactly_once.state import CONSEQUENCE, State
 
 # The file below the lake's root that names the stages of an unfinished rebuild.
 MARKER = "_rebuild.json"
+# The stages that the last rebuild emptied; removed when it has filled them.
+EMPTIED = "_emptied.json"
 READ_AGAIN = "Put the file back from a backup, or read again all lines that the source still has:"
 
 
@@ -89,6 +91,13 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
     begun: list[str] = json.loads(text)["stages"] if text else []
     served = {f"serving.{name}" for name in chain.settings.serving.served}
     return [name for name in begun if name in served or not name.startswith("serving.")]
+
+
+def emptied(chain: Chain) -> list[str]:
+    """Return the names of the stages that a rebuild emptied and did not fill to the end."""
+    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{EMPTIED}")
+    names: list[str] = json.loads(text)["stages"] if text else []
+    return names
 
 
 def finish_rebuild(stages: list[str]) -> str:

@@ -25,7 +25,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
-from oncelake.engine.start_gate import log_way_out, refuse_unless_finished, stage_of
+from oncelake.engine.start_gate import emptied, log_way_out, refuse_unless_finished, stage_of
 from oncelake.exactly_once.census import read_accepted
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
@@ -128,6 +128,21 @@ class Proof:
                 return
         self._count_line_ends(lake)
         self._keep(lake, record, lasting)
+
+    def _nothing_yet(self, stage: Stage, table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
+        """Yield a link for lines that wait for a table that is not there; it does not hold if a rebuild removed it."""
+        link = Link(f"positions of {table}", str(table), True, "no batch yet", uncompared=waits)
+        if waits:
+            yield replace(link, holds=False, said=_without_batch(table, waits)) if self._is_emptied(stage) else link
+
+    def _begun(self, stage: Stage, link: Link, pinned: Pinned, waits: tuple[Uncompared, ...]) -> Link:
+        """Return the link of a table's positions with what waits; it does not hold if a rebuild emptied the table."""
+        if not waits or pinned.span.end is not None or not link.holds or not self._is_emptied(stage):
+            return link.without(*waits)
+        return replace(link, holds=False, said=_without_batch(pinned.span.table, waits))
+
+    def _is_emptied(self, stage: Stage) -> bool:
+        return stage.name in emptied(self.chain)
 
     def _count_line_ends(self, lake: PinnedLake) -> None:
         """Count the lines of the records in bronze: the new ones, and those that an earlier proof counted."""
@@ -251,10 +266,10 @@ class Proof:
         silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates
         waits = self._waiting_for_silver(lake)
         if silver is None:
-            yield from _nothing_yet(SILVER, waits)
+            yield from self._nothing_yet(stage, SILVER, waits)
             return
         links = self._table(stage, silver)
-        yield _begun(next(links), silver, waits).without(*self._earlier(lake))
+        yield self._begun(stage, next(links), silver, waits).without(*self._earlier(lake))
         yield from links
         if quarantine is None:
             if silver.span.commits:
@@ -304,10 +319,10 @@ class Proof:
         gold, table = lake.gold[stage.name], stage.writes[0].table
         waits = self._waiting_for_gold(table, gold, lake.silver)
         if gold is None:
-            yield from _nothing_yet(table, waits)
+            yield from self._nothing_yet(stage, table, waits)
             return
         links = self._table(stage, gold)
-        yield _begun(next(links), gold, waits)
+        yield self._begun(stage, next(links), gold, waits)
         yield from links
         at, commit_log = version_of(gold.span.end), self.chain.commit_log(SILVER)
         is_gone = at > 0 and not commit_log.holds(commit_log.last_alike(at - 1))
@@ -402,19 +417,6 @@ def lines_before(pinned: Pinned | None) -> int:
 
 def _waiting_for(table: Table, lines: int) -> tuple[Uncompared, ...]:
     return Uncompared.waiting(lines, "line", f"for {table}", lines=lines)
-
-
-def _nothing_yet(table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
-    """Yield a link that does not hold if lines wait for a table that is not there: a rebuild may have emptied it."""
-    if waits:
-        yield Link(f"positions of {table}", str(table), holds=False, said=_without_batch(table, waits))
-
-
-def _begun(link: Link, pinned: Pinned, waits: tuple[Uncompared, ...]) -> Link:
-    """Return the link of a table's positions with what waits; it does not hold if the table has no batch at all."""
-    if not waits or pinned.span.end is not None or not link.holds:
-        return link.without(*waits)
-    return replace(link, holds=False, said=_without_batch(pinned.span.table, waits))
 
 
 def _without_batch(table: Table, waits: tuple[Uncompared, ...]) -> str:
