@@ -107,15 +107,10 @@ class Proof:
         changed = refused_change(self.chain)
         if changed:
             raise StateError(changed)
-        for table in (target.table for stage in self.chain.stages for target in stage.writes):
-            damage = self.chain.damage(table)
-            if damage:
-                refuse_unless_finished(self.chain)  # a rebuild that has just begun removes tables
-            if damage.stops_spark:
-                yield Link(f"log of {table}", str(table), False, _damaged(table, damage))
-                return
-            if damage.spare:
-                self.warn(_damaged(table, damage))
+        damaged = self._damaged_log()
+        if damaged is not None:
+            yield damaged
+            return
         self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
@@ -128,6 +123,18 @@ class Proof:
                 return
         self._count_line_ends(lake)
         self._keep(lake, record, lasting)
+
+    def _damaged_log(self) -> Link | None:
+        """Return a link for the first table whose log Spark cannot read; warn of what only others cannot read."""
+        for table in (target.table for stage in self.chain.stages for target in stage.writes):
+            damage = self.chain.damage(table)
+            if damage:
+                refuse_unless_finished(self.chain)  # a rebuild that has just begun removes tables
+            if damage.stops_spark:
+                return Link(f"log of {table}", str(table), False, _damaged(table, damage))
+            if damage.spare:
+                self.warn(_damaged(table, damage))
+        return None
 
     def _nothing_yet(self, stage: Stage, table: Table, waits: tuple[Uncompared, ...]) -> Iterator[Link]:
         """Yield a link for lines that wait for a table that is not there; it does not hold if a rebuild removed it."""
