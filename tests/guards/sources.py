@@ -854,11 +854,11 @@ GUARDS = (
         "a copy that has grown continues its log, whatever its name is now",
         "what it got after it was a copy counts twice",
         f"{_SURVEY}_Comparison._continue_original",
-        reads("of is not None and copy.of in index.files and self._know_first([copy.of], file)", "False"),
+        reads("copy.of in index.files and self._know_first([copy.of], file)", "False"),
         tests=(f"{_WHICH}test_a_copy_that_gets_its_rest_and_another_name_at_once_is_the_log",),
     ),
     Guard(
-        "an archive that grows continues no log of which less was read than it held",
+        "an archive that grows does not go on with a shorter log that has the same first lines",
         "lines of the archive count twice if another log began with its first lines",
         f"{_SURVEY}_Comparison._continue_original",
         reads("number >= 0 and length >= copy.offset", "number >= 0"),

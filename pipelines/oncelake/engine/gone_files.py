@@ -6,7 +6,7 @@ from oncelake.common.explain import missing_file
 from oncelake.common.lake import BRONZE, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
-from oncelake.engine.start_gate import stage_of
+from oncelake.engine.start_gate import READ_AGAIN, stage_of
 
 
 def gone_file(error: BaseException, chain: Chain, stage: Stage) -> str | None:
@@ -36,8 +36,5 @@ def _way_out(table: Table, stage: Stage) -> str:
     if table in stage.reads:
         return f"Read the table as it is now: oncelake rebuild {stage.name}"
     if table.layer == BRONZE.layer:
-        return (
-            "Put the file back from a backup, or read again all lines that the source still has: "
-            f"oncelake rebuild {stage_of(table)} --accept-loss"
-        )
+        return f"{READ_AGAIN} oncelake rebuild {stage_of(table)} --accept-loss"
     return f"Make its rows again: oncelake rebuild {stage_of(table)}"

@@ -87,15 +87,18 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
 
     A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
     """
-    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{MARKER}")
-    begun: list[str] = json.loads(text)["stages"] if text else []
+    begun = _named_in(chain, MARKER)
     served = {f"serving.{name}" for name in chain.settings.serving.served}
     return [name for name in begun if name in served or not name.startswith("serving.")]
 
 
 def emptied(chain: Chain) -> list[str]:
     """Return the names of the stages that a rebuild emptied and did not fill to the end."""
-    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{EMPTIED}")
+    return _named_in(chain, EMPTIED)
+
+
+def _named_in(chain: Chain, file: str) -> list[str]:
+    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
     names: list[str] = json.loads(text)["stages"] if text else []
     return names
 

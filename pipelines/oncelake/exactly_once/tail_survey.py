@@ -66,8 +66,7 @@ class Survey:
         known: the files that were read, whole or in part, by ID.
         new: the files that were not read yet.
         starts: the byte from which a new file is read, if that is not its beginning; -1 if only a run finds out.
-        cut: the ID of the file that was cut, or copied, and of which a new file has the bytes before its start, by the
-            new file's identity.
+        cut: the ID of the file that a new one goes on with, by the new file's identity: it was cut, or copied.
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
@@ -493,10 +492,11 @@ class _Comparison:
         return self._continue_lost(file, index) if copy is None else self._continue_original(file, index, copy)
 
     def _continue_original(self, file: Found, index: LostFiles, copy: TailedFile) -> bool:
-        """Return True if a copy that has grown continues its file, whatever its name is now; or another one, of which
-        all that the copy held was read."""
-        of = self._at.files.get(copy.of)
-        if of is not None and copy.of in index.files and self._know_first([copy.of], file):
+        """Return True if a copy that has grown goes on with its own file, whatever its name is now, or with another.
+
+        Of another file, as much must have been read as the copy held before.
+        """
+        if copy.of in index.files and self._know_first([copy.of], file):
             return True
         longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
         return self._know_first(longer, file)

@@ -198,20 +198,21 @@ def end_gateway(gateway: JavaGateway) -> None:
     """End a JVM that has done its work; kill it if that takes too long."""
     process = gateway.proc
     process.stdin.close()
-    try:
-        process.wait(_SECONDS_TO_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    _wait_for(process)
     started.remove(process)
 
 
 def wait_for_jvm() -> None:
     """Wait until a JVM that `end_jvm` was called for has ended; kill it if that takes too long."""
     for process in started:
-        try:
-            process.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        _wait_for(process)
+
+
+def _wait_for(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def jvm_is_ending() -> bool:

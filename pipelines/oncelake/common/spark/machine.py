@@ -132,7 +132,7 @@ def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -
 
 
 def _check_heap(settings: SparkSettings) -> None:
-    """Raise ConfigError if a variable makes the heap smaller than Spark accepts; it wins over spark.driver_memory."""
+    """Raise ConfigError if a variable makes the heap smaller than spark.driver_memory, over which it wins."""
     given = re.findall(r"-Xmx(\d+)([kmgt]?)", os.environ.get(_LAST_WORD, ""), re.IGNORECASE)
     if not given:
         return
