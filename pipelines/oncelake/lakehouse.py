@@ -6,7 +6,7 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError, reason
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
@@ -55,12 +54,10 @@ from oncelake.engine.settings import Settings
 from oncelake.engine.sources import Failed, missing_key, refused_change, said, stands_alone, try_sources, without
 from oncelake.engine.start_gate import refuse_unless_finished, startable, unfinished
 from oncelake.exactly_once.batch import EventSink
-from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import files_at
-from oncelake.exactly_once.files_source import FilesSource
 from oncelake.exactly_once.lease import Lease, sole_writer
-from oncelake.exactly_once.tail_source import TailSource
+from oncelake.exactly_once.link import Claim, Link
 from oncelake.observe.alerts.follow import alert_of, alerting, round_of
 from oncelake.observe.alerts.look import write_proof
 from oncelake.observe.alerts.message import Message
@@ -80,19 +77,20 @@ from oncelake.observe.report.period import Period
 from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.rule_history import RulesSpan, rule_history
-from oncelake.observe.source_files import recorded_sizes, tell
 from oncelake.observe.status import StageStatus, away_status, stage_status
 from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
-from oncelake.proof.census import census_of
-from oncelake.proof.link import Claim, Link
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
-from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
 from oncelake.silver.format import LogFormat
 from oncelake.silver.suggest import suggest
+from oncelake.sources.directory.census import Census
+from oncelake.sources.directory.held import recorded_sizes
+from oncelake.sources.directory.kind import DirectoryKind
+from oncelake.sources.directory.resolve import Resolve
+from oncelake.sources.kind import SourceKind
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served
@@ -366,11 +364,9 @@ class Lakehouse:
         warnings += [f"{each.warning_of(table)}; the next run sets it aside" for table, each in damages if each.spare]
         rows, states = [], []
         for row, state in self._statuses(chain):
-            census = state.source.glance() if state is not None else None
-            if state is None or census is None:
-                rows.append(row)
-            else:
-                rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
+            sizes = partial(self._recorded_sizes, state.stage.tables[0]) if state is not None else None
+            details = state.source.details(sizes) if state is not None and sizes is not None else None
+            rows.append(row if details is None else replace(row, warnings=details))
             states += [state] if state is not None else []
         answering = replace(chain, stages=tuple(each.stage for each in states))
         refused = refused_root(lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)
@@ -410,11 +406,11 @@ class Lakehouse:
                     raise
                 yield away_status(chain, stage, error), None
 
-    def _changed_files(self, census: Census, bronze: Table) -> list[str]:
-        """Return warnings about ingested files; Spark is used only if a file has changed, to look up its old size."""
-        changed, chain = [each.path for each in census.touched], self.chain
-        asked = changed and chain.commit_log(bronze).newest() is not None
-        return tell(census, recorded_sizes(self.spark, chain.lake.at(bronze), changed) if asked else {})
+    def _recorded_sizes(self, bronze: Table, paths: Collection[str]) -> Mapping[str, int]:
+        """Return the sizes in bytes that a bronze table recorded for files, by path; this needs Spark."""
+        chain = self.chain
+        there = chain.commit_log(bronze).newest() is not None
+        return recorded_sizes(self.spark, chain.lake.at(bronze), paths) if there else {}
 
     def watch(
         self,
@@ -542,13 +538,12 @@ class Lakehouse:
         uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # refuse a topic before Spark starts
         if uncounted is not None:
             raise ConfigError(uncounted)
-        chain, spark, table = self._chain, self.spark, kind.table
-        state = chain.stage_state(named(chain.stages, bronze_stage(table.name)))
-        files = state.source
-        assert isinstance(files, FilesSource | TailSource)
-        table_id = chain.commit_log(table).table_id()
-        found, held = census_of(chain, spark, files, table, may_start=state.diagnosis.may_start)
-        yield found, Resolve(chain, spark, files.path, held, files.planned(), table_id, table)
+        assert isinstance(kind, DirectoryKind), "what can be counted has files"
+        chain = self._chain
+        ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), self.spark)
+        table_id = ingestion.log.table_id()
+        found, held = kind.census(ingestion)
+        yield found, Resolve(ingestion, kind.name, held, kind.planned(ingestion), table_id)
 
     def _counted(self, source: str | None) -> SourceKind:
         """Return the source to take a census of."""

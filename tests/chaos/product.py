@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.common.explain import explain
+from oncelake.common.wording import shown_path
 from oncelake.engine.beside import Change
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
@@ -24,13 +25,12 @@ from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.recover import recover
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.census import shown
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.listing import Found
-from oncelake.exactly_once.tail_content import Disk
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
+from oncelake.sources.directory.listing import Found
+from oncelake.sources.files.source import FilesSource
+from oncelake.sources.tail.content import Disk
 from tests.chaos.world import World
 from tests.support.house import House, Recorder
 
@@ -106,7 +106,9 @@ class Product:
                 source = chain.stage_state(stage).source
                 self._said += source.warnings()
                 if isinstance(source, FilesSource) and (census := source.glance()) is not None:
-                    self._said += [shown(each.path) for each in census.touched]  # a warning names one, and a number
+                    self._said += [
+                        shown_path(each.path) for each in census.touched
+                    ]  # a warning names one, and a number
             self._run(chain, inside)
 
         return self._outcome(go)

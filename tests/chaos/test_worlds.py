@@ -9,8 +9,8 @@ import deltalake
 import pyarrow
 import pytest
 
-from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.tail_files import TailFiles
+from oncelake.sources.tail.plan import TailFiles
+from oncelake.sources.tail.position import TailPosition
 from tests.chaos.growing import Logs
 from tests.chaos.judge import Judge
 from tests.chaos.operations import Place

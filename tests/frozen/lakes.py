@@ -19,14 +19,14 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.sources import kafka
-from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.common.errors import StageError
 from oncelake.engine import replay as replaying
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.kafka_source import LastRecords, Topic
+from oncelake.sources.kafka import kind as kafka
+from oncelake.sources.kafka.admin import describe
+from oncelake.sources.kafka.source import LastRecords, Topic
 from tests.support.broker import Broker
 from tests.support.house import House
 

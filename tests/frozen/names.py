@@ -12,13 +12,13 @@ from oncelake.cli.app import app
 from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import Settings
-from oncelake.exactly_once.census import Fault
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.state import State
 from oncelake.observe.audit.results import RESULTS
 from oncelake.observe.metrics import METRICS
 from oncelake.observe.trace.way import At
 from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.sources.directory.census import Fault
 from tests.support.setting_keys import keys
 
 

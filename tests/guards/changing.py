@@ -7,8 +7,8 @@ _RECOVERY = "unit/exactly_once/test_recovery.py::"
 _PLAN, _LOCK, _REPLAY = "exactly_once/recovery.py::", "exactly_once/lease.py::", "engine/replay.py::Replay."
 _REPLAYED = "streaming/test_quarantine_replay.py::"
 _FENCING, _PLANS = "unit/exactly_once/test_fencing.py::", "unit/exactly_once/test_recovery_refusals.py::"
-_AGAIN = "spark/bronze/test_files_again.py::"
-_RESOLVE, _RESOLVED = "proof/resolve.py::", "unit/proof/test_resolve.py::"
+_AGAIN = "spark/sources/directory/test_comparison.py::"
+_RESOLVE, _RESOLVED = "sources/directory/resolve.py::", "unit/sources/directory/test_resolve.py::"
 
 _CHANGE, _CHANGED = "engine/beside.py::Change.", "streaming/test_changed_gold.py::"
 
@@ -294,7 +294,7 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: each file would be listed again",
         "the lines of a file that was deleted, hidden or moved away disappear",
-        "bronze/sources/files_again.py::_unreadable",
+        "sources/directory/comparison.py::_unreadable",
         without("_unlisted(spark, uri, source_path)"),
         tests=(
             f"{_AGAIN}test_a_file_with_a_missing_line_is_named",
@@ -304,42 +304,42 @@ GUARDS = (
     Guard(
         "a rebuild of bronze: each file may be read",
         "the run ends after bronze is emptied",
-        "bronze/sources/files_again.py::_unreadable",
+        "sources/directory/comparison.py::_unreadable",
         without("is not readable by this process"),
         tests=(f"{_AGAIN}test_an_unreadable_file_counts_as_lost",),
     ),
     Guard(
         "a rebuild of bronze: its lines are from files",
         "the lines of a topic disappear",
-        "bronze/sources/files_again.py::_unreadable",
+        "sources/directory/comparison.py::_unreadable",
         without("bronze holds lines of Kafka"),
         tests=(f"{_AGAIN}test_lines_of_kafka_cannot_be_read_from_files",),
     ),
     Guard(
         "a rebuild of bronze: each file has every line that bronze holds of it",
         "the lines that a file has lost disappear, even if it grew since",
-        "bronze/sources/files_again.py::_lines_gone",
+        "sources/directory/comparison.py::_lines_gone",
         answers("[]"),
         tests=(f"{_AGAIN}test_a_file_with_a_missing_line_is_named",),
     ),
     Guard(
         "a rebuild of bronze: the topic still holds every offset",
         "the lines of expired records disappear",
-        "bronze/sources/kafka.py::_expired",
+        "sources/kafka/kind.py::_expired",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_while_kafka_has_expired_its_records",),
     ),
     Guard(
         "a rebuild of bronze: the topic is the one that was read",
         "the lines of a recreated topic disappear",
-        "bronze/sources/kafka.py::_made_anew",
+        "sources/kafka/kind.py::_made_anew",
         answers("None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_after_its_topic_was_recreated",),
     ),
     Guard(
         "a rebuild of bronze: the topic was not cut and refilled",
         "the lines of lost records disappear",
-        "bronze/sources/kafka.py::KafkaKind.lost",
+        "sources/kafka/kind.py::KafkaKind.lost",
         reads("refilled(found.others) if found.others else None", "None"),
         tests=("streaming/test_rebuild_kafka.py::test_bronze_is_not_emptied_after_its_topic_was_cut_and_refilled",),
         also=("services/test_cut_topic.py::test_a_refilled_log_is_refused_until_a_rebuild_accepts_the_loss",),

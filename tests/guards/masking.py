@@ -3,7 +3,7 @@
 from tests.guards.edits import answers, reads
 from tests.guards.guard import Guard
 
-_RULES, _AGAIN = "bronze/mask.py::", "bronze/sources/files_again.py::"
+_RULES, _AGAIN = "bronze/mask.py::", "sources/directory/comparison.py::"
 _UNIT, _SPARK, _CHAIN = "unit/bronze/test_mask.py::", "spark/bronze/test_mask.py::", "streaming/test_mask.py::"
 _LONG = "streaming/test_stand_ins.py::"
 _ROWS = f"{_SPARK}test_rows_have_what_was_masked_in_value_key_and_headers"
@@ -13,7 +13,7 @@ GUARDS = (
     Guard(
         "a source with rules is masked when it is read, also by the run that replays a batch",
         "the raw text is in bronze for ever",
-        "bronze/sources/kind.py::SourceKind.masked",
+        "sources/kind.py::SourceKind.masked",
         reads("mask is None", "True"),
         tests=(f"{_CHAIN}test_a_recovery_after_a_lost_checkpoint_keeps_what_bronze_holds",),
     ),

@@ -4,21 +4,21 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _POSITIONS, _PIN = "proof/positions.py::", "proof/pin.py::"
-_BALANCE, _FILES, _ROWS = "proof/balance.py::", "proof/file_rows.py::", "proof/span.py::"
-_KAFKA, _RECOUNT, _SERVED = "proof/kafka.py::", "proof/recount.py::", "proof/served.py::"
+_BALANCE, _FILES, _ROWS = "proof/balance.py::", "sources/files/proof.py::", "exactly_once/span.py::"
+_KAFKA, _RECOUNT, _SERVED = "sources/kafka/proof.py::", "proof/recount.py::", "proof/served.py::"
 _AT, _LAKE = "unit/proof/test_positions.py::", "unit/proof/test_pin.py::"
 _WEIGHED, _FILE, _OFFSET = (
     "spark/proof/test_balance.py::",
-    "spark/proof/test_file_rows.py::",
-    "spark/proof/test_kafka.py::",
+    "spark/sources/files/test_proof.py::",
+    "spark/sources/kafka/test_proof.py::",
 )
 _RECOUNTED, _POSITION = "spark/proof/test_recount.py::", "unit/proof/test_served.py::"
-_TAIL, _BYTES = "proof/tail.py::", "spark/proof/test_tail.py::"
-_SENTENCE, _CUT = "unit/proof/test_link.py::", "streaming/test_proof_of_cut_logs.py::"
+_TAIL, _BYTES = "sources/tail/proof.py::", "spark/sources/tail/test_proof.py::"
+_SENTENCE, _CUT = "unit/exactly_once/test_link.py::", "streaming/test_proof_of_cut_logs.py::"
 _EMPTIED = (
     "streaming/test_rebuild.py::test_a_proof_does_not_hold_over_a_table_that_a_rebuild_emptied_and_could_not_fill"
 )
-_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/proof/test_offsets.py::"
+_PROVE, _COUNTS = "streaming/test_prove.py::", "spark/sources/kafka/test_offsets.py::"
 
 GUARDS = (
     Guard(
@@ -380,14 +380,14 @@ GUARDS = (
     Guard(
         "each offset is there",
         "a committed record that is not in bronze",
-        "proof/offsets.py::gaps",
+        "sources/kafka/offsets.py::gaps",
         answers("{}"),
         tests=(f"{_COUNTS}test_a_committed_record_that_bronze_lacks_is_a_lost_line",),
     ),
     Guard(
         "Kafka itself explains the missing offsets",
         "a committed record that is not in bronze",
-        "proof/offsets.py::_read_again",
+        "sources/kafka/offsets.py::_read_again",
         without("faults.append"),
         tests=(f"{_COUNTS}test_a_committed_record_that_bronze_lacks_is_a_lost_line",),
         also=("services/test_proof_kafka.py::test_a_committed_record_that_was_never_ingested_is_a_lost_line",),
@@ -395,7 +395,7 @@ GUARDS = (
     Guard(
         "Kafka does not explain an offset that was removed from bronze",
         "records that were deleted from bronze and have expired",
-        "proof/offsets.py::explain",
+        "sources/kafka/offsets.py::explain",
         reads("settled", "True"),
         tests=(f"{_OFFSET}test_deleted_offsets_are_named",),
     ),
@@ -485,7 +485,9 @@ GUARDS = (
         "a file that is deleted after a batch planned to read it, and that nothing else waits with",
         f"{_TAIL}tail_files",
         reads("diagnosis.state is State.SOURCE_TRIMMED", "False"),
-        tests=("unit/proof/test_tail.py::test_planned_bytes_that_are_gone_are_a_fault_also_if_nothing_else_waits",),
+        tests=(
+            "unit/sources/tail/test_proof.py::test_planned_bytes_that_are_gone_are_a_fault_also_if_nothing_else_waits",
+        ),
     ),
     Guard(
         "each file that a batch was to read has rows",
@@ -532,21 +534,21 @@ GUARDS = (
     Guard(
         "the last sentence of a proof counts only lines that every link compared",
         "lines that nothing was compared with are proven",
-        "proof/link.py::Claim.compared",
+        "exactly_once/link.py::Claim.compared",
         without("others += part.lines"),
         tests=(f"{_SENTENCE}test_every_line_is_said_only_if_every_link_compared_everything",),
     ),
     Guard(
         "lines that wait for a table of gold are not proven",
         "lines that are not counted yet are proven",
-        "proof/link.py::Claim.compared",
+        "exactly_once/link.py::Claim.compared",
         without("waits[name] += part.lines"),
         tests=(f"{_SENTENCE}test_a_claim_is_never_of_more_lines_than_each_link_compared",),
     ),
     Guard(
         "a proof that left something out does not say every one",
         "a file that waits is in no table, and every line is proven",
-        "proof/link.py::Claim.__str__",
+        "exactly_once/link.py::Claim.__str__",
         reads("not self.uncompared", "self.compared == self.lines"),
         tests=(f"{_SENTENCE}test_what_is_in_no_table_is_said_and_no_line_of_bronze",),
     ),
@@ -602,9 +604,11 @@ GUARDS = (
     Guard(
         "a record that left out rows of commits that are gone is not used",
         "rows that an earlier version did not compare are proven",
-        "proof/record.py::Proven.from_dict",
+        "exactly_once/proven.py::Proven.from_dict",
         reads("value['gaps'] and 'uncompared' not in value", "False"),
-        tests=("unit/proof/test_record.py::test_a_record_of_an_earlier_version_counts_only_if_no_commits_were_gone",),
+        tests=(
+            "unit/exactly_once/test_proven.py::test_a_record_of_an_earlier_version_counts_only_if_no_commits_were_gone",
+        ),
     ),
     Guard(
         "lines that wait for silver are a number",
@@ -693,7 +697,7 @@ GUARDS = (
     Guard(
         "an offset that no row has, and that expired, is a number",
         "a record that may be lost is proven",
-        "proof/offsets.py::_asked",
+        "sources/kafka/offsets.py::_asked",
         without("parts = (Uncompared"),
         tests=(f"{_OFFSET}test_holes_older_than_kafkas_oldest_record_are_noted",),
     ),

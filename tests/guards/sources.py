@@ -3,26 +3,30 @@
 from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
-_RIGHTS = "unit/exactly_once/test_census.py::test_a_path_without_permission_is_a_fault"
-_STATE, _LISTING, _ACCEPTED = "exactly_once/census.py::", "exactly_once/listing.py::", "exactly_once/census.py::"
-_PLAN, _READ = "bronze/sources/files_plan.py::", "bronze/sources/files.py::"
-_PROOF, _KAFKA = "proof/census.py::", "proof/kafka.py::"
+_RIGHTS = "unit/sources/directory/test_census.py::test_a_path_without_permission_is_a_fault"
+_STATE, _LISTING, _ACCEPTED = (
+    "sources/directory/census.py::",
+    "sources/directory/listing.py::",
+    "sources/directory/census.py::",
+)
+_PLAN, _READ = "sources/files/batch_check.py::", "sources/files/kind.py::"
+_PROOF, _KAFKA = "sources/files/census.py::", "sources/kafka/proof.py::"
 _CENSUS, _PROVEN, _LOSS = (
-    "unit/exactly_once/test_census.py::",
-    "unit/proof/test_census.py::",
-    "unit/exactly_once/test_accepted.py::",
+    "unit/sources/directory/test_census.py::",
+    "unit/sources/files/test_census.py::",
+    "unit/sources/directory/test_accepted.py::",
 )
-_PLANNED, _BRONZE = "unit/bronze/sources/test_files_plan.py::", "unit/bronze/sources/test_files.py::"
-_LOADER, _TOPIC = "unit/bronze/sources/test_auto_loader.py::", "unit/exactly_once/test_kafka_census.py::"
-_ANY = "unit/bronze/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
+_PLANNED, _BRONZE = "unit/sources/files/test_batch_check.py::", "unit/sources/files/test_kind.py::"
+_LOADER, _TOPIC = "unit/sources/files/test_auto_loader.py::", "unit/sources/kafka/test_census.py::"
+_ANY = "unit/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
 _FILTER, _CONTENT, _OVERLAP = (
-    "unit/exactly_once/test_file_filter.py::",
-    "unit/exactly_once/test_content.py::",
-    "unit/exactly_once/test_overlap.py::",
+    "unit/sources/files/test_file_filter.py::",
+    "unit/sources/directory/test_content.py::",
+    "unit/sources/directory/test_overlap.py::",
 )
-_TAIL, _GROWING = "exactly_once/tail_files.py::", "unit/exactly_once/test_tail_files.py::"
-_SURVEY, _HOLDS = "exactly_once/tail_survey.py::", "exactly_once/file_contents.py::"
-_WHICH = "unit/exactly_once/test_tail_survey.py::"
+_TAIL, _GROWING = "sources/tail/plan.py::", "unit/sources/tail/test_plan.py::"
+_SURVEY, _HOLDS = "sources/tail/survey.py::", "sources/tail/identity.py::"
+_WHICH = "unit/sources/tail/test_survey.py::"
 _STAND_IN, _LONG = "bronze/stand_in.py::", "streaming/test_stand_ins.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
 _LINKS = f"{_CENSUS}test_a_link_loop_is_a_fault_and_any_other_link_is_followed"
@@ -388,7 +392,7 @@ GUARDS = (
         "files wait for a run that cannot begin",
         f"{_LISTING}listing",
         reads("has_pattern(path) and b':' in os.path.basename(root)", "False"),
-        tests=("unit/exactly_once/test_census.py::test_a_colon_beside_the_matches_of_a_pattern_is_a_fault",),
+        tests=("unit/sources/directory/test_census.py::test_a_colon_beside_the_matches_of_a_pattern_is_a_fault",),
     ),
     Guard(
         "the census spells a path as Hadoop does",
@@ -405,26 +409,26 @@ GUARDS = (
         "a file that bronze holds is renamed, and its lines are counted twice",
         f"{_STATE}take",
         reads("each.problem in _OF_A_NAME", "each.problem is None"),
-        tests=("unit/exactly_once/test_census.py::test_a_read_file_is_compared_whatever_its_name",),
+        tests=("unit/sources/directory/test_census.py::test_a_read_file_is_compared_whatever_its_name",),
     ),
     Guard(
         "a loop is named by its link",
         "the suggested command renames the source itself",
         f"{_LISTING}_link",
         answers("path"),
-        tests=("unit/proof/test_resolve.py::test_only_the_link_of_a_loop_is_renamed",),
+        tests=("unit/sources/directory/test_resolve.py::test_only_the_link_of_a_loop_is_renamed",),
     ),
     Guard(
         "a broken link is a fault if a pattern matches it",
         "a log that is missing for a while goes unnoticed",
         f"{_LISTING}_matching",
         without("yield path"),
-        tests=("unit/exactly_once/test_census.py::test_a_broken_link_is_a_fault_if_a_pattern_names_it",),
+        tests=("unit/sources/directory/test_census.py::test_a_broken_link_is_a_fault_if_a_pattern_names_it",),
     ),
     Guard(
         "a file that was read and cannot be read any more is named",
         "one broken file ends every proof, without a name",
-        "proof/file_rows.py::_differing",
+        "sources/files/proof.py::_differing",
         reads("not broken", "True"),
         tests=(
             "streaming/test_census.py::test_a_file_damaged_after_its_ingest_is_named_and_the_others_are_compared",
@@ -436,14 +440,14 @@ GUARDS = (
         "changes of its files go unnoticed",
         f"{_STATE}take",
         reads("path not in there", "True"),
-        tests=("unit/exactly_once/test_census.py::test_a_hidden_directory_named_by_a_pattern_is_read",),
+        tests=("unit/sources/directory/test_census.py::test_a_hidden_directory_named_by_a_pattern_is_read",),
     ),
     Guard(
         "Hadoop decides what a pattern matches",
         "files that Spark never lists wait forever",
         f"{_PROOF}pattern_names",
         answers("None"),
-        tests=("spark/exactly_once/test_listing.py::test_patterns_are_read_as_by_spark",),
+        tests=("spark/sources/directory/test_listing.py::test_patterns_are_read_as_by_spark",),
     ),
     Guard(
         "a file that Hadoop does not list is a fault",
@@ -451,7 +455,7 @@ GUARDS = (
         f"{_LISTING}listing",
         reads("not _is_read(root, encoding)", "False"),
         tests=(
-            "unit/exactly_once/test_census.py::test_only_hadoops_matches_of_a_pattern_count_and_unreadable_names_are_faults",
+            "unit/sources/directory/test_census.py::test_only_hadoops_matches_of_a_pattern_count_and_unreadable_names_are_faults",
         ),
     ),
     Guard(
@@ -459,21 +463,21 @@ GUARDS = (
         "files that stop every run count as waiting",
         f"{_LISTING}_way_to",
         answers("frozenset({(os.stat(root).st_dev, os.stat(root).st_ino)})"),
-        tests=("unit/exactly_once/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
+        tests=("unit/sources/directory/test_census.py::test_a_link_to_a_directory_above_the_source_is_a_loop",),
     ),
     Guard(
         "an acceptance is for one fault",
         "an acceptance of a link also accepts a directory that cannot be read",
         f"{_STATE}Faulty.key",
         reads("self.fault.value", "''"),
-        tests=("unit/exactly_once/test_accepted.py::test_an_acceptance_covers_only_its_fault",),
+        tests=("unit/sources/directory/test_accepted.py::test_an_acceptance_covers_only_its_fault",),
     ),
     Guard(
         "a file with a checksum file next to it can be read",
         "it waits for a run that stops at it",
         f"{_LISTING}may_be_broken",
         reads("has_checksums(path)", "False"),
-        tests=("unit/proof/test_census.py::test_a_file_with_a_checksum_file_waits_only_if_it_is_readable",),
+        tests=("unit/sources/files/test_census.py::test_a_file_with_a_checksum_file_waits_only_if_it_is_readable",),
     ),
     Guard(
         "links to directories are followed, as Spark follows them",
@@ -572,7 +576,7 @@ GUARDS = (
     Guard(
         "a file that holds no text is set aside before Spark lists it",
         "an archive is read as lines, or stops the source",
-        "exactly_once/files_source.py::FileFilter.apply",
+        "sources/files/source.py::FileFilter.apply",
         without("return ''"),
         tests=(f"{_FILTER}test_a_file_that_holds_no_text_is_left_out_of_the_listing",),
     ),
@@ -593,14 +597,14 @@ GUARDS = (
     Guard(
         "the end of a compressed file is looked at",
         "half a file loses its lines, or stops the source",
-        "exactly_once/content.py::_not_whole",
+        "sources/directory/content.py::_not_whole",
         answers("''"),
         tests=(f"{_CONTENT}test_a_compressed_file_is_set_aside_until_it_is_whole",),
     ),
     Guard(
         "two sources that read one file do not start",
         "the lines of the file count twice",
-        "exactly_once/overlap.py::Claims.overlap",
+        "sources/directory/overlap.py::Claims.overlap",
         answers("None"),
         tests=(f"{_OVERLAP}test_a_link_within_a_source_leads_into_the_other",),
     ),
@@ -614,49 +618,49 @@ GUARDS = (
     Guard(
         "a file that another source reads is refused when it is listed",
         "a link that is made during a run counts lines twice",
-        "exactly_once/files_source.py::FileFilter.apply",
+        "sources/files/source.py::FileFilter.apply",
         without("self._claim(place)"),
         tests=(f"{_FILTER}test_a_file_of_another_source_fails_the_listing",),
     ),
     Guard(
         "a growing file that another source reads is refused before its first byte is read",
         "a link that is made during a run counts lines twice",
-        "exactly_once/tail_source.py::Planner._latest",
+        "sources/tail/source.py::Planner._latest",
         without("self._claim(self._files.place_of(end.files[number]))"),
-        tests=("unit/exactly_once/test_tail_source.py::test_a_new_file_is_claimed_before_a_batch_reads_it",),
+        tests=("unit/sources/tail/test_source.py::test_a_new_file_is_claimed_before_a_batch_reads_it",),
     ),
     Guard(
         "a renamed file is left out of its batch",
         "the lines of a file that is moved within the source count twice",
-        "bronze/sources/renamed.py::renamed",
+        "sources/files/renamed.py::renamed",
         answers("{}"),
         tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
     ),
     Guard(
         "a complete file that is compressed or unpacked is a renamed file",
         "its lines count twice",
-        "bronze/sources/renamed.py::_keys",
+        "sources/files/renamed.py::_keys",
         reads("unpacked(path)", "size"),
         tests=("streaming/test_set_aside.py::test_a_file_that_is_compressed_or_unpacked_is_not_read_again",),
     ),
     Guard(
         "one file that is gone has one other name",
         "the lines of a copy of a renamed file are missing",
-        "bronze/sources/renamed.py::renamed",
+        "sources/files/renamed.py::renamed",
         reads("len(free) > spent[key]", "free"),
         tests=("streaming/test_set_aside.py::test_a_copy_and_a_file_with_other_lines_are_read",),
     ),
     Guard(
         "a file that was masked by other rules is not compared",
         "lines of a renamed file count twice, or those of another file are missing",
-        "bronze/sources/renamed.py::_refuse_other_rules",
+        "sources/files/renamed.py::_refuse_other_rules",
         answers("None"),
         tests=("streaming/test_set_aside.py::test_a_renamed_file_that_was_masked_by_other_rules_is_refused",),
     ),
     Guard(
         "a renamed file is not gone for a rebuild",
         "a rebuild is refused although every line can be read again",
-        "bronze/sources/files_again.py::_renamed",
+        "sources/directory/comparison.py::_renamed",
         answers("set()"),
         tests=("streaming/test_set_aside.py::test_a_renamed_file_is_not_read_again",),
     ),
@@ -670,7 +674,7 @@ GUARDS = (
     Guard(
         "a waiting compressed file is read to its end",
         "a file that stops the next run counts as waiting",
-        "proof/file_rows.py::broken_of",
+        "sources/directory/comparison.py::broken_of",
         answers("[]"),
         tests=("streaming/test_census.py::test_a_truncated_compressed_file_does_not_count_as_waiting",),
     ),
@@ -723,7 +727,7 @@ GUARDS = (
     Guard(
         "an offset behind an open transaction waits",
         "a topic counts as read to its end, while records wait",
-        "exactly_once/kafka_source.py::PartitionCensus.behind",
+        "sources/kafka/source.py::PartitionCensus.behind",
         answers("range(0)"),
         tests=(f"{_TOPIC}test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",),
         also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
@@ -731,25 +735,25 @@ GUARDS = (
     Guard(
         "a record is compared with the row at its offset",
         "other records at the offsets that bronze has read go unnoticed",
-        "bronze/sources/kafka_records.py::compare",
+        "sources/kafka/records.py::compare",
         reads("F.col('then') != F.col('now')", "F.lit(False)"),
-        tests=("spark/bronze/test_kafka_records.py::test_each_part_of_a_record_is_compared",),
+        tests=("spark/sources/kafka/test_records.py::test_each_part_of_a_record_is_compared",),
         also=("services/test_cut_topic.py::test_a_deep_proof_compares_each_record",),
     ),
     Guard(
         "after the last row there is no record",
         "records that came in the place of an aborted transaction are never read",
-        "bronze/sources/kafka_records.py::unread",
+        "sources/kafka/records.py::unread",
         answers("[]"),
-        tests=("spark/bronze/test_kafka_records.py::test_a_record_without_a_row_is_named",),
+        tests=("spark/sources/kafka/test_records.py::test_a_record_without_a_row_is_named",),
         also=("services/test_cut_topic.py::test_records_in_the_place_of_an_aborted_transaction_are_found",),
     ),
     Guard(
         "the last row of a partition is compared, and no earlier one",
         "a log that lost only its last records goes unnoticed",
-        "bronze/sources/kafka_records.py::last_rows",
+        "sources/kafka/records.py::last_rows",
         reads("F.max('offset')", "F.min('offset')"),
-        tests=("spark/bronze/test_kafka_records.py::test_the_last_row_of_each_partition_is_found",),
+        tests=("spark/sources/kafka/test_records.py::test_the_last_row_of_each_partition_is_found",),
     ),
     Guard(
         "a timestamp that Spark cannot hold is none",
@@ -777,11 +781,10 @@ GUARDS = (
     Guard(
         "the parts of a line that was cut are read by one task",
         "they become records of their own, so that the line counts several times",
-        "exactly_once/tail_files.py::TailFiles.slices",
+        "sources/tail/plan.py::TailFiles.slices",
         reads("self._last_start is not None and (not self._last_start.is_split)", "False"),
         tests=(
-            "unit/exactly_once/test_tail_files.py"
-            "::test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it",
+            "unit/sources/tail/test_plan.py::test_a_line_that_was_cut_waits_for_its_last_part_and_one_task_reads_it",
         ),
     ),
     Guard(
@@ -794,14 +797,14 @@ GUARDS = (
     Guard(
         "in a source of any other kind, nothing waits for a stage that could not start",
         "input that no run reads counts as waiting",
-        "proof/prove.py::what_waits",
+        "sources/proof.py::what_waits",
         reads("waits.count == 0 or may_start", "True"),
         tests=(_ANY,),
     ),
     Guard(
         "bronze can continue from its position in a source of any other kind",
         "input that was gone before bronze read it goes unnoticed",
-        "proof/prove.py::what_waits",
+        "sources/proof.py::what_waits",
         reads("trouble is None and (waits.count == 0 or may_start)", "waits.count == 0 or may_start"),
         tests=(_ANY,),
     ),
@@ -829,7 +832,7 @@ GUARDS = (
     Guard(
         "a file that got another file's name since it was listed is not read in its place",
         "a rotation between two steps lets the rest of the old file be read from the new one",
-        "exactly_once/tail_content.py::Disk.open",
+        "sources/tail/content.py::Disk.open",
         reads("(status.st_dev, status.st_ino) != file.identity", "False"),
         tests=(f"{_GROWING}test_a_file_that_is_another_one_by_now_is_not_planned",),
     ),
@@ -867,7 +870,7 @@ GUARDS = (
     Guard(
         "no file of another number continues a log whose archive is there",
         "another log with the same lines is not read",
-        "exactly_once/tail_lost.py::_keys_of",
+        "sources/tail/lost.py::_keys_of",
         reads("is_packed", "False"),
         tests=(f"{_WHICH}test_no_other_number_continues_a_log_whose_archive_is_there",),
     ),
@@ -909,14 +912,14 @@ GUARDS = (
     Guard(
         "what stands between two members of a compressed file is a fault",
         "the members behind it are never read, or the run stops without the file's name",
-        "exactly_once/tail_content.py::_unpacked",
+        "sources/tail/content.py::_unpacked",
         reads("is_padded or len(behind) < len(rest)", "False"),
         tests=(f"{_WHICH}test_what_stands_between_two_members_is_a_fault",),
     ),
     Guard(
         "a log that logback is compressing has the name of its archive",
         "its lines count twice",
-        "exactly_once/tail_names.py::unpacked",
+        "sources/directory/names.py::unpacked",
         reads("_BEING_PACKED.search(path)", "None"),
         tests=(f"{_WHICH}test_a_log_that_logback_compresses_is_read_once",),
     ),
@@ -979,7 +982,7 @@ GUARDS = (
     Guard(
         "a file with a raised number continues another one only beside their log",
         "two logs whose own names are numbers are taken for one",
-        "exactly_once/tail_lost.py::_keys_of",
+        "sources/tail/lost.py::_keys_of",
         reads(
             "numbered is not None and is_taken "
             "and any((join(directory, origin) in places for origin in origins(base)))",
@@ -1070,7 +1073,7 @@ GUARDS = (
     Guard(
         "a file that continues one that is gone has its name, a rotated name of it, or its time",
         "a later file that begins with the same lines is not read from its beginning",
-        "exactly_once/tail_lost.py::_keys_of",
+        "sources/tail/lost.py::_keys_of",
         reads("('name', unpacked(base))", "('place', directory, '')"),
         tests=(f"{_WHICH}test_the_copy_of_a_log_that_was_cut_is_read_on",),
     ),
@@ -1112,15 +1115,15 @@ GUARDS = (
     Guard(
         "an empty directory of growing files is no first batch",
         "Spark makes an empty batch, and the run fails",
-        "exactly_once/tail_source.py::Planner._latest",
+        "sources/tail/source.py::Planner._latest",
         reads("start if at.read else ''", "start"),
-        tests=("unit/exactly_once/test_tail_source.py::test_the_planner_answers_the_requests_of_java",),
+        tests=("unit/sources/tail/test_source.py::test_the_planner_answers_the_requests_of_java",),
     ),
     Guard(
         "a position of another kind of source is not one in a directory",
         "a census of files counts from a position in something else, and ends with an error of Python",
-        "exactly_once/positions.py::listing_number",
+        "sources/files/position.py::listing_number",
         without("raise StateError"),
-        tests=("unit/exactly_once/test_file_source_log.py::test_a_position_of_another_source_is_refused",),
+        tests=("unit/sources/files/test_spark_list.py::test_a_position_of_another_source_is_refused",),
     ),
 )

@@ -4,11 +4,11 @@ from tests.guards.edits import answers, reads, without
 from tests.guards.guard import Guard
 
 _STATE, _CHECKPOINT = "exactly_once/diagnosis.py::", "exactly_once/checkpoint.py::"
-_DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "exactly_once/kafka_source.py::KafkaSource."
-_FILES, _AUTO = "exactly_once/files_source.py::FilesSource.", "exactly_once/files_source.py::AutoLoaderSource."
+_DELTA, _KAFKA = "exactly_once/delta_source.py::DeltaSource.", "sources/kafka/source.py::KafkaSource."
+_FILES, _AUTO = "sources/files/source.py::FilesSource.", "sources/files/source.py::AutoLoaderSource."
 _STATES, _RECOVERY = "unit/exactly_once/test_diagnosis.py::", "unit/exactly_once/test_recovery.py::"
 _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
-_TOPICS = "unit/exactly_once/test_topics.py::"
+_TOPICS = "unit/sources/kafka/test_topics.py::"
 _SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
 _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
@@ -381,7 +381,7 @@ GUARDS = (
         f"{_STATE}diagnose",
         reads("checkpoint.damage or source.damage(checkpoint)", "checkpoint.damage"),
         tests=(
-            "unit/exactly_once/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
+            "unit/sources/kafka/test_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
         ),
     ),
     Guard(
@@ -390,13 +390,13 @@ GUARDS = (
         f"{_KAFKA}damage",
         answers("None"),
         tests=(
-            "unit/exactly_once/test_kafka_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
+            "unit/sources/kafka/test_source.py::test_a_first_batch_without_the_offsets_that_it_starts_from_is_lost",
         ),
     ),
     Guard(
         "the list of seen files is whole",
         "files are read again, or new ones never",
-        "exactly_once/file_source_log.py::FileSourceLog.damage",
+        "sources/files/spark_list.py::FileSourceLog.damage",
         answers("None"),
         tests=(f"{_RECOVERY}test_the_list_of_seen_files_is_written_where_spark_reads_it",),
     ),
@@ -405,7 +405,7 @@ GUARDS = (
         "all files are read again",
         f"{_AUTO}damage",
         answers("None"),
-        tests=("unit/bronze/sources/test_auto_loader.py::test_a_missing_list_of_files_is_detected",),
+        tests=("unit/sources/files/test_auto_loader.py::test_a_missing_list_of_files_is_detected",),
     ),
     Guard(
         "Auto Loader's list is not invented",
@@ -413,7 +413,7 @@ GUARDS = (
         f"{_AUTO}log",
         without("raise StateError"),
         tests=(
-            "unit/bronze/sources/test_auto_loader.py::test_a_checkpoint_that_cannot_be_recovered_is_refused_with_the_way_out",
+            "unit/sources/files/test_auto_loader.py::test_a_checkpoint_that_cannot_be_recovered_is_refused_with_the_way_out",
         ),
     ),
     Guard(
@@ -436,14 +436,14 @@ GUARDS = (
         "a topic is read from its beginning, in addition to the lines of a directory",
         f"{_KAFKA}_unfit",
         reads("named(recorded)", "None"),
-        tests=("unit/bronze/sources/test_kind.py::test_lines_of_another_kind_of_source_are_not_continued",),
+        tests=("unit/sources/test_kind.py::test_lines_of_another_kind_of_source_are_not_continued",),
     ),
     Guard(
         "a topic's name in the position",
         "offsets of one topic are applied to another",
         f"{_KAFKA}_unfit",
         reads("at and at.topics and (not any(map(self._is_chosen, at.topics)))", "False"),
-        tests=("unit/exactly_once/test_kafka_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
+        tests=("unit/sources/kafka/test_source.py::test_positions_of_another_topic_are_not_applied_to_this_one",),
     ),
     Guard(
         "no two sources read one topic",
@@ -526,7 +526,7 @@ GUARDS = (
         f"{_KAFKA}ends",
         reads("topic.ends", "topic.latest"),
         tests=(
-            "unit/exactly_once/test_kafka_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
+            "unit/sources/kafka/test_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
         ),
         also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
     ),
@@ -536,7 +536,7 @@ GUARDS = (
         f"{_KAFKA}backlog",
         reads("topic.ends", "topic.latest"),
         tests=(
-            "unit/exactly_once/test_kafka_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
+            "unit/sources/kafka/test_census.py::test_records_behind_an_open_transaction_wait_and_are_not_read_to_the_end",
         ),
         also=("services/test_cut_topic.py::test_records_behind_an_open_transaction_wait_and_are_named",),
     ),
@@ -550,11 +550,11 @@ GUARDS = (
     Guard(
         "a partition that was added later is read from offset 0",
         "its expired records are missing, and Spark ends at every start",
-        "exactly_once/kafka_source.py::next_offsets",
+        "sources/kafka/source.py::next_offsets",
         reads("{**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}", "offsets_of(at, topic)"),
         tests=(
             f"{_RECOVERY}test_a_new_partition_whose_first_offsets_expired_is_skipped_over",
-            "unit/exactly_once/test_kafka_census.py::test_lost_records_or_another_topic_do_not_hold",
+            "unit/sources/kafka/test_census.py::test_lost_records_or_another_topic_do_not_hold",
         ),
     ),
     Guard(

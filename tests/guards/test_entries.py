@@ -110,15 +110,15 @@ def test_every_fault_of_a_proof_has_a_guard() -> None:
 # functions of a proof that return words and no faults
 NO_FAULTS = {
     "pipelines/oncelake/proof/balance.py::_by_origin": "notes",
-    "pipelines/oncelake/proof/census.py::_gone": "notes",
-    "pipelines/oncelake/proof/census.py::_notes": "notes",
-    "pipelines/oncelake/proof/file_rows.py::_same_content": "notes",
-    "pipelines/oncelake/proof/kafka.py::_expired": "notes",
-    "pipelines/oncelake/proof/kafka.py::_left": "notes",
+    "pipelines/oncelake/sources/files/census.py::_gone": "notes",
+    "pipelines/oncelake/sources/files/census.py::_notes": "notes",
+    "pipelines/oncelake/sources/files/proof.py::_same_content": "notes",
+    "pipelines/oncelake/sources/kafka/proof.py::_expired": "notes",
+    "pipelines/oncelake/sources/kafka/proof.py::_left": "notes",
     "pipelines/oncelake/proof/positions.py::_explained": "notes",
-    "pipelines/oncelake/proof/record.py::_names": "names of files",
-    "pipelines/oncelake/proof/resolve.py::accept": "what was done",
-    "pipelines/oncelake/proof/tail.py::_notes": "notes",
+    "pipelines/oncelake/exactly_once/proven.py::_names": "names of files",
+    "pipelines/oncelake/sources/directory/resolve.py::accept": "what was done",
+    "pipelines/oncelake/sources/tail/proof.py::_notes": "notes",
 }
 
 

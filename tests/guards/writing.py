@@ -526,7 +526,7 @@ GUARDS = (
     Guard(
         "committed records only",
         "aborted records count",
-        "bronze/sources/kafka.py::kafka_client",
+        "sources/kafka/kind.py::kafka_client",
         reads("'read_committed'", "'read_uncommitted'"),
         tests=(f"{_HELD}test_kafka_is_always_read_committed",),
         also=("services/test_kafka.py::test_every_committed_record_counts_once",),

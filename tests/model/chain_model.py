@@ -20,9 +20,6 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources import kafka
-from oncelake.bronze.sources.kafka import KafkaKind
-from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.common.models import Strict
@@ -35,7 +32,7 @@ from oncelake.engine.graph import Stage, Target
 from oncelake.engine.runner import Run
 from oncelake.engine.settings import MetricsSettings, Settings
 from oncelake.exactly_once import checkpoint as checkpoints
-from oncelake.exactly_once import delta_log, files_source
+from oncelake.exactly_once import delta_log
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
@@ -45,6 +42,10 @@ from oncelake.quality.gate import Counted
 from oncelake.serving.settings import ServingSettings
 from oncelake.silver import stream as silver
 from oncelake.silver.stream import Silver
+from oncelake.sources.files import source as files_source
+from oncelake.sources.kafka import kind as kafka
+from oncelake.sources.kafka.kind import KafkaKind
+from oncelake.sources.registry import kind_of
 from tests.model import delta_model as delta
 from tests.model.process import Died, Process, Texts
 from tests.model.source_model import (

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from oncelake.exactly_once.listing import Found
-from oncelake.exactly_once.tail_content import FileMovedError, FileStore
+from oncelake.sources.directory.listing import Found
+from oncelake.sources.tail.content import FileMovedError, FileStore
 
 ROOT = "/logs"
 FIRST_TIME = 1_764_000_000_123_000_000

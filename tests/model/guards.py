@@ -10,12 +10,12 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_source import DeltaSource
-from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.kafka_source import KafkaSource
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import TableWriter
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
+from oncelake.sources.files.source import FilesSource
+from oncelake.sources.kafka.source import KafkaSource
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced
 from tests.model.spark_model import Frame

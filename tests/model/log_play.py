@@ -17,12 +17,14 @@ from unittest import mock
 from urllib.parse import unquote
 
 from oncelake.common.errors import SourceError
-from oncelake.exactly_once import tail_content, tail_files, tail_survey
-from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.tail_content import ends_of
-from oncelake.exactly_once.tail_files import LastStart, TailFiles
-from oncelake.exactly_once.tail_source import TailSource
-from oncelake.exactly_once.tail_survey import is_written
+from oncelake.sources.tail import content as tail_content
+from oncelake.sources.tail import plan as tail_files
+from oncelake.sources.tail import survey as tail_survey
+from oncelake.sources.tail.content import ends_of
+from oncelake.sources.tail.plan import LastStart, TailFiles
+from oncelake.sources.tail.position import TailPosition
+from oncelake.sources.tail.source import TailSource
+from oncelake.sources.tail.survey import is_written
 from tests.model.file_system import ROOT, MemoryDisk, Node
 from tests.model.log_world import Log, Rotation, World, every_layout
 

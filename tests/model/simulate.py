@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from oncelake.exactly_once import tail_survey
+from oncelake.sources.tail import survey as tail_survey
 from tests.model.log_play import draw, play, shortened, small_reach
 from tests.support.page_section import keep
 from tests.support.places import ROOT

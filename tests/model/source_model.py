@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oncelake.common.lake import BRONZE
-from oncelake.exactly_once.kafka_source import LastRecords, Topic
+from oncelake.sources.kafka.source import LastRecords, Topic
 from tests.model import delta_model as delta
 from tests.model.delta_model import Row, SparkError
 from tests.model.process import Process, Texts

@@ -6,9 +6,9 @@ from unittest import mock
 
 import pytest
 
-from oncelake.exactly_once import tail_lost
-from oncelake.exactly_once.file_contents import Contents
-from oncelake.exactly_once.tail_survey import Surveyor
+from oncelake.sources.tail import lost as tail_lost
+from oncelake.sources.tail.identity import Contents
+from oncelake.sources.tail.survey import Surveyor
 from tests.model.log_play import draw, play, small_reach
 
 SEQUENCES = 300

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from oncelake.exactly_once.positions import TailPosition
+from oncelake.sources.tail.position import TailPosition
 from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack, read
 
 SETTINGS = settings(

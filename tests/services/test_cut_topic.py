@@ -10,8 +10,8 @@ from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError, StateError
+from oncelake.exactly_once.link import Uncompared
 from oncelake.observe.status import status_sentence
-from oncelake.proof.link import Uncompared
 from tests.support.broker import Broker
 from tests.support.crashing import crashed
 from tests.support.house import House

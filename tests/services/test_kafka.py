@@ -11,12 +11,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.cimpl import Consumer, NewPartitions, TopicPartition
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.sources.kafka_admin import TIMEOUT_MS
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
 from oncelake.observe.follow import LakeWatch
 from oncelake.observe.kept import kept
 from oncelake.observe.progress import JsonLines
+from oncelake.sources.kafka.admin import TIMEOUT_MS
 from tests.support.broker import Broker
 from tests.support.house import House, events, kill_group, until
 

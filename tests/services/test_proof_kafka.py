@@ -10,12 +10,12 @@ from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
-from oncelake.bronze.sources.kafka_admin import describe
 from oncelake.bronze.transform import from_kafka
 from oncelake.common.lake import BRONZE
-from oncelake.proof.kafka import kafka_rows
-from oncelake.proof.link import Link
-from oncelake.proof.offsets import Client
+from oncelake.exactly_once.link import Link
+from oncelake.sources.kafka.admin import describe
+from oncelake.sources.kafka.offsets import Client
+from oncelake.sources.kafka.proof import kafka_rows
 from tests.support.broker import Broker
 from tests.support.made_table import MadeTable, taken
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.sources.files import ANY_AGE
 from oncelake.common.errors import StageError
 from oncelake.engine.chain import Chain
 from oncelake.engine.rebuild import Rebuild
@@ -19,6 +18,7 @@ from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Batch
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
+from oncelake.sources.files.kind import ANY_AGE
 from tests.support.house import House, Recorder
 from tests.support.packed import damaged_bz2
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import OncelakeError, StageError, StateError
+from oncelake.exactly_once.link import Link
 from oncelake.lakehouse import ProofResult
-from oncelake.proof.link import Link
 from oncelake.serving.database import Database, parse_url
 from tests.support.cut_logs import cut
 from tests.support.house import House

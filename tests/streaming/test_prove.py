@@ -13,8 +13,8 @@ from oncelake.common.spark import runtime
 from oncelake.common.spark.jvm import jvm
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.link import Link
 from oncelake.proof.data_files import list_hadoop, list_local, listed_by_delta, listed_by_delta_rs
-from oncelake.proof.link import Link
 from tests.support.house import House, until
 from tests.support.lakes import keep_copy, put_back
 

@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as SCHEMA
-from oncelake.bronze.sources import kafka
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.kafka_source import LastRecords, Topic
 from oncelake.exactly_once.write import append
+from oncelake.sources.kafka import kind as kafka
+from oncelake.sources.kafka.source import LastRecords, Topic
 from tests.support.house import House
 from tests.support.made_table import frame
 from tests.support.memory import metadata, offsets

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.exactly_once.census import Fault
 from oncelake.observe.trace.way import At
+from oncelake.sources.directory.census import Fault
 from tests.support.house import House
 
 pytestmark = pytest.mark.spark

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError, StateError
-from oncelake.exactly_once.tail_files import TailFiles
 from oncelake.observe.trace.way import At
+from oncelake.sources.tail.plan import TailFiles
 from tests.support.crashing import crashed
 from tests.support.house import House
 from tests.support.lakes import BATCHES, LINES

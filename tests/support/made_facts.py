@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from oncelake.exactly_once.link import Link
 from oncelake.observe.report.facts import (
     BatchFacts,
     ChangeFacts,
@@ -17,7 +18,6 @@ from oncelake.observe.report.facts import (
     StageFacts,
     TableFacts,
 )
-from oncelake.proof.link import Link
 
 AT = 1_795_370_000_000
 MINUTE = 1_501_423_740

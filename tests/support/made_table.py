@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.proof.record import Proven
-from oncelake.proof.span import Span
+from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.span import Span
 from tests.support.memory import QUERY, metadata
 
 # the time when a lake's first batch was planned, in milliseconds

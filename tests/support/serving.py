@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.write import Written
 from oncelake.gold.declaration import GoldTable
 from oncelake.proof import served as proof
-from oncelake.proof.link import Link
 from oncelake.serving.database import Database, parse_url
 from oncelake.serving.patience import NONE, Patience
 from oncelake.serving.rows import Rows, sink_table

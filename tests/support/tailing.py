@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from oncelake.exactly_once.positions import TailPosition
-from oncelake.exactly_once.tail_content import FileStore
-from oncelake.exactly_once.tail_files import LastStart, TailFiles
-from oncelake.exactly_once.tail_survey import Rotation
+from oncelake.bronze.settings import Rotation
+from oncelake.sources.tail.content import FileStore
+from oncelake.sources.tail.plan import LastStart, TailFiles
+from oncelake.sources.tail.position import TailPosition
 
 EVERYTHING = 2**40
 

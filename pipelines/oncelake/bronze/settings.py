@@ -11,6 +11,7 @@ from oncelake.bronze.stand_in import HEAD, MAX_LINE
 from oncelake.common.models import Options, Strict, later, shown
 from oncelake.common.time_zone import checked_zone
 
+Rotation = Literal["rename", "copytruncate"]
 _KAFKA_FIXED = {
     "bootstrap.servers": "set source.bootstrap_servers instead",
     "isolation.level": "it is always read_committed, so that aborted records are not counted",
@@ -87,7 +88,7 @@ class SourceSettings(Strict):
         description="files, tail: the most bytes that one batch reads; at least one file, or one line",
     )
     max_offsets_per_batch: int = Field(5_000_000, gt=0, description="kafka: the most records that one batch reads")
-    rotation: Literal["rename", "copytruncate"] | None = later(
+    rotation: Rotation | None = later(
         None,
         description="tail: how the logs are rotated. It decides whether a file that holds only what a log holds, under "
         "a rotated name of it, is a log of its own (`rename`) or a copy (`copytruncate`); unset, such a file waits",

@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
-from oncelake.exactly_once.census import Census, Faulty, said, shown
+from oncelake.common.wording import shown_path
+from oncelake.sources.directory.census import Census, Faulty, said
 
 if TYPE_CHECKING:
-    from oncelake.proof.resolve import Resolve
+    from oncelake.sources.directory.resolve import Resolve
 
 census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -44,12 +45,12 @@ def account(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
-        with lake.census(source) as (found, _):
-            pass
+        with lake.census(source) as (found, resolve):
+            stage = resolve.ingestion.stage
         if as_json:
-            typer.echo(json.dumps(_object(found)))
+            typer.echo(json.dumps(_object(found, stage)))
         else:
-            _say(console, found, every=every)
+            _say(console, found, stage, every=every)
     if found.faults:
         raise typer.Exit(1)
 
@@ -98,13 +99,13 @@ def _resolve(
     verbose: bool,
 ) -> None:
     with opened(conf, sets, verbose=verbose, changes=True) as (_, lake), lake.census(source) as (found, resolve):
-        from oncelake.proof.resolve import chosen
+        from oncelake.sources.directory.resolve import chosen
 
         for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
             typer.echo(line)
 
 
-def _say(console: Console, found: Census, *, every: bool) -> None:
+def _say(console: Console, found: Census, stage: str, *, every: bool) -> None:
     ignored = f"{len(found.hidden):,} hidden, {len(found.empty):,} empty"
     counts = (
         f"{len(found.read):,} read whole, {len(found.waiting):,} waiting, {ignored}, {len(found.faults):,} at fault"
@@ -114,9 +115,9 @@ def _say(console: Console, found: Census, *, every: bool) -> None:
     copies = f"; {len(found.copies):,} not read, as copies" if found.copies else ""
     lines = [f"files: {counts}{gone}{again}{copies}"]
     for state, paths in _paths(found).items() if every else ():
-        lines += [f"{state}: {shown(path)}" for path in paths]
-    lines += [f"accepted: {shown(each.path)}: {each.fault}" for each in found.accepted]
-    lines += [f"{each.fault}: {said(each)}" for each in found.faults]
+        lines += [f"{state}: {shown_path(path)}" for path in paths]
+    lines += [f"accepted: {shown_path(each.path)}: {each.fault}" for each in found.accepted]
+    lines += [f"{each.fault}: {said(each, stage)}" for each in found.faults]
     for line in lines:
         console.print(line)
 
@@ -133,8 +134,8 @@ def _paths(found: Census) -> dict[str, list[str]]:
     }
 
 
-def _object(found: Census) -> dict[str, object]:
-    entries = [{**asdict(each), "path": shown(each.path), "resolve": said(each)} for each in found.faults]
-    accepted = [{**asdict(each), "path": shown(each.path)} for each in found.accepted]
-    files = {state.replace(" ", "_"): list(map(shown, paths)) for state, paths in _paths(found).items()}
+def _object(found: Census, stage: str) -> dict[str, object]:
+    entries = [{**asdict(each), "path": shown_path(each.path), "resolve": said(each, stage)} for each in found.faults]
+    accepted = [{**asdict(each), "path": shown_path(each.path)} for each in found.accepted]
+    files = {state.replace(" ", "_"): list(map(shown_path, paths)) for state, paths in _paths(found).items()}
     return {"files": files, "faults": entries, "accepted": accepted, "holds": not found.faults}

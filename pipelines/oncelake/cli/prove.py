@@ -12,7 +12,7 @@ from rich.text import Text
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.wording import count_of, duration
-from oncelake.proof.link import Link
+from oncelake.exactly_once.link import Link
 
 if TYPE_CHECKING:
     from oncelake.lakehouse import ProofResult

@@ -101,3 +101,13 @@ def printable(text: str, longest: int = 200) -> str:
     """Return a text that is safe to print in one line: shortened, with control and format characters escaped."""
     short = text if len(text) <= longest else f"{text[:longest]}… ({count_of(len(text), 'character')})"
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in short)
+
+
+def shown_path(path: str) -> str:
+    """Return a file's path for a message, with unprintable characters escaped."""
+    return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in path)
+
+
+def shown_name(path: str) -> str:
+    """Return the file name of a path for a message, with unprintable characters escaped."""
+    return shown_path(path.rsplit("/", 1)[-1])

@@ -31,7 +31,7 @@ from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import TableState
-from oncelake.exactly_once.positions import SourcePosition, TablePosition, TablesPosition
+from oncelake.exactly_once.positions import TablePosition, TablesPosition
 from oncelake.exactly_once.write import TableWriter, Written
 
 # The first stage waits at most this many seconds, because the source may delete lines after its retention time.
@@ -118,7 +118,7 @@ def has_work(source: TableState, target: TableState, table_id: Callable[[], str 
     """
     if source.last is None or not source.last.changes_data:
         return False
-    position = SourcePosition.parse(target.end)
+    position = TablePosition.parse(target.end) or TablesPosition.parse(target.end)
     if isinstance(position, TablesPosition):
         position = position.tables.get(table_id() or "")
     return not isinstance(position, TablePosition) or not position.has_read(source.last.version)

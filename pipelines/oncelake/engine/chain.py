@@ -7,7 +7,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local
 from oncelake.common.spark.runtime import on_databricks
@@ -23,10 +22,13 @@ from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage, find_damage
 from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
+from oncelake.exactly_once.span import Span
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
 from oncelake.silver.format import LogFormat
 from oncelake.silver.stream import Silver
+from oncelake.sources.kind import SourceKind
+from oncelake.sources.proof import Ingestion, StageView
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,31 @@ class Chain:
         """Return the configured source of a bronze stage."""
         return self.kinds[stage.tables[0]]
 
+    def ingestion(
+        self, stage: Stage, spark: SparkSession, span: Span | None = None, *, deep: bool = False
+    ) -> Ingestion:
+        """Return a bronze table beside its source.
+
+        Args:
+            stage: the stage that reads the source.
+            spark: the session.
+            span: the commits of the table to check.
+            deep: True to read the source again.
+        """
+        table = stage.tables[0]
+        return Ingestion(
+            spark=spark,
+            root=self.lake.root,
+            table=table,
+            place=self.lake.at(table),
+            log=self.commit_log(table),
+            source=self.source(stage),
+            look=lambda: _view(self.stage_state(stage)),
+            versions=mask_versions(self, spark),
+            span=span,
+            deep=deep,
+        )
+
     def source(self, stage: Stage) -> Source:
         """Return the source that a stage reads, without accessing it yet."""
         if not stage.reads:
@@ -170,6 +197,10 @@ class Chain:
         (table,) = stage.reads
         changes = stage.served is not None and stage.served.follows_changes
         return DeltaSource(str(table), self.commit_log(table, at_one_moment=True), changes)
+
+
+def _view(state: StageState) -> StageView:
+    return StageView(state.source, state.first.metadata, state.diagnosis)
 
 
 def case(state: StageState, run: str = "") -> Case:

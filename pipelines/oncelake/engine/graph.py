@@ -19,7 +19,6 @@ from pyspark.sql.types import StructField, StructType
 
 from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
-from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage
@@ -47,6 +46,7 @@ from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.user_code import find_code
 from oncelake.silver.user_transform import UserTransform
+from oncelake.sources.kind import SourceKind
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from oncelake.bronze.sources.kind import SourceKind
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.common.lake import SILVER, Lake, Table, is_local
 from oncelake.common.spark import direct_file_system, first_use
@@ -33,6 +32,7 @@ from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite, refuse_columns
 from oncelake.silver.check import check as check_format
+from oncelake.sources.kind import SourceKind
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served

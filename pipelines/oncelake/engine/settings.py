@@ -11,17 +11,17 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.kind import SourceKind
-from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
 from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.alerts import AlertSettings, check_alert
-from oncelake.exactly_once.overlap import Claims
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
 from oncelake.serving.settings import ServingSettings
 from oncelake.silver.settings import SilverSettings
+from oncelake.sources.directory.overlap import Claims
+from oncelake.sources.kind import SourceKind
+from oncelake.sources.registry import kind_of
 
 ENV_PREFIX = "ONCELAKE_"
 NO_SOURCE = "source: is required"

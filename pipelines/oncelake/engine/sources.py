@@ -10,8 +10,8 @@ from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
-from oncelake.exactly_once.kafka_source import KafkaSource, TopicIds
-from oncelake.exactly_once.overlap import Claims
+from oncelake.sources.directory.overlap import Claims
+from oncelake.sources.registry import shared_parts
 
 # Why each failed source stopped, by the name of its stage.
 Failed = dict[str, str]
@@ -83,24 +83,18 @@ def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     if "path" in one and "path" in other:
         paths = [(f"{way(one['path'])}/", f"{way(other['path'])}/") for way in (str, os.path.realpath)]
         return any(first.startswith(second) or second.startswith(first) for first, second in paths)
-    return bool(_topics(one).keys() & _topics(other).keys())
-
-
-def _topics(identity: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the names of the topics that are read or were read, by their IDs; empty if the source is not Kafka."""
-    topics = TopicIds.of(identity)
-    return topics.names() if topics else {}
+    return bool(shared_parts(one).keys() & shared_parts(other).keys())
 
 
 def _read_twice(chain: Chain) -> Iterator[str]:
     """Yield each topic that one source reads, and another one reads or has read."""
-    sources = {stage.tables[0]: chain.source(stage) for stage in chain.stages if not stage.reads}
-    of_topics = {table: source for table, source in sources.items() if isinstance(source, KafkaSource)}
+    of_topics = [stage for stage in chain.stages if not stage.reads and chain.kind(stage).has_shared_parts]
+    sources = {stage.tables[0]: chain.source(stage) for stage in of_topics}
     readers: dict[str, str] = {}
-    for table, source in of_topics.items() if len(of_topics) > 1 else ():
+    for table, source in sources.items() if len(sources) > 1 else ():
         metadata = chain.commit_log(table).state().metadata
         for identity in (source.identity(), metadata.source if metadata else {}):
-            for topic_id, topic in _topics(identity).items():
+            for topic_id, topic in shared_parts(identity).items():
                 other = readers.setdefault(topic_id, table.name)
                 if other != table.name:
                     yield (

@@ -2,11 +2,10 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from oncelake.exactly_once.census import Census
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.state import Diagnosis
@@ -83,8 +82,13 @@ class Source(ABC):
         """Return warnings: problems that do not stop the stage."""
         return []
 
-    def glance(self) -> Census | None:
-        """Classify the files of a source on this machine; None for a source of another kind or on another store."""
+    def details(self, sizes: "RecordedSizes") -> list[str] | None:
+        """Return the warnings with what bronze recorded of files that changed; None if `warnings` says all.
+
+        Args:
+            sizes: returns the sizes in bytes that bronze recorded for some files, by path.
+        """
+        del sizes
         return None
 
     def ends(self) -> Mapping[str, int]:
@@ -169,5 +173,7 @@ def replaced(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
     return f"lines were read from {was}, the source is now {is_now}"
 
 
+# Returns the sizes in bytes that bronze recorded for some files, by path.
+RecordedSizes = Callable[[Collection[str]], Mapping[str, int]]
 # Returns (URI, modification time in milliseconds) of files.
 IngestedFiles = Callable[[], Iterable[tuple[str, int]]]

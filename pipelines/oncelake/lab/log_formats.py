@@ -26,7 +26,6 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
-from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
 from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
 from oncelake.lab.plain_times import NeedsSparkError
@@ -38,6 +37,7 @@ from oncelake.silver.format import LogFormat, column_rule, format_names, load_fo
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
+from oncelake.sources.directory.listing import is_packed
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.
 MAX_LINES, MAX_BYTES = 5_000, 4 * 1024**2

@@ -28,6 +28,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.exactly_once.batch import BatchReport, Event
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.link import Link
 from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
@@ -39,7 +40,6 @@ from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
 from oncelake.observe.trace.way import At
 from oncelake.observe.trace.way import lines as trace_lines
-from oncelake.proof.link import Link
 
 # Names that cells use in addition to the lake: notebooks import only from oncelake and oncelake.lab.
 __all__ = [

@@ -11,21 +11,17 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.sources.kafka import kafka_client
-from oncelake.bronze.sources.kafka_admin import tell_group
 from oncelake.common.errors import reason
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
-from oncelake.exactly_once.positions import KafkaPosition
 from oncelake.observe.measure import ignore
+from oncelake.sources.kind import Publisher
 
 # Seconds between two publications: Kafka's own default interval for automatic commits.
 EVERY = 5.0
 # Seconds until the next attempt after a failure.
 LATER = 30.0
-# The longest wait for Kafka when a run ends: ten seconds after a stop is requested, the process may be killed.
-_BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 
 @contextmanager
@@ -34,12 +30,13 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
 
     Yields the sink for the run's events. Without `group_id`, or without bronze in the chain, nothing happens.
     """
-    stages = [stage for stage in chain.stages if not stage.reads and chain.kind(stage).settings.group_id is not None]
-    if not stages:
+    of_sources = ((stage, chain.kind(stage).publisher(spark)) for stage in chain.stages if not stage.reads)
+    publishers = [(stage, publisher) for stage, publisher in of_sources if publisher is not None]
+    if not publishers:
         yield ignore
         return
     with ExitStack() as stack:
-        sinks = [stack.enter_context(_publishing(chain, spark, stage, say)) for stage in stages]
+        sinks = [stack.enter_context(_publishing(chain, stage, publisher, say)) for stage, publisher in publishers]
 
         def take(event: Event) -> None:
             for sink in sinks:
@@ -49,23 +46,17 @@ def publishing(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Ev
 
 
 @contextmanager
-def _publishing(chain: Chain, spark: SparkSession, stage: Stage, say: EventSink) -> Iterator[EventSink]:
+def _publishing(chain: Chain, stage: Stage, publisher: Publisher, say: EventSink) -> Iterator[EventSink]:
     """Publish the positions of one source."""
-    source = chain.kind(stage).settings
-    group, client = source.group_id or "", {**_BRIEFLY, **kafka_client(source)}
 
     def recorded() -> str | None:
         return chain.commit_log(stage.tables[0], at_one_moment=True).state().end
 
-    def publish(at: str) -> None:
-        position = KafkaPosition.parse(at)
-        tell_group(spark, client, group, position.topics if position else {})
-
     def warn(why: str) -> None:
-        text = f"consumer group {group}: offsets could not be published, which does not affect the tables: {why}"
+        text = f"{publisher.name}: offsets could not be published, which does not affect the tables: {why}"
         say(Notice(stage.name, text, "warning"))
 
-    with ConsumerGroup(recorded, publish, warn, stage=stage.name).going_on() as sink:
+    with ConsumerGroup(recorded, publisher.publish, warn, stage=stage.name).going_on() as sink:
         yield sink
 
 

@@ -9,18 +9,16 @@ from operator import add, or_
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
-from oncelake.common.wording import count_of, listed
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of, place_of
+from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.files_source import place_of
+from oncelake.exactly_once.link import Link, Uncompared, batch_words
 from oncelake.exactly_once.positions import in_table, is_whole, version_of
-from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link, Uncompared, batch_words
+from oncelake.exactly_once.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.proof.pin import Limits, pin
-from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.silver.each import is_first
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
@@ -388,7 +386,7 @@ def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:
 
 
 def _difference(off: Row, compared: _Compared) -> str:
-    origin = name_of(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
+    origin = shown_name(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
     *others, last = (f"{off[side]:,} in {span.table}" for side, span in compared.others.items())
     counts = f"{origin} has {count_of(off[_BRONZE], 'row')} in it, {', '.join(others)} and {last}"
     extra = sum(off[side] for side in compared.others) - off[_BRONZE]

@@ -19,8 +19,8 @@ from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
 from oncelake.exactly_once.delta_log import DeltaLog, opened_by_delta_rs
 from oncelake.exactly_once.files import Files
-from oncelake.proof.link import Link
-from oncelake.proof.span import Span
+from oncelake.exactly_once.link import Link
+from oncelake.exactly_once.span import Span
 
 _PATH = re.compile(r'"path":"((?:[^"\\]|\\.)*)"')
 

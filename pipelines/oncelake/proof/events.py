@@ -3,11 +3,10 @@
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from oncelake.common.wording import count_of, listed
-from oncelake.exactly_once.files_source import place_of
-from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link
-from oncelake.proof.span import Span, taken
+from oncelake.common.lake import place_of
+from oncelake.common.wording import count_of, listed, shown_name
+from oncelake.exactly_once.link import Link
+from oncelake.exactly_once.span import Span, taken
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX
 
 _ORIGIN = ("topic", "partition", "offset", "file", "taken", EVENT_COUNT)
@@ -44,6 +43,6 @@ def events(rows: DataFrame, silver: Span) -> Link:
 
 def _words(row: Row) -> str:
     origin = f"{row['topic']}/{row['partition']}/{row['offset']}"
-    where = origin if row["file"] is None else f"of lines in {name_of(place_of(row['file']))}"
+    where = origin if row["file"] is None else f"of lines in {shown_name(place_of(row['file']))}"
     count = "without a count" if row[EVENT_COUNT] is None else f"with {count_of(row[EVENT_COUNT], 'event')}"
     return f"{count_of(row['rows'], 'row')} {where} {count}"

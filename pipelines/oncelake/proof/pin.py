@@ -9,10 +9,10 @@ from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
+from oncelake.exactly_once.link import Uncompared, batch_words
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.proof.link import Uncompared, batch_words
-from oncelake.proof.record import Proven
-from oncelake.proof.span import Span
+from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.span import Span
 
 # A commit, and True if its rows still exist.
 Entry = tuple[Commit, bool]

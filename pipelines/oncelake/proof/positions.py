@@ -1,30 +1,19 @@
 """Check the positions in a table's commits: no gap, no overlap, no rows from other writers."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.positions import (
-    KafkaPosition,
-    SourcePosition,
-    TablePosition,
-    TablesPosition,
-    TailPosition,
-    in_table,
-    in_tables,
-    same_position,
-)
-from oncelake.proof.link import Link, Uncompared, batch_words, first_to_last, named
+from oncelake.exactly_once.link import Link, Uncompared, batch_words, first_to_last, named
+from oncelake.exactly_once.positions import TablePosition, TablesPosition, in_table, in_tables, same_position
+from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.span import Span
 from oncelake.proof.pin import Entry, Pinned
-from oncelake.proof.record import Proven
-from oncelake.proof.span import Span
-
-# What a position counts, by its kind; that of any other kind counts files, or lists of files.
-_UNITS: Mapping[type, str] = {KafkaPosition: "offset", TailPosition: "byte"}
+from oncelake.sources.registry import position_of
 
 
 @dataclass(frozen=True)
@@ -91,8 +80,8 @@ def _counted(span: Span) -> str:
 
 def _lost(metadata: CommitMetadata) -> Uncompared:
     """Return what an accepted loss skipped of the source."""
-    at = SourcePosition.parse(metadata.end)
-    unit = _UNITS.get(type(at))
+    at = position_of(metadata.end)
+    unit = at.unit if at else None
     count = sum(size for _, size in _steps(metadata.before, metadata.end, "")) if unit else len(metadata.lost)
     return Uncompared(
         count, f"{count_of(count, unit or 'file')} of an accepted loss: {listed(metadata.lost)}", lasting=True
@@ -181,16 +170,16 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
 
 def _in_same_topics(at: str | None, other: str | None) -> str | None:
     """Return a position without the topics that another position does not name."""
-    one, two = (KafkaPosition.parse(each) for each in (at, other))
-    return one.of_topics(two.topics).to_json() if one and two else at
+    one, two = position_of(at), position_of(other)
+    return (one.in_parts_of(two) if one and two else None) or at
 
 
 def _topics_changed(metadata: CommitMetadata) -> str:
     """Return which topics leave a position and which join it, each with its place, in words."""
-    before, end = (each.topics if each else {} for each in map(KafkaPosition.parse, (metadata.before, metadata.end)))
+    before, end = position_of(metadata.before), position_of(metadata.end)
     words = []
-    for what, each, other in (("left at", before, end), ("joined at", end, before)):
-        numbers = KafkaPosition({name: parts for name, parts in each.items() if name not in other}).numbers()
+    for what, one, other in (("left at", before, end), ("joined at", end, before)):
+        numbers = one.parts_beside(other) if one else {}
         places = ", ".join(f"{part}/{offset}" for part, offset in sorted(numbers.items()))
         words += [f"{what} {places}"] if places else []
     return "; ".join(words)
@@ -282,7 +271,7 @@ def _undone(earlier: tuple[Entry, ...]) -> list[int]:
 
 def is_offsets(at: str | None) -> bool:
     """Return True if a position is of a source that has one before its first batch too, as Kafka has."""
-    found = SourcePosition.parse(at)
+    found = position_of(at)
     return found is not None and found.before_all
 
 
@@ -306,7 +295,7 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
     """Yield what lies between two positions: each part in words, and its size, which is negative if it goes back."""
     # a position holds the next number to read, per partition; a Delta table and a directory have one number
-    found = [SourcePosition.parse(at) for at in (start, to)]
+    found = [position_of(at) for at in (start, to)]
     if any(isinstance(each, TablesPosition) for each in found):
         found = [TablesPosition((each,)) if isinstance(each, TablePosition) else each for each in found]
     one, other = (each.numbers() if each else {} for each in found)

@@ -1,56 +1,38 @@
 """Run a proof: check its links in order, from the source to the last table."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial, singledispatchmethod
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.records import line_ends
-from oncelake.bronze.sources.kafka import kafka_client
-from oncelake.bronze.sources.kafka_admin import cleanup_policies
 from oncelake.common.errors import StateError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
+from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import is_name
-from oncelake.common.wording import count_of
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
-from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import emptied, log_way_out, refuse_unless_finished, stage_of
-from oncelake.exactly_once.census import read_accepted
-from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.files_source import AutoLoaderSource, FilesSource
-from oncelake.exactly_once.kafka_source import KafkaSource
+from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.positions import version_of
-from oncelake.exactly_once.source import Backlog, Source
-from oncelake.exactly_once.state import Diagnosis
-from oncelake.exactly_once.tail_source import TailSource
+from oncelake.exactly_once.proven import Proven, read_record, write_record
+from oncelake.exactly_once.span import Span, rows_of
 from oncelake.proof.balance import balance, rows_read, same_lines, version_in
-from oncelake.proof.census import auto_loader_files, census_link, count_files
 from oncelake.proof.data_files import data_files, exact_bounds, list_local
 from oncelake.proof.events import events
-from oncelake.proof.file_rows import Held, bronze_files, file_rows
-from oncelake.proof.kafka import kafka_offsets, kafka_records, kafka_rows
-from oncelake.proof.link import Link, Uncompared
-from oncelake.proof.offsets import Client
 from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
 from oncelake.proof.positions import Followed, follow
-from oncelake.proof.record import Proven, read_record, write_record
 from oncelake.proof.recount import recount
 from oncelake.proof.repeats import repeats
-from oncelake.proof.span import Span, rows_of
-from oncelake.proof.tail import tail_files, tail_rows
 from oncelake.silver.schema import EVENT_INDEX
 
 if TYPE_CHECKING:
@@ -196,7 +178,8 @@ class Proof:
     def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
         if bronze is not None:
             yield from self._table(stage, bronze)
-        yield from self._compared(self.chain.source(stage), stage, bronze)
+        span = bronze.span if bronze is not None else None
+        yield from self.chain.kind(stage).links(self.chain.ingestion(stage, self.spark, span, deep=self.deep))
 
     def _removed(self, lake: PinnedLake) -> Iterator[Link]:
         """Check the bronze tables of sources that are no longer in the settings; what they read is not compared."""
@@ -211,63 +194,6 @@ class Proof:
                 parts = Uncompared.of_lines(span.rows_in_all if span.whole else span.rows, why)
                 yield replace(link, notes=(*link.notes, note)).without(*parts)
                 yield from files
-
-    @singledispatchmethod
-    def _compared(self, source: Source, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        """Compare bronze with its source; the source kinds registered below get a more detailed check."""
-        table = stage.tables[0]
-        metadata = self.chain.commit_log(table).state().metadata
-        link = what_waits(self.chain.kind(stage).name, source, metadata, table, may_start=self._may_start(stage))
-        rows = bronze.span.rows_in_all if bronze is not None else 0
-        yield link.without(*Uncompared.of_lines(rows, "whose source is of a kind that the proof cannot read"))
-
-    @_compared.register
-    def _(self, source: KafkaSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        settings = kafka_client(self.chain.kind(stage).settings)
-        policies = partial(cleanup_policies, self.spark, settings)
-        client = Client(source.described, settings, policies=policies)
-        if bronze is not None and bronze.span.commits:
-            yield kafka_rows(self.spark, bronze.span, client)
-        yield kafka_offsets(lambda: _topic(self.chain.stage_state(stage)), stage.tables[0])
-        if self.deep and bronze is not None and bronze.span.rows_in_all:
-            yield kafka_records(bronze.span, source, client, mask_versions(self.chain, self.spark))
-
-    @_compared.register
-    def _(self, source: FilesSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        """Account for the source's files, and check the rows that were read from them."""
-        span, table = bronze.span if bronze is not None and bronze.span.rows_in_all else None, stage.tables[0]
-        versions = mask_versions(self.chain, self.spark)
-        nothing = Held(None, (), bronze.span.end if bronze else None, versions, table=table)
-        held = bronze_files(span, versions) if span else nothing
-        if isinstance(source, AutoLoaderSource):
-            link, read = auto_loader_files(self.spark, source, held.files, table)
-        else:
-            census = count_files(self.chain, self.spark, source, held, may_start=self._may_start(stage))
-            link, read = census_link(source.path, census, held), census.read
-        yield link
-        if span:
-            yield file_rows(self.spark, span, source.path, held, frozenset(read) if self.deep else None)
-
-    @_compared.register
-    def _(self, source: TailSource, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
-        """Account for the files that grow, and check the rows of the bytes that were read."""
-        at = bronze.span.end if bronze else None
-        accepted = read_accepted(self._files, self.chain.lake.root)
-        yield tail_files(source, at, stage.tables[0], self._diagnosis(stage), accepted)
-        if bronze is not None and bronze.span.rows_in_all:
-            yield tail_rows(bronze.span, source, mask_versions(self.chain, self.spark), deep=self.deep)
-
-    def _may_start(self, stage: Stage) -> bool:
-        return self._diagnosis(stage).may_start
-
-    def _diagnosis(self, stage: Stage) -> Diagnosis:
-        """Return whether a stage would start; retry, as a concurrent run may be between two of its writes."""
-        for pause in (0.0, 0.2, 0.5, 1.0):
-            time.sleep(pause)
-            diagnosis = self.chain.stage_state(stage).diagnosis
-            if diagnosis.may_start:
-                break
-        return diagnosis
 
     def _silver(self, stage: Stage, lake: PinnedLake) -> Iterator[Link]:
         silver, quarantine, duplicates = lake.silver, lake.quarantine, lake.duplicates
@@ -430,11 +356,6 @@ def _without_batch(table: Table, waits: tuple[Uncompared, ...]) -> str:
     return f"{table} has no batch: {waits[0].said}. Run: oncelake run"
 
 
-def _topic(state: StageState) -> tuple[KafkaSource, CommitMetadata | None, Diagnosis]:
-    assert isinstance(state.source, KafkaSource)
-    return state.source, state.first.metadata, state.diagnosis
-
-
 def _damaged(table: Table, damage: LogDamage) -> str:
     if damage.lost is not None:
         return f"{damage.lost}. {log_way_out(table, damage)}"
@@ -445,38 +366,3 @@ def _state(state: StageState) -> str:
     if state.diagnosis.may_start:
         return ""
     return f"{state.stage.name} would not start: {state.diagnosis.state}: {state.diagnosis.seen}; see oncelake doctor"
-
-
-def what_waits(
-    name: str, source: Source, metadata: CommitMetadata | None, bronze: Table = BRONZE, *, may_start: bool
-) -> Link:
-    """Prove that bronze can continue from its position, and that the next run reads the waiting input.
-
-    Args:
-        name: the source's name.
-        source: the source.
-        metadata: the commit metadata of bronze's last batch.
-        bronze: the bronze table of the source.
-        may_start: True if the next run of bronze would start.
-    """
-    at = metadata.end if metadata else None
-    trouble, waits = source.trouble(at, None, metadata.source if metadata else {}), source.backlog(at)
-    said = "read up to the end"
-    if waits.count != 0:
-        said = _waiting(waits, "waits for the next run", "wait for the next run")
-    if trouble is not None:
-        said = trouble.seen
-    elif waits.count != 0 and not may_start:
-        words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
-        said = f"{words}, as bronze would not start"
-    holds = trouble is None and (waits.count == 0 or may_start)
-    link = Link(f"{name} → {bronze}", str(bronze), holds, said)
-    if waits.count is None:
-        return link.without(Uncompared(1, f"an unknown number of {waits.unit} that wait for the next run", waits=True))
-    return link.without(*Uncompared.waiting(waits.count, waits.unit.removesuffix("s"), "for the next run"))
-
-
-def _waiting(waits: Backlog, one: str, several: str) -> str:
-    if waits.count is None:
-        return f"an unknown number of {waits.unit} {several}"
-    return count_of(waits.count, f"{waits.unit.removesuffix('s')} {one}", f"{waits.unit} {several}")

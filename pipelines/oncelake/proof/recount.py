@@ -13,11 +13,11 @@ from oncelake.common.models import shown
 from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.link import Link, Range, Uncompared, joined, ranges
 from oncelake.exactly_once.positions import TablePosition
+from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link, Range, Uncompared, joined, ranges
-from oncelake.proof.span import Span
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")

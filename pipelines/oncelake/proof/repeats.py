@@ -6,14 +6,12 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import DUPLICATES, SILVER
+from oncelake.common.lake import DUPLICATES, SILVER, place_of
 from oncelake.common.tables import read_version
-from oncelake.common.wording import HANDFUL, count_of, listed
-from oncelake.exactly_once.files_source import place_of
+from oncelake.common.wording import HANDFUL, count_of, listed, shown_name
+from oncelake.exactly_once.link import Link
+from oncelake.exactly_once.span import Span, rows_of
 from oncelake.proof.balance import BronzeSpans
-from oncelake.proof.file_rows import name_of
-from oncelake.proof.link import Link
-from oncelake.proof.span import Span, rows_of
 from oncelake.silver.duplicates import ORIGIN
 from oncelake.silver.schema import EVENT_KEY, EVENT_WINDOW, TWIN
 
@@ -87,5 +85,5 @@ def _named(rows: DataFrame, what: str) -> list[str]:
 
 def _origin(row: Row) -> str:
     if row["file"] is not None:
-        return f"a line of {name_of(place_of(row['file']))} at {row['log_time']:%Y-%m-%d %H:%M:%S}"
+        return f"a line of {shown_name(place_of(row['file']))} at {row['log_time']:%Y-%m-%d %H:%M:%S}"
     return f"{row['topic']}/{row['partition']}/{row['offset']}"

@@ -18,11 +18,11 @@ from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
+from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.positions import TablePosition, is_whole, same_position, version_of
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.schema import schema_over
 from oncelake.gold.transform import aggregate
-from oncelake.proof.link import Link, Uncompared
 from oncelake.proof.positions import goes_back
 from oncelake.serving.rows import Rows, held, meanwhile
 from oncelake.serving.served import Served

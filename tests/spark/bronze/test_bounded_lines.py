@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.bronze.mask import raw_length
 from oncelake.bronze.records import Records, bounded_reader
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.tail import TailKind
 from oncelake.bronze.stand_in import HEAD, as_lines
-from oncelake.exactly_once import tail_files
+from oncelake.sources.tail import plan as tail_files
+from oncelake.sources.tail.kind import TailKind
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
 from oncelake.exactly_once.commit import CommitKind
+from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.exactly_once.span import Span
 from oncelake.proof.balance import balance
-from oncelake.proof.link import Link, Uncompared
-from oncelake.proof.span import Span
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
 from oncelake.silver.schema import with_source

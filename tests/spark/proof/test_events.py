@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.exactly_once.link import Link
+from oncelake.exactly_once.span import Span
 from oncelake.proof.balance import balance, rows_read
 from oncelake.proof.events import events
-from oncelake.proof.link import Link
-from oncelake.proof.span import Span
 from oncelake.silver.schema import EACH
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
+from oncelake.exactly_once.link import Link
 from oncelake.proof.balance import balance
-from oncelake.proof.link import Link
 from oncelake.proof.repeats import repeats
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import EVENT, TWIN

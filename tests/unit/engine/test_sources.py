@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from oncelake.bronze.sources import kafka
 from oncelake.common.errors import ConfigError, SourceError, StageError, StateError
 from oncelake.engine.configuration import load
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.sources import bronze_tables, refused_change, try_sources
 from oncelake.engine.start_gate import refuse_unless_startable, startable
-from oncelake.exactly_once.kafka_source import Left, Topic, TopicIds
 from oncelake.proof.prove import Proof
+from oncelake.sources.kafka import kind as kafka
+from oncelake.sources.kafka.source import Left, Topic, TopicIds
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets
 from tests.support.several import Several
 

@@ -12,7 +12,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.delta_sources import DeltaSources, first_is_whole
 from oncelake.exactly_once.diagnosis import diagnose
-from oncelake.exactly_once.positions import SourcePosition, TablesPosition, in_table, is_whole, same_position
+from oncelake.exactly_once.positions import TablesPosition, in_table, is_whole, same_position
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import State
 from tests.support.memory import MemoryFiles, at, commit, metadata
@@ -80,7 +80,7 @@ def test_a_position_in_several_tables_is_an_array_of_their_positions() -> None:
     assert position(lines(A3, "{")) is None
     assert position(lines("-")) is None
     assert position(lines(A3, "{}")) is None, "only tables are read together"
-    found = SourcePosition.parse(at_both)
+    found = TablesPosition.parse(at_both)
     assert isinstance(found, TablesPosition)
     assert found.numbers() == {"version of a-id": 3, "version of b-id": 2}
     assert in_table(at_both, "b-id") == in_table(B2, "b-id") != in_table(at_both, "c-id")

@@ -15,12 +15,12 @@ from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
-from oncelake.exactly_once.file_source_log import FileSourceLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.kafka_source import KafkaSource, LastRecords, Topic
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.sources.files.source import FilesSource
+from oncelake.sources.files.spark_list import FileSourceLog
+from oncelake.sources.kafka.source import KafkaSource, LastRecords, Topic
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import Silent, source_table
 

@@ -9,11 +9,11 @@ import pytest
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.commit import CommitKind
-from oncelake.exactly_once.files_source import FilesSource
-from oncelake.exactly_once.kafka_source import KafkaSource, Topic
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.recovery import plan, plan_loss
 from oncelake.exactly_once.state import State
+from oncelake.sources.files.source import FilesSource
+from oncelake.sources.kafka.source import KafkaSource, Topic
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets, table
 from tests.support.states import case
 

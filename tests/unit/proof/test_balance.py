@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.exactly_once.span import Span
 from oncelake.proof.balance import same_lines
 from oncelake.proof.pin import Limits, from_batch, from_beginning, pin
-from oncelake.proof.span import Span
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata
 

@@ -12,10 +12,10 @@ from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.start_gate import MARKER
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.proven import Proven
 from oncelake.proof.pin import Limits, PinnedLake, from_beginning, pin, pin_lake
 from oncelake.proof.positions import Followed, follow
 from oncelake.proof.prove import Proof
-from oncelake.proof.record import Proven
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets
 

@@ -8,10 +8,10 @@ import pytest
 from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.proof.link import Link, Uncompared
+from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.exactly_once.proven import Proven
 from oncelake.proof.pin import Limits, Pinned, from_batch, from_beginning, from_record, from_time, pin
 from oncelake.proof.positions import Followed, follow
-from oncelake.proof.record import Proven
 from tests.support.memory import QUERY, MemoryFiles, at, commit, metadata, offsets, table
 
 BRONZE = Followed("bronze.access_log", "source-id", 100)

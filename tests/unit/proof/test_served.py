@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.proof.link import Link
+from oncelake.exactly_once.link import Link
 from oncelake.proof.served import ServedProof
 from oncelake.serving.served import Served
 from tests.support.memory import MemoryFiles, commit

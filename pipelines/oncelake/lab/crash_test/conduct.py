@@ -12,8 +12,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.kind import SourceKind
-from oncelake.bronze.sources.registry import kind_of
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, DUPLICATES, is_local
@@ -31,6 +29,8 @@ from oncelake.lakehouse import Lakehouse
 from oncelake.quality.settings import GateSettings
 from oncelake.serving.settings import SQL, ServingSettings
 from oncelake.silver.settings import OFF
+from oncelake.sources.kind import SourceKind
+from oncelake.sources.registry import kind_of
 
 # The default number of generated lines per kill.
 LINES = 300

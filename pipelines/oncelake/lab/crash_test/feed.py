@@ -9,10 +9,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.settings import SourceSettings
-from oncelake.bronze.sources.kafka import kafka_client
-from oncelake.bronze.sources.kafka_admin import delete_topic, make_topic
 from oncelake.common.errors import SourceError
 from oncelake.lab.demo.made_log import mixed_lines, put
+from oncelake.sources.kafka.admin import delete_topic, make_topic
+from oncelake.sources.kafka.kind import kafka_client
 
 # One portion becomes this many batches of bronze.
 BATCHES = 8

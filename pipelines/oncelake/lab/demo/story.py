@@ -12,11 +12,11 @@ from rich.table import Table as Grid
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.wording import count_of
+from oncelake.exactly_once.link import Link
 from oncelake.lab.demo.answer import Answer, count
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
-from oncelake.proof.link import Link
 from oncelake.serving.served import Served
 from oncelake.serving.sql import SqlSink
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from oncelake.exactly_once.tail_survey import Rotation
+from oncelake.bronze.settings import Rotation
 
 CONFIGURATION = Path("/etc/logrotate.conf")
 # What each directive says about the rotation. Source: logrotate(8).

@@ -25,7 +25,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
 from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.lease import writing
-from oncelake.exactly_once.positions import SourcePosition
+from oncelake.exactly_once.link import Link
 from oncelake.observe.record import LOOK, BatchRecord, record
 from oncelake.observe.report.facts import (
     BatchFacts,
@@ -44,11 +44,11 @@ from oncelake.observe.report.measures import PLOTS, Measures
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.observe.status import AWAY, stage_status
-from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
 from oncelake.silver.each import is_first
 from oncelake.silver.schema import EVENT_INDEX
+from oncelake.sources.registry import position_of
 
 T = TypeVar("T")
 LEFT_OUT = ProofFacts("left out")
@@ -219,7 +219,7 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
     if table_state.last is None:
         return replace(facts, position="before the first batch")
     at = table_state.end
-    found = SourcePosition.parse(at)
+    found = position_of(at)
     offsets = found.partitions() if found else {}
     topics = {name.rpartition("/")[0] for name in offsets}
     numbers = {name: int(name.rpartition("/")[2]) if len(topics) == 1 else name for name in offsets}

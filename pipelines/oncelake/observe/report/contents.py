@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of, duration, number, share, size
+from oncelake.exactly_once.link import Claim
 from oncelake.observe.report.facts import GROUPS, BatchFacts, ChangeFacts, Facts, PeriodFacts
 from oncelake.observe.report.figures import stage_colours
-from oncelake.proof.link import Claim
 
 Tone = Literal["good", "bad", "open"]
 # At most this many entries of a long list are shown.

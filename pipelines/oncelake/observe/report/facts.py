@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from oncelake.proof.link import Link
+from oncelake.exactly_once.link import Link
 
 # The levels that the page counts as errors.
 ERRORS = ("ERROR", "FATAL")

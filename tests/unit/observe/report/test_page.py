@@ -11,6 +11,7 @@ from importlib.resources import files
 import plotly.graph_objects
 import pytest
 
+from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.lab import plots
 from oncelake.observe import palette
 from oncelake.observe.palette import REST
@@ -18,7 +19,6 @@ from oncelake.observe.report.contents import attention, balance, changes, verdic
 from oncelake.observe.report.facts import Facts, LinesFacts, ProofFacts
 from oncelake.observe.report.figures import bins, figures, label, measure_figure, opening
 from oncelake.observe.report.page import page, parts
-from oncelake.proof.link import Link, Uncompared
 from tests.support.made_facts import AT, FACTS, MEASURE, MINUTE, PERIOD, hostile
 
 HOSTILE = (

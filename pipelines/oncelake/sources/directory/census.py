@@ -1,0 +1,355 @@
+"""The census: classify every file of a source by what bronze holds, what exists now, and what Spark has listed.
+
+Each existing file has exactly one class: completely read, waiting, ignored by rule, or a fault. A fault is a file that
+changed after it was read, or whose lines are not in bronze and will not get there without your help.
+
+A file that no run reads because of what it holds (see content.py) is a fault too: nothing stops at it, and its lines
+are in no table.
+
+Accepted faults are recorded in `<lake.root>/_census`, in one file for each `oncelake census accept`. An acceptance is
+bound to the fault and to the state of the file. If the file changes again, or has another problem, that is a new fault.
+A file that bronze has read under a name that is gone is recorded there in the same way.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from oncelake.common.wording import count_of, shown_path
+from oncelake.sources.directory.content import Content
+from oncelake.sources.directory.listing import Found, Problem, is_hidden_file, is_packed
+
+
+class Fault(StrEnum):
+    """What is wrong with a file; each `Problem` and `Aside` is included.
+
+    The value is the name in docs/operations/census.md.
+    """
+
+    GREW = "grew"
+    SHRANK = "shrank"
+    CHANGED = "changed"
+    NEVER_READ = "never read"
+    PLAN_CHANGED = "changed since it was planned"
+    GONE = "gone before it was read"
+    BLOCKED = "not read"
+    NAME = "name not readable"
+    COLON = "colon in its name"
+    LOOP = "link loop"
+    DANGLING = "link to nothing"
+    RIGHTS = "not readable"
+    BROKEN = "broken file"
+    NO_TEXT = "no text"
+    NOT_UNPACKED = "cannot be unpacked"
+    NOT_WHOLE = "not whole"
+    UNDECIDED = "copy or log"
+    SOURCE_EMPTY = "source is empty"
+    SOURCE_AWAY = "source is away"
+
+
+# Files that no run reads because of what they hold; the run goes on without them.
+SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE, Fault.UNDECIDED})
+# Spark cannot read such a name now, but bronze may have read the file in another locale.
+_OF_A_NAME = (None, Problem.NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The record in bronze of a file that it has read: its size in bytes and its modification time in ms."""
+
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """The entry of a file in Spark's file list: its modification time in ms, and its list number."""
+
+    modified: int
+    number: int
+
+
+# What stands in place of a fault in the record of a file that bronze has read under a name that is gone.
+RENAMED = "renamed"
+# The format version of the acceptance records.
+# A fault, its file, the file's size in bytes, and its modification time in milliseconds.
+FaultKey = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, order=True)
+class Faulty:
+    """One fault.
+
+    Attributes:
+        path: the file, or the directory or link that keeps files from being read.
+        size: the current size in bytes; 0 if the file is missing. For an empty source see `CensusInputs.source`.
+        modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
+        was: the size in bytes that bronze recorded; None if bronze has not read the file.
+        why: what is wrong with the file, if the fault does not say all; otherwise empty.
+    """
+
+    path: str
+    fault: Fault
+    size: int = 0
+    modified: int = 0
+    was: int | None = None
+    why: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> FaultKey:
+        """The key that an acceptance is bound to; another fault or another change of the file has another key."""
+        return self.fault.value, self.path, self.size, self.modified
+
+
+@dataclass
+class Census:
+    """The files of a source, by class.
+
+    Attributes:
+        read: files with the size that bronze has read, including those in `touched`.
+        waiting: files that the next run reads: planned in an unfinished batch, or not yet listed.
+        hidden: files that are skipped because of their name or a directory's.
+        empty: empty files, files without a line, and anything but regular files.
+        touched: read files with the recorded size and another time, to be compared with what was read.
+        gone: files that bronze has read and that no longer exist.
+        renamed: files that bronze has read under a name that is gone.
+        copies: growing files whose lines count once, in the files that they are copies of.
+        faults: everything else.
+        accepted: faults that were accepted in exactly this state.
+    """
+
+    read: list[str] = field(default_factory=list)
+    waiting: list[Found] = field(default_factory=list)
+    hidden: list[Found] = field(default_factory=list)
+    empty: list[Found] = field(default_factory=list)
+    touched: list[Found] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    renamed: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    faults: list[Faulty] = field(default_factory=list)
+    accepted: list[Faulty] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CensusInputs:
+    """The inputs of a census, in addition to the files themselves.
+
+    Attributes:
+        planned: Spark's file list, by path.
+        position: the list number up to which the files are in bronze; -1 before the first.
+        position_now: the same after the files were listed, as another run may have continued meanwhile.
+        source: what identifies an empty source in an acceptance: its path, and two numbers that change with the
+            directory; None if an empty source is not checked.
+        recorded: what bronze records, by path; None if bronze was not read, and Spark's file list is used instead.
+        may_start: whether bronze may start, so that the next run reads new files.
+        has_lines: returns those of the files without a row in bronze that hold a line; a compressed file can hold none.
+        may_read: returns True if this process has permission to read a file.
+        content: returns what a file holds; None if that is not known.
+        accepted: the faults (see `Faulty.key`) whose loss was accepted.
+    """
+
+    planned: Mapping[str, PlannedFile]
+    position: int
+    position_now: int
+    recorded: Mapping[str, Recorded] | None
+    may_start: bool
+    may_read: Callable[[str], bool]
+    has_lines: Callable[[list[str]], set[str]] = set
+    content: Callable[[str], Content | None] = lambda _: None
+    accepted: frozenset[FaultKey] = frozenset()
+    source: tuple[str, int, int] | None = None
+
+
+def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
+    """Return a census that puts every file into exactly one class."""
+    census = Census()
+    there: set[str] = set()
+    unread: list[Found] = []
+    faults: list[Faulty] = []
+    hidden: dict[str, Found] = {}
+    for each in found:
+        if each.hidden:
+            hidden[each.path] = each
+            continue
+        if each.path in there:  # two paths that match a pattern lead to it
+            continue
+        there.add(each.path)
+        recorded = _recorded(each.path, inputs)
+        if recorded is not None and each.problem in _OF_A_NAME:
+            _compare(each, recorded, census, faults)
+        elif each.problem is not None:
+            faults.append(Faulty(each.path, Fault[each.problem.name], each.size, each.modified))
+        elif each.size == 0:
+            census.empty.append(each)
+        else:
+            unread.append(each)
+    census.hidden = [each for path, each in hidden.items() if path not in there]
+    there |= hidden.keys()
+    faults += _unread(unread, inputs, census)
+    faults += _gone(there, inputs, census)
+    if inputs.source and inputs.recorded and not (census.read or census.renamed or census.waiting or faults):
+        faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]
+    for fault in sorted(faults):
+        (census.accepted if fault.key in inputs.accepted else census.faults).append(fault)
+    return census
+
+
+def _recorded(path: str, inputs: CensusInputs) -> Recorded | None:
+    """Return bronze's record of a file; without bronze, the entry of a file that Spark has read, with unknown size."""
+    if inputs.recorded is not None:
+        return inputs.recorded.get(path)
+    planned = inputs.planned.get(path)
+    return Recorded(-1, planned.modified) if planned is not None and planned.number <= inputs.position else None
+
+
+def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faulty]) -> None:
+    if recorded.size < 0:  # the size is unknown, so only the time can show a change
+        if found.modified == recorded.modified:
+            census.read.append(found.path)
+        else:
+            census.touched.append(found)
+    elif found.size != recorded.size:
+        fault = Fault.GREW if found.size > recorded.size else Fault.SHRANK
+        faults.append(Faulty(found.path, fault, found.size, found.modified, recorded.size))
+    else:
+        census.read.append(found.path)
+        if found.modified != recorded.modified:
+            census.touched.append(found)
+
+
+def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+    """Classify the files without rows in bronze; return those that are faults."""
+    faults, passed = [], []
+    for each in unread:
+        planned = inputs.planned.get(each.path)
+        aside = _set_aside(each, inputs)
+        if aside is not None:
+            faults.append(aside)
+        elif planned is not None and planned.number <= inputs.position:
+            passed.append(each)
+        elif planned is not None and planned.number <= inputs.position_now:
+            census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
+        elif not inputs.may_start:
+            faults.append(Faulty(each.path, Fault.BLOCKED, each.size, each.modified))
+        elif not inputs.may_read(each.path):
+            faults.append(Faulty(each.path, Fault.RIGHTS, each.size, each.modified))
+        elif planned is not None and planned.modified != each.modified:
+            faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
+        else:
+            census.waiting.append(each)
+    return faults + _passed(passed, inputs, census)
+
+
+def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+    """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
+    faults, others = [], []
+    for each in passed:
+        if (RENAMED, each.path, each.size, each.modified) in inputs.accepted:
+            census.renamed.append(each.path)
+        else:
+            others.append(each)
+    held = inputs.has_lines([each.path for each in others]) if others else set()
+    for each in others:
+        if each.path in held:
+            faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
+        else:
+            census.empty.append(each)
+    return faults
+
+
+def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:
+    """Return a file as a fault if no run reads it because of what it holds."""
+    content = inputs.content(found.path)
+    if content is None or content.aside is None:
+        return None
+    return Faulty(found.path, Fault[content.aside.name], found.size, found.modified, why=content.why)
+
+
+def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
+    """Classify the missing files: read before, or planned and not yet read; return those that are faults."""
+    open_batch = {path for path, planned in inputs.planned.items() if planned.number > inputs.position_now}
+    read = inputs.recorded if inputs.recorded is not None else inputs.planned
+    census.gone = sorted(path for path in read if path not in there and path not in open_batch)
+    gone = (path for path in open_batch if path not in there and path not in (inputs.recorded or ()))
+    return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
+
+
+def said(faulty: Faulty, stage: str) -> str:
+    """Return a message about what is wrong with a file and how to fix it.
+
+    Args:
+        faulty: the file.
+        stage: the stage that reads it.
+    """
+    name, fault = shown_path(faulty.path), faulty.fault
+    if fault is Fault.GREW:
+        grew = f"{name} {fault} from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
+        again = f"read all files again: oncelake rebuild {stage}; or {_command(faulty, 'accept')}"
+        if is_packed(faulty.path):
+            return f"{grew}: lines from anywhere in it may be missing; {again}"
+        return f"{grew}: its tail is not in bronze; {again}; if it is another file: {_command(faulty, 'reread')}"
+    if fault is Fault.SHRANK:
+        shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
+        return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
+    if fault in SET_ASIDE:
+        aside = "it is set aside, and its lines are in no table"
+        return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
+    if fault is Fault.CHANGED:
+        return f"{name}: {_SAID[fault]}; {_other(faulty)}"
+    return f"{name}: {faulty.why or _SAID[fault]}; {_way_out(faulty, stage)}"
+
+
+_SAID: Mapping[Fault, str] = {
+    Fault.CHANGED: "its lines changed after they were read: bronze holds its old content",
+    Fault.NEVER_READ: "bronze has no line of it: Spark listed it, but it was empty or missing when its batch was read",
+    Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads its new content",
+    Fault.GONE: "it was planned for a batch and disappeared before it was read",
+    Fault.BLOCKED: "it is not in bronze, and bronze cannot start",
+    Fault.NAME: f"{Problem.NAME}: it is never read",
+    Fault.COLON: f"{Problem.COLON}: the run stops at it",
+    Fault.LOOP: f"{Problem.LOOP}",
+    Fault.DANGLING: f"{Problem.DANGLING}: no file is read through it",
+    Fault.RIGHTS: f"{Problem.RIGHTS}: no run reads it",
+    Fault.BROKEN: "it is compressed or has a .crc checksum file, and cannot be read to its end: the run stops at it",
+    Fault.SOURCE_EMPTY: "none of the files that bronze has read are left here: is the right disk mounted?",
+    Fault.SOURCE_AWAY: "it cannot be listed, so its content is unknown",
+}
+_REPAIR: Mapping[Fault, str] = {
+    Fault.NO_TEXT: "put text in its place, or take it away",
+    Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
+    Fault.NOT_WHOLE: "put a whole file in its place",
+    Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
+}
+_COMMAND: Mapping[Fault, str] = {
+    Fault.NEVER_READ: "reread",
+    Fault.NAME: "reread",
+    Fault.COLON: "reread",
+    Fault.LOOP: "exclude",
+    Fault.DANGLING: "exclude",
+    Fault.SOURCE_EMPTY: "accept",
+}
+_WAY_OUT: Mapping[Fault, str] = {
+    Fault.PLAN_CHANGED: "run again",
+    Fault.GONE: "restore it, or continue without it: oncelake recover {stage} --accept-loss",
+    Fault.BLOCKED: "see why: oncelake doctor",
+    Fault.RIGHTS: "give this process permission to read it",
+    Fault.BROKEN: "replace it with a complete file of the same name, and delete its .crc file if it has one",
+    Fault.SOURCE_AWAY: "mount it, or set source.path",
+}
+
+
+def _way_out(faulty: Faulty, stage: str) -> str:
+    found = _WAY_OUT.get(faulty.fault)
+    return found.format(stage=stage) if found else f"fix: {_command(faulty, _COMMAND[faulty.fault])}"
+
+
+def _other(faulty: Faulty) -> str:
+    kept = f"restore the old file, or {_command(faulty, 'accept')}"
+    return f"{kept}; if it is another file, and all its lines count: {_command(faulty, 'reread')}"
+
+
+def _command(faulty: Faulty, verb: str) -> str:
+    return f"oncelake census {verb} {shlex.quote(shown_path(faulty.path))}"

@@ -1,0 +1,54 @@
+"""Tell which names rotating or compressing a log makes of its name."""
+
+import re
+from collections.abc import Iterator
+
+from oncelake.sources.directory.listing import COMPRESSED
+
+# What logrotate, savelog and logging libraries add to a name, at its end or before its ending.
+_MARKS = re.compile(
+    r"(?:[._-](?:\d[\dTZ:+]*|W\d\d|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*|am|pm"
+    r"|old|bak|prev|last|save|orig|copy|backup)(?![^._~-]))+|~$"
+)
+_SHIFTED = re.compile(r"(?<=\.)\d{1,5}(?=\.|$)")
+_NUMBERED = re.compile(r"(?<=[.-])\d{1,5}(?=\.|$)")
+# What logback adds to the name of a log while it compresses it.
+_BEING_PACKED = re.compile(r"\.(?:gz|zip)\d+\.tmp$")
+# What editors and rsync add to the name of the file that they replace.
+BACKUPS = ("~", ".bak", ".orig", ".save", ".backup", ".copy")
+
+
+def unpacked(path: str) -> str:
+    """Return a path without the ending of a compressed file, or of one that logback is compressing."""
+    if being_packed := _BEING_PACKED.search(path):
+        return path[: being_packed.start()]
+    stem, dot, ending = path.rpartition(".")
+    return stem if dot + ending.lower() in COMPRESSED else path
+
+
+def origins(name: str) -> Iterator[str]:
+    """Yield the names of the logs that a file with this name may be rotated from; none of them is compressed."""
+    name = unpacked(name)
+    for found in _MARKS.finditer(name):
+        marks = re.split(r"(?=[._-])", found[0].lstrip("~"))[1:] or [""]
+        for kept in range(len(marks)):
+            yield name[: found.start()] + "".join(marks[:kept]) + name[found.end() :]
+
+
+def shifts(name: str) -> tuple[str, int] | None:
+    """Return the name with # in place of the number that each rotation raises, and the number; None without one."""
+    return _with_hash(_SHIFTED, unpacked(name))
+
+
+def unnumbered(name: str) -> str | None:
+    """Return the name with # in place of the number that a rotation may change; None without one."""
+    hashed = _with_hash(_NUMBERED, unpacked(name))
+    return hashed[0] if hashed is not None else None
+
+
+def _with_hash(number: re.Pattern[str], name: str) -> tuple[str, int] | None:
+    """Return a name with # in place of its last number of a form, and the number; None without one."""
+    numbers = [*number.finditer(name)]
+    if not numbers:
+        return None
+    return f"{name[: numbers[-1].start()]}#{name[numbers[-1].end() :]}", int(numbers[-1][0])

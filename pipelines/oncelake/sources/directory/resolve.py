@@ -1,0 +1,264 @@
+"""Resolve a fault of the source's files: read the file again under a new name, exclude it, or accept the loss."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from oncelake.common.errors import StateError
+from oncelake.common.lake import is_local
+from oncelake.common.wording import shown_path
+from oncelake.sources.directory.accepted import write_accepted
+from oncelake.sources.directory.census import SET_ASIDE, Fault, Faulty
+from oncelake.sources.directory.comparison import broken_of, same_lines_as
+from oncelake.sources.directory.held import Held
+from oncelake.sources.directory.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
+from oncelake.sources.proof import Ingestion
+
+# Faults whose loss can be accepted. The others stop a run, or the next run resolves them.
+_ANEW = frozenset({Fault.GREW, Fault.SHRANK, Fault.CHANGED, Fault.NEVER_READ, Fault.NAME})
+ACCEPTED = _ANEW | SET_ASIDE | {Fault.DANGLING, Fault.SOURCE_EMPTY}
+# Faults of files without lines in bronze: if they are excluded, a rebuild loses nothing.
+EXCLUDED = SET_ASIDE | {Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS}
+REREAD = _ANEW | {Fault.COLON}
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Resolve:
+    """The actions that resolve faults of one source.
+
+    Attributes:
+        ingestion: the bronze table beside its source.
+        root: the source's path, as the census lists it.
+        held: what bronze holds.
+        listed: the paths that Spark has listed; Spark reads no file of such a path again.
+        table_id: bronze's ID at the time of the census; a rebuild since then has read the files as they are now.
+    """
+
+    ingestion: Ingestion
+    root: str
+    held: Held
+    listed: Collection[str]
+    table_id: str | None
+
+    def accept(self, faults: Iterable[Faulty]) -> list[str]:
+        """Record that the loss of files in exactly this state is accepted; return one line per file.
+
+        Raises:
+            StateError: the loss of one file cannot be accepted; nothing is recorded.
+        """
+        chosen = [_allowed(each, ACCEPTED, "accepted") for each in faults]
+        path = write_accepted(self.ingestion.files, self.ingestion.root, chosen, datetime.now(UTC))
+        return [f"accepted: {shown_path(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
+
+    def exclude(self, faulty: Faulty) -> str:
+        """Rename a file, or a link, to a name that Spark ignores.
+
+        Raises:
+            StateError: the file cannot be excluded or renamed; nothing is changed.
+        """
+        self._local()
+        _allowed(faulty, EXCLUDED, "excluded")
+        if any(_is_in(each.place, faulty.path) for each in self.held.files):
+            raise StateError(
+                f"{shown_path(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would "
+                "lose. For another fix, run: oncelake census"
+            )
+        if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
+            raise StateError(f"{shown_path(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
+        return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
+
+    def reread(self, faulty: Faulty) -> str:
+        """Rename a file so that the next run reads all lines that it has now.
+
+        Raises:
+            StateError: lines would count twice, or would not be read; the text names the fix. Nothing is changed.
+        """
+        self._local()
+        _allowed(faulty, REREAD, "read again")
+        if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
+            raise StateError(
+                f"{shown_path(faulty.path)} grew, so it is not read again from its start: the lines that bronze "
+                "has of it would count twice. To count the added lines, read all files again: oncelake rebuild "
+                f"{self.ingestion.stage}. To leave them out, run: {_accept(faulty)}"
+            )
+        if faulty.fault not in (Fault.NAME, Fault.COLON):
+            self._refuse_broken(faulty)
+            return f"to be read: {self._renamed(faulty, faulty.path, self._reread)}"
+        if not os.path.lexists(_spelled(faulty.path)):
+            return f"{shown_path(faulty.path)} no longer exists, because its directory was renamed"
+        part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
+        if any(each.place.startswith(f"{part}/") for each in self.held.files):
+            raise StateError(
+                f"{shown_path(part)} has files that bronze has read; their lines would count twice under a new name. "
+                f"Fix: move {shown_path(faulty.path)} out of it, to another place in the source with a readable name"
+            )
+        return f"to be read: {self._renamed(faulty, part, self._readable)}"
+
+    def _reread(self, source: Path, number: int) -> Path | None:
+        """Return the file's path with `.reread-N` before its extensions, so that a compressed file keeps them."""
+        stem, dot, endings = source.name.partition(".")
+        return self._free(source, f"{stem}.reread-{number}{dot}{endings}")
+
+    def _readable(self, source: Path, number: int) -> Path | None:
+        stem, dot, endings = _readable(source.name).partition(".")
+        return self._free(source, f"{stem}{f'.reread-{number}' if number > 1 else ''}{dot}{endings}")
+
+    def _free(self, source: Path, name: str) -> Path | None:
+        """Return a path with a new name in the same directory; None if the path is in use or was read before.
+
+        Raises:
+            StateError: Spark would not read the path, because `source.path` does not match it, or the name is hidden.
+        """
+        target = source.with_name(name)
+        if not is_named(self.root, str(target)):
+            raise StateError(
+                f"{shown_path(str(source))} was not renamed: source.path {self.root} does not match {target}. "
+                "Rename the file yourself to a name that source.path matches, and that no file had before"
+            )
+        if is_hidden_file(os.fsencode(name)):
+            raise StateError(
+                f"{shown_path(str(source))} was not renamed: {target} would be ignored, as its name starts with a "
+                "dot or _. Rename the file yourself to a name that no file had before"
+            )
+        places = (*self.listed, *(each.place for each in self.held.files))
+        taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
+        return None if taken else target
+
+    def _undecodable(self, path: str) -> str:
+        """Return a path up to the first part, below the fixed part of the source's path, whose bytes are not UTF-8."""
+        parts = path.split("/")
+        for at in range(len(self.root.rstrip("/").split("/")) if not has_pattern(self.root) else 1, len(parts)):
+            if _readable(parts[at]) != parts[at].replace(":", "-"):
+                return "/".join(parts[: at + 1])
+        raise StateError(
+            f"{shown_path(path)} is UTF-8, but Spark's JVM reads names in another encoding. Fix: start it in a "
+            "UTF-8 locale"
+        )
+
+    def _hidden(self, source: Path, number: int) -> Path | None:
+        """Return the file's path with a dot before its name.
+
+        Raises:
+            StateError: Spark would still read the file, because `source.path` matches the new name.
+        """
+        target = source.with_name(f".{_readable(source.name)}{f'.{number}' if number > 1 else ''}")
+        if is_named(self.root, str(target), itself=True):
+            raise StateError(
+                f"{shown_path(str(source))} was not renamed: source.path {self.root} matches {target} too, so it "
+                "would be read. Fix: move the file out of the source, or remove it"
+            )
+        return None if os.path.lexists(target) else target
+
+    def _refuse_broken(self, faulty: Faulty) -> None:
+        """Raise StateError if Spark cannot read a file to its end: under a new name it would stop the run."""
+        if may_be_broken(faulty.path) and broken_of(self.ingestion.spark, [faulty.path]):
+            raise StateError(
+                f"{shown_path(faulty.path)} was not renamed: it cannot be read to its end, and would stop the "
+                f"run. Restore the old file, or run: {_accept(faulty)}"
+            )
+
+    def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
+        """Rename a file, or a directory above it, to the first free path; return the old and new path in words.
+
+        Raises:
+            StateError: the file has changed since the census, or cannot be renamed; nothing is changed.
+        """
+        source = Path(_spelled(path))
+        target = next(filter(None, (named(source, number) for number in count(1))))
+        if not self._as_seen(faulty):
+            raise StateError(f"{shown_path(faulty.path)} or bronze has changed since the census. Run: oncelake census")
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise StateError(
+                f"{shown_path(path)} cannot be renamed to {target} ({error.strerror}). Give this process the "
+                "right to write in the directory, or rename it yourself to a name that no file had before"
+            ) from None
+        return f"{shown_path(path)} is now {target}"
+
+    def _as_seen(self, faulty: Faulty) -> bool:
+        """Return True if a file has the size and time that the census saw, and bronze is the same table."""
+        try:
+            at = Path(_spelled(faulty.path)).stat()
+        except OSError:
+            return True  # a link to nothing; if the file is gone, the rename fails
+        seen = not faulty.size or (at.st_size, at.st_mtime_ns // 1_000_000) == (faulty.size, faulty.modified)
+        return seen and self.ingestion.log.table_id() == self.table_id
+
+    def _local(self) -> None:
+        if not is_local(self.root):
+            raise StateError(
+                f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, "
+                "or run oncelake census accept with its name"
+            )
+
+    def _starts_as_read(self, faulty: Faulty) -> bool:
+        """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
+        uri = next(each.uri for each in self.held.files if each.place == faulty.path)
+        assert self.held.rows is not None
+        with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
+            start = Path(directory) / "start.log"
+            copy_start(Path(faulty.path), start, faulty.was or 0)
+            return bool(same_lines_as(self.held.rows, {uri: [str(start)]}, self.held.versions))
+
+
+def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
+    """Return the faults of the named files, each fault once.
+
+    Raises:
+        StateError: a name is not that of a file at fault.
+    """
+    by_name: Mapping[str, Faulty] = {name: each for each in faults for name in (each.path, shown_path(each.path))}
+    found = []
+    for name in names:
+        fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
+        if fault is None:
+            raise StateError(f"{shown_path(name)} is not at fault. To list the files at fault, run: oncelake census")
+        found.append(fault)
+    return list(dict.fromkeys(found))
+
+
+def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
+    if faulty.fault not in allowed:
+        kinds = ", ".join(sorted(allowed))
+        raise StateError(f"{shown_path(faulty.path)} ({faulty.fault}) cannot be {done}. Only these faults can: {kinds}")
+    return faulty
+
+
+def _accept(faulty: Faulty) -> str:
+    return f"oncelake census accept {shlex.quote(shown_path(faulty.path))}"
+
+
+def _is_in(place: str, path: str) -> bool:
+    """Return True if `place` is the path, or lies below it."""
+    return place == path or place.startswith(f"{path}/")
+
+
+def _spelled(path: str) -> str:
+    """Return a path of the census in the encoding of this process's locale."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def _readable(name: str) -> str:
+    """Return a name that Java and Hadoop can read: bytes that are not UTF-8 as `%E9`, a colon as a hyphen."""
+    raw = name.encode("utf-8", "surrogateescape")
+    text = raw.decode("utf-8", "surrogateescape")
+    return "".join(f"%{ord(mark) - 0xDC00:02X}" if 0xDC80 <= ord(mark) <= 0xDCFF else mark for mark in text).replace(
+        ":", "-"
+    )
+
+
+def copy_start(source: Path, target: Path, size: int) -> None:
+    """Copy the first bytes of a file."""
+    with source.open("rb") as read, target.open("wb") as write:
+        left = size
+        while left > 0 and (chunk := read.read(min(_CHUNK, left))):
+            left -= write.write(chunk)
+    if left:
+        raise StateError(f"{source} was cut short while it was copied; nothing was changed")

@@ -1,0 +1,256 @@
+"""Account for every file of the source: read, waiting for the next run, ignored by design, or at fault."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common.lake import BRONZE, Table, bronze_stage, is_local, place_of
+from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
+from oncelake.common.wording import count_of, listed, shown_name, shown_path
+from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
+from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, Recorded, said, take
+from oncelake.sources.directory.comparison import broken_of, differing, lines_of, same_lines_as
+from oncelake.sources.directory.held import Held, ReadFile
+from oncelake.sources.directory.listing import Found, above, has_pattern, listing, may_be_broken, may_read
+from oncelake.sources.directory.names import unpacked
+from oncelake.sources.files.position import listing_number
+from oncelake.sources.files.source import AutoLoaderSource, FilesSource
+from oncelake.sources.proof import Ingestion
+
+# At most this many files are named in a filter condition, or compared with other files.
+FEW = 1000
+
+
+def count_files(source: FilesSource, ingestion: Ingestion, held: Held) -> Census:
+    """Assign every file of the source to exactly one state.
+
+    The files are listed after bronze's version is pinned, and Spark's list is read after that. So a file that a
+    concurrent run reads in the meantime counts as waiting, not as a fault.
+
+    Args:
+        source: the directory.
+        ingestion: the bronze table beside it.
+        held: what bronze holds.
+    """
+    spark, accepted = ingestion.spark, read_accepted(ingestion.files, ingestion.root)
+    try:
+        found = _found(spark, source.path)
+    except OSError:
+        return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
+    now_at = ingestion.log.state().end
+    position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
+    inputs = CensusInputs(
+        planned=source.planned(),
+        position=position,
+        position_now=max(position, now),
+        recorded={each.place: Recorded(each.size, each.modified) for each in held.files},
+        may_start=ingestion.diagnosis().may_start,
+        may_read=may_read if is_local(source.path) else lambda _: True,
+        has_lines=lambda paths: lines_of(spark, paths),
+        content=source.content,
+        accepted=accepted,
+        source=(source.path, *_identity(source.path, held)),
+    )
+    return _whole(spark, _compared(take(found, inputs), held, inputs))
+
+
+def census_link(source_path: str, census: Census, held: Held) -> Link:
+    """Return the link that counts the source's files; it does not hold while a file is at fault."""
+    waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
+    ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
+    well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
+    link = Link.of(
+        f"files of {source_path}",
+        held.table,
+        (said(fault, bronze_stage(held.table.name)) for fault in census.faults),
+        well,
+        _notes(census, held),
+    )
+    return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
+
+
+def auto_loader_files(
+    spark: SparkSession, source: AutoLoaderSource, files: Sequence[ReadFile], bronze: Table = BRONZE
+) -> tuple[Link, Sequence[str]]:
+    """Check that every file that Auto Loader has read whole has lines in bronze.
+
+    Auto Loader's function `cloud_files_state` lists the files it has found, with the time at which each one was
+    committed. If this function fails, missing files cannot be detected, and the link does not hold.
+
+    Returns:
+        The link, and the paths of the files that may be read again.
+
+    Source: Databricks' documentation, "cloud_files_state table-valued function".
+    """
+    name, table = f"files of {source.path}", str(bronze)
+    where = source.checkpoint.replace("\\", "\\\\").replace("'", "\\'")
+    try:
+        rows = spark.sql(f"SELECT path, commit_time IS NOT NULL AS done FROM cloud_files_state('{where}')").collect()
+    except (Py4JJavaError, PySparkException) as error:
+        words = f"not checked: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
+        return Link(name, table, False, words), ()
+    held = {each.place for each in files}
+    missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
+    waiting = sum(1 for row in rows if not row["done"])
+    if missing:
+        were = "read by Auto Loader and"
+        words = count_of(len(missing), f"file was {were} has", f"files were {were} have")
+        return Link(name, table, False, f"{words} no line in bronze: {listed(map(shown_name, missing))}"), ()
+    waits = f", {waiting:,} waiting for the next run" if waiting else ""
+    well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
+    note = "files that Auto Loader has not found yet are not counted"
+    link = Link(name, table, True, well, (note,)).without(*Uncompared.waiting(waiting, "file", "for the next run"))
+    return link, [each.place for each in files]
+
+
+def _found(spark: SparkSession, path: str) -> list[Found]:
+    """List the source's files; on a remote store through Spark, which does not list the files it ignores."""
+    if is_local(path):
+        return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    modified = F.unix_millis("_metadata.file_modification_time")
+    rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
+    return [Found(place_of(uri), size, at) for uri, size, at in rows]
+
+
+def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
+    """Return the paths that match a path's patterns; None if it has no pattern, or a name stops Hadoop's listing."""
+    if not has_pattern(path):
+        return None
+    where, store = hadoop(spark, path)
+    try:
+        found = store.globStatus(where)
+    except (Py4JJavaError, PySparkException):  # a file name has a colon
+        return None
+    if not found:
+        return []
+    java = jvm(spark)
+    paths = java.org.apache.hadoop.fs.FileUtil.stat2Paths(found)
+    every = java.scala.collection.mutable.ArraySeq.make(paths).mkString("\0")  # one call for a million names
+    return [each.removeprefix("file:") for each in every.split("\0")]
+
+
+def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:
+    """Read again the files with the recorded size but another modification time; flag those with other lines.
+
+    A file that can no longer be read to its end counts as changed too. A file that cannot be compared, because the key
+    of its masked lines is gone, does not: `prove --deep` says so.
+    """
+    if not census.touched or held.rows is None:
+        return census
+    taken = [each for each in census.touched if _changed(each).key in inputs.accepted]
+    closed = [each for each in census.touched if each not in taken and not inputs.may_read(each.path)]
+    touched = [each for each in census.touched if each not in taken and each not in closed]
+    by_path = {each.place: each.uri for each in held.files}
+    uris = [by_path[each.path] for each in touched]
+    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else held.rows
+    changed = {place_of(uri) for uri, *_ in differing(rows, uris, held.versions)[0]}
+    others = changed | {each.path for each in (*taken, *closed)}
+    return replace(
+        census,
+        read=[path for path in census.read if path not in others],
+        faults=sorted(
+            [
+                *census.faults,
+                *(Faulty(each.path, Fault.RIGHTS, each.size, each.modified) for each in closed),
+                *(_changed(each) for each in touched if each.path in changed),
+            ]
+        ),
+        accepted=sorted([*census.accepted, *map(_changed, taken)]),
+    )
+
+
+def _whole(spark: SparkSession, census: Census) -> Census:
+    """Read the waiting files that may be broken; a broken file would stop the next run, so it is at fault.
+
+    A compressed file may be cut off. A file with a Hadoop checksum file next to it may have changed since.
+    """
+    doubtful = [each.path for each in census.waiting if may_be_broken(each.path)]
+    broken = set(broken_of(spark, doubtful))
+    faults = [
+        Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
+    ]
+    waiting = [each for each in census.waiting if each.path not in broken]
+    return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
+
+
+def _changed(found: Found) -> Faulty:
+    return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
+
+
+def _notes(census: Census, held: Held) -> Iterator[str]:
+    yield from _gone(census, held)
+    by_name, no_line = "as a name starts with _ or a dot", ("as it holds no line", "as they hold no line")
+    for (one, several), found in (((by_name, by_name), census.hidden), (no_line, census.empty)):
+        if found:
+            ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
+            yield f"{ignored}: {listed(sorted(shown_name(each.path) for each in found))}"
+    if census.renamed:
+        one, several = (
+            "is the new name of one that was read, and is",
+            "are the new names of some that were read, and are",
+        )
+        other = count_of(len(census.renamed), f"file {one}", f"files {several}")
+        yield f"{other} not read again: {listed(sorted(map(shown_name, census.renamed)))}"
+    if census.waiting:
+        names = listed(sorted(shown_name(each.path) for each in census.waiting))
+        yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
+    yield from accepted_note(census)
+
+
+def _gone(census: Census, held: Held) -> Iterator[str]:
+    """Yield notes on the files that are gone, and on the file that each one was renamed to, if any."""
+    if not census.gone:
+        return
+    names = listed(map(shown_name, census.gone))
+    gone = count_of(len(census.gone), "file was read and is", "files were read and are")
+    yield f"{gone} gone: {names}"
+    sizes = {each.place: each.size for each in held.files}
+    times = {each.modified for each in held.files if each.place in census.gone}
+    # the run that reads a file with the time of one that is gone finds out whether it is the same one
+    there = {each.path: each.size for each in census.waiting if each.modified not in times}
+    there |= {path: sizes[path] for path in census.read}
+    pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
+    if pairs and held.rows is not None:
+        by_path = {each.place: each.uri for each in held.files}
+        try:
+            asked = {by_path[one]: others for one, others in pairs.items()}
+            same = same_lines_as(held.rows, asked, held.versions)
+        except (Py4JJavaError, PySparkException):  # one of the files can no longer be read; skip the note
+            return
+        said_ = [
+            f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
+        ]
+        if said_:
+            yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
+
+
+def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
+    """Return for each missing file the existing files of the same size, and its compressed or unpacked form.
+
+    Empty if these are too many to compare.
+    """
+    by_key: dict[int | str, list[str]] = {}
+    for path, size in there.items():
+        for key in (size, unpacked(path)):
+            by_key.setdefault(key, []).append(path)
+    alike = {path: {*by_key.get(size, ()), *by_key.get(unpacked(path), ())} for path, size in gone.items()}
+    pairs = {path: sorted(others) for path, others in alike.items() if others}
+    return pairs if sum(map(len, pairs.values())) <= FEW else {}
+
+
+def _identity(path: str, held: Held) -> tuple[int, int]:
+    """Return a directory's device and inode, which differ when the disk of a mount point is not mounted.
+
+    For a pattern, return those of the directory above it. For a remote store, return bronze's file count, and 0.
+    """
+    if not is_local(path):
+        return len(held.files), 0
+    at = Path(above(path)).stat()
+    return at.st_dev, at.st_ino

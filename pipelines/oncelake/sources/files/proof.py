@@ -1,0 +1,135 @@
+"""Check bronze's rows against the source's files: each file was read once and whole, and has not changed since."""
+
+from collections.abc import Container, Iterator, Sequence
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.bronze.stand_in import as_lines
+from oncelake.common.lake import is_local, place_of
+from oncelake.common.spark.jvm import hadoop
+from oncelake.common.wording import HANDFUL, count_of, listed, shown_name
+from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.exactly_once.span import Span, clock, miscounted
+from oncelake.sources.directory.comparison import SUMS, ReadOtherwise, differing, summed
+from oncelake.sources.directory.held import Held, ReadFile, bronze_files
+from oncelake.sources.directory.listing import is_packed
+from oncelake.sources.files.batch_check import BOM
+from oncelake.sources.files.census import auto_loader_files, census_link, count_files
+from oncelake.sources.files.source import AutoLoaderSource, FilesSource
+from oncelake.sources.proof import Ingestion
+
+
+def links(source: FilesSource, ingestion: Ingestion) -> Iterator[Link]:
+    """Account for the source's files, and check the rows that were read from them."""
+    spark, versions, table = ingestion.spark, ingestion.versions, ingestion.table
+    span = ingestion.span if ingestion.span is not None and ingestion.span.rows_in_all else None
+    nothing = Held(None, (), ingestion.span.end if ingestion.span else None, versions, table=table)
+    held = bronze_files(span, versions) if span else nothing
+    if isinstance(source, AutoLoaderSource):
+        link, read = auto_loader_files(spark, source, held.files, table)
+    else:
+        census = count_files(source, ingestion, held)
+        link, read = census_link(source.path, census, held), census.read
+    yield link
+    if span:
+        yield file_rows(spark, span, source.path, held, frozenset(read) if ingestion.deep else None)
+
+
+def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, same: Container[str] | None) -> Link:
+    """Prove that every file in bronze was read once and whole.
+
+    Args:
+        spark: the session.
+        span: the span of bronze.
+        source_path: the source's directory.
+        held: what bronze holds of files.
+        same: the paths of files to read again and compare line by line with bronze; None to read none.
+    """
+    total = sum(each.rows for each in held.of_span)
+    strange = sum(held.counts.values()) - total
+    faults = miscounted(span, held.counts)
+    if strange:
+        faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
+    faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
+    notes, well, unread = [], "each read once and whole", 0
+    if same is not None and held.rows is not None:
+        there = [each.uri for each in held.files if each.place in same]
+        changed, left_out = _changed(held, there)
+        faults += changed
+        notes += [*map(str, left_out), *_same_content(held.rows)]
+        compared = len(there) - sum(len(each.uris) for each in left_out)
+        well = f"{compared:,} read again and equal line by line"
+        again = {*there} - {uri for each in left_out for uri in each.uris}
+        unread = sum(each.rows for each in held.files if each.uri not in again)
+    well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
+    link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
+    return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
+
+
+def _read_twice(files: Sequence[ReadFile]) -> list[str]:
+    """Return the files with rows of more than one batch, or with more than one recorded size or time."""
+    return [
+        f"{shown_name(each.place)} is in bronze more than once: "
+        f"ingested at {clock(each.first)} and at {clock(each.last)}"
+        if each.first != each.last
+        else f"{shown_name(each.place)} has rows of different sizes or modification times"
+        for each in files
+        if each.first != each.last or not each.steady
+    ]
+
+
+def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
+    """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
+    said = []
+    for each in files:
+        short = each.size - each.bytes
+        if each.first != each.last or short in (0, -1) or is_packed(each.uri):
+            continue
+        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops the BOM
+            continue
+        said.append(
+            f"{shown_name(each.place)} had {count_of(each.size, 'byte')} when it was read, its "
+            f"{count_of(each.rows, 'line in bronze has', 'lines in bronze have')} {each.bytes:,}"
+        )
+    return said
+
+
+def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
+    """Return True if a file starts with a UTF-8 byte order mark; None if it is gone or its size has changed."""
+    # Hadoop's Path does not decode % escapes
+    path, store = hadoop(spark, f"file:{file.place}" if is_local(file.uri) else unquote(file.uri))
+    if not store.exists(path) or store.getFileStatus(path).getLen() != file.size:
+        return None
+    stream = store.open(path)
+    try:
+        return bytes(stream.read() % 256 for _ in BOM) == BOM
+    finally:
+        stream.close()
+
+
+def _changed(held: Held, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
+    """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
+    assert held.rows is not None, "rows were read"
+    said = []
+    found, left_out = differing(held.rows, uris, held.versions)
+    for file, then, now in found:
+        what = "it can no longer be read to its end"
+        if now is not None:
+            other = ", with other content" if then == now else ""
+            what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{other}"
+        said.append(f"{shown_name(place_of(file))} was changed after it was read: {what}")
+    return [listed(said, separator="; ")] if said else [], left_out
+
+
+def _same_content(rows: DataFrame) -> list[str]:
+    """Return a note on files with the same lines under several names; each file counts, by design."""
+    groups = summed(as_lines(rows.where("file IS NOT NULL"))).groupBy(*SUMS)
+    names = groups.agg(F.count("*").alias("files"), F.min("file").alias("one"), F.max("file").alias("other"))
+    twice = names.where("files > 1")
+    first = twice.orderBy("one").limit(HANDFUL).collect()
+    if not first:
+        return []
+    pairs = [f"{shown_name(place_of(row['one']))} and {shown_name(place_of(row['other']))}" for row in first]
+    return [f"same content under several names, each counted by design: {listed(pairs, twice.count())}"]

@@ -1,0 +1,241 @@
+"""What the listed files of a growing source hold, remembered until a file changes."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import BinaryIO
+
+from oncelake.sources.directory.content import GROWING, content_in
+from oncelake.sources.directory.listing import Found, is_packed
+from oncelake.sources.tail.content import (
+    Digest,
+    FileMovedError,
+    FileStore,
+    Hasher,
+    Packed,
+    based,
+    blocks_of,
+    content_blocks,
+    content_ends,
+    digests,
+    ends_of,
+    last_end,
+    read_at,
+    unpack,
+)
+from oncelake.sources.tail.position import TailedFile
+
+Identity = tuple[int, int]
+# A file that changed less than this many nanoseconds ago can change again without another time.
+_RECENT = 2 * 10**9
+# An earlier version took this many equal bytes at both ends for certain.
+_CERTAIN = 1024
+
+
+class Contents:
+    """What listed files hold; remembered until a file changes."""
+
+    def __init__(self, store: FileStore) -> None:
+        self.store = store
+        self._same: dict[Identity, tuple[str, TailedFile]] = {}
+        self._digests: dict[tuple[object, ...], dict[int, Digest]] = {}
+        self._packed: dict[tuple[object, ...], Packed] = {}
+        self._aside: dict[tuple[object, ...], str | None] = {}
+
+    def forget_all_but(self, identities: Mapping[Identity | str, Found]) -> None:
+        """Forget the files that are not there."""
+        self._same = {key: same for key, same in self._same.items() if key in identities}
+        self._digests = {key: known for key, known in self._digests.items() if key[0] in identities}
+        self._packed = {key: known for key, known in self._packed.items() if key[0] in identities}
+        self._aside = {key: why for key, why in self._aside.items() if key[0] in identities}
+
+    def stamp(self, file: Found) -> str:
+        """Return a text that differs if the size or a time of a file differs; empty if it changed just now."""
+        if self.store.now() * 10**9 - file.changed < _RECENT:
+            return ""
+        return f"{zlib.crc32(f'{file.size} {file.modified} {file.changed}'.encode()):08x}"
+
+    def packed(self, file: Found, lengths: Iterable[int] = ()) -> Packed:
+        """Return what a compressed file holds, with the digests of its first bytes.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        key = key_of(file)
+        known = self._packed.get(key)
+        if known is None or (known.problem is None and not known.digests.keys() >= {*lengths} - {0}):
+            wanted = {*lengths, *(known.digests if known else ())}
+            with self.store.open(file) as opened:
+                known = unpack(opened, file.path, wanted)
+            blank = dict.fromkeys(wanted, Digest("", ""))  # it does not reach them; do not ask again
+            known = self._packed[key] = Packed(known.size, known.lines, {**blank, **known.digests}, known.problem)
+        return known
+
+    def why_aside(self, file: Found) -> str | None:
+        """Return why a file holds nothing that can be read; None if it holds text.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        key = key_of(file)
+        if key not in self._aside:
+            with self.store.open(file) as opened:
+                self._aside[key] = content_in(opened, file.path, file.size, GROWING).why or None
+        return self._aside[key]
+
+    def size(self, file: Found) -> int:
+        """Return the size of a file's content; of a compressed one, with a line end at its end."""
+        return self.packed(file).ended if is_packed(file.path) else file.size
+
+    def written(self, file: Found) -> int:
+        """Return the size of a file's content as it was written; also of a compressed one."""
+        return self.packed(file).size if is_packed(file.path) else file.size
+
+    def line_start(self, file: Found, offset: int) -> int:
+        """Return where the line begins that a byte of a file's content is in."""
+        with self.store.open(file) as opened:
+            if not is_packed(file.path):
+                return last_end(opened, 0, offset)
+            start = at = 0
+            for block in content_blocks(opened, file.path, offset):
+                found = block.rfind(b"\n")
+                start = at + found + 1 if found >= 0 else start
+                at += len(block)
+            return start
+
+    def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
+        """Return digests of the first bytes of a file's content, by their number.
+
+        Raises:
+            FileMovedError: it was cut after it was listed.
+            OSError: the file cannot be opened or read.
+        """
+        if is_packed(file.path):
+            return self.packed(file, lengths).digests
+        known = self._digests.setdefault(key_of(file), {})
+        wanted = [length for length in lengths if length not in known and length <= file.size]
+        if wanted:
+            with self.store.open(file) as opened:
+                known |= digests(blocks_of(opened, 0, max(wanted)), wanted)
+            if not known.keys() >= {*wanted}:
+                raise FileMovedError(f"{file.path} was cut after it was listed")
+        return known
+
+    def is_same(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file with the inode of a known one is that file: what was read of it last is unchanged.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        stamp = self.stamp(file)
+        assert file.identity is not None
+        if stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry)):
+            return True
+        if not entry.packed and is_packed(file.path):
+            return False
+        if file.size < (entry.packed or entry.offset - entry.ended):
+            return False
+        if not self.is_at_inode(file, entry):
+            return False
+        with self.store.open(file) as opened:
+            if entry.ends:
+                same = ends_of(opened, entry.packed or entry.offset) == entry.ends
+            else:
+                same = self.hasher(opened, entry) is not None
+        if same and stamp:
+            self._same[file.identity] = stamp, entry
+        return same
+
+    def is_at_inode(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file is at the inode of a known one, and was not created later.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        if file.identity is None or file.identity[1] != entry.inode or not entry.born:
+            return file.identity is not None and file.identity[1] == entry.inode
+        with self.store.open(file) as opened:
+            return self.store.born(opened) == entry.born
+
+    def still_begins_with(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if the content of a compressed file that has grown goes on where it was left.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        if entry.ended:
+            return self._has_digest(file, entry)
+        return not entry.digest or self.begins_with(file, entry)
+
+    def hasher(self, opened: BinaryIO, entry: TailedFile) -> Hasher | None:
+        """Return a hasher of the bytes that were read of an uncompressed file; None if the last ones are others."""
+        start = based(entry.offset)
+        hasher = Hasher(start, entry.base)
+        for block in blocks_of(opened, start, entry.offset - entry.ended):
+            hasher.update(block)
+        hasher.update(b"\n" * entry.ended)
+        return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
+
+    def begins_with(self, file: Found, entry: TailedFile) -> bool:
+        """Return True if a file's content begins with all that was read of a known file.
+
+        Raises:
+            OSError: a file cannot be opened or read.
+        """
+        if entry.ended:
+            return self._begins_with_ended(file, entry)
+        return self._has_digest(file, entry) if entry.digest else self._begins_as_before(file, entry)
+
+    def has_end(self, file: Found, entry: TailedFile) -> bool:
+        """Return False if an uncompressed file goes on within the last line that was read of it.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        if is_packed(file.path) or not entry.ended:
+            return True
+        with self.store.open(file) as opened:
+            return has_end(opened, entry)
+
+    def _has_digest(self, file: Found, entry: TailedFile) -> bool:
+        return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
+
+    def _begins_with_ended(self, file: Found, entry: TailedFile) -> bool:
+        """Compare with a file that was read to the end of a line which has none."""
+        if is_packed(file.path) and self.packed(file).problem is not None:
+            return False
+        with self.store.open(file) as opened:
+            ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
+            return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
+
+    def is_beginning(self, file: Found, other: Found) -> bool:
+        """Return True if a file holds nothing but what another one holds, from its beginning.
+
+        Raises:
+            OSError: a file cannot be opened or read.
+        """
+        size = self.written(file)
+        if not 0 < size <= self.size(other):
+            return False
+        digest = self.digests(file, [size]).get(size)
+        return digest is not None and self.digests(other, [size]).get(size) == digest
+
+    def _begins_as_before(self, file: Found, entry: TailedFile) -> bool:
+        """Compare with an entry of an earlier version, which has only a hash of both ends of what was read."""
+        if entry.packed and file.size != entry.packed:
+            return False
+        with self.store.open(file) as opened:
+            if entry.packed:
+                return ends_of(opened, file.size) == entry.ends
+            expected = is_packed(file.path) or entry.offset >= _CERTAIN
+            return expected and content_ends(opened, file.path, entry.offset) == entry.ends
+
+
+def has_end(opened: BinaryIO, entry: TailedFile) -> bool:
+    """Return True if a file does not go on within the last line that was read of it."""
+    return not entry.ended or read_at(opened, entry.offset - 1, 1) in (b"", b"\n")
+
+
+def key_of(file: Found) -> tuple[object, ...]:
+    """Return what tells a file from others, and from itself before it changed."""
+    return file.identity, file.size, file.modified, file.changed

@@ -1,0 +1,99 @@
+"""Find which of the files that are gone a file may continue: by its path, a rotated form of its name, or its time."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from posixpath import join, split
+
+from oncelake.sources.directory.listing import is_packed
+from oncelake.sources.directory.names import BACKUPS, origins, shifts, unnumbered, unpacked
+from oncelake.sources.tail.content import Digest
+from oncelake.sources.tail.position import TailedFile
+
+# A rotation raises the number of a file to this at most.
+_MOST_SHIFTS = 1_000
+
+
+class LostFiles:
+    """The files and copies that are gone, by what a file that continues one of them has in common with it.
+
+    Args:
+        files: the files that are gone, by ID.
+        copies: the copies that are gone, by numbers below 0.
+        places: the names of the files that are there.
+        packed: the IDs of those whose compressed forms are there, so that no file with another number continues them.
+
+    Attributes:
+        files: the files that are gone, by ID.
+        old: those that an earlier version read, which have only a hash of both ends.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[int, TailedFile],
+        copies: Mapping[int, TailedFile],
+        places: Container[str],
+        packed: Container[int],
+    ) -> None:
+        self._places = places
+        self.files = files
+        self.old = {number: entry for number, entry in files.items() if not entry.digest}
+        self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
+        for number, entry in {**files, **copies}.items():
+            for key in _keys_of(entry, places, is_packed=number in packed) if entry.digest else ():
+                of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
+                of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
+
+    def __bool__(self) -> bool:
+        """Return False if nothing is gone."""
+        return bool(self._by_key or self.old)
+
+    def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
+        """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
+
+        First those with its path or its time; then those of whose name rotating may make its name, which may be many.
+        """
+        yield self._found(self._near(name, modified))
+        directory, base = split(name)
+        keys: list[tuple[object, ...]] = []
+        for origin in origins(base):
+            keys.append(("place", directory, origin))
+            if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
+                keys.append(("name", origin))
+        if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
+            keys.append(("number", directory, unnumbered(base)))
+            shift = shifts(base) if is_packed(base) else None
+            lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
+            keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
+        yield self._found(keys)
+
+    def _found(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
+        return [self._by_key[key] for key in keys if key in self._by_key]
+
+    @staticmethod
+    def _near(name: str, modified: int) -> list[tuple[object, ...]]:
+        directory, base = split(name)
+        times: list[tuple[object, ...]] = [("second", modified // 1000)] if modified % 1000 == 0 else []
+        return [("path", name), ("place", directory, unpacked(base)), ("time", modified), *times]
+
+    def lengths(self, name: str, modified: int) -> set[int]:
+        """Return how much was read of the files that one with a name and a time continues most likely."""
+        known = {length for entries in self._found(self._near(name, modified)) for length in entries}
+        return known | {entry.offset for entry in self.old.values()}
+
+
+def _keys_of(entry: TailedFile, places: Container[str], *, is_packed: bool) -> Iterator[tuple[object, ...]]:
+    directory, base = split(entry.path)
+    yield "path", entry.path
+    yield "place", directory, unpacked(base)
+    yield "name", unpacked(base)
+    yield "time", entry.modified
+    yield "second", entry.modified // 1000
+    yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
+    if is_packed:
+        return
+    shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
+    if shift is not None:
+        yield "shift", directory, *shift
+    # otherwise each number may be a log of its own
+    is_taken = entry.path in places or unpacked(entry.path) in places
+    if numbered is not None and is_taken and any(join(directory, origin) in places for origin in origins(base)):
+        yield "number", directory, numbered

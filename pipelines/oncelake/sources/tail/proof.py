@@ -1,0 +1,238 @@
+"""Check bronze against growing files: what waits, and that each byte that was read is in exactly one row."""
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql import functions as F
+
+from oncelake.bronze.mask import VERSION, raw_length
+from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.records import bounded_reader
+from oncelake.bronze.stand_in import HEAD, as_lines
+from oncelake.common.lake import Table, bronze_stage, place_of
+from oncelake.common.tables import read_version
+from oncelake.common.wording import count_of, listed, shown_name
+from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.exactly_once.span import HALF, Span, batch_names, miscounted, rows_of, taken
+from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
+from oncelake.sources.directory.census import FaultKey, said
+from oncelake.sources.directory.comparison import summed, unequal
+from oncelake.sources.directory.listing import Found
+from oncelake.sources.proof import Ingestion
+from oncelake.sources.tail.masked_proof import masked_changed
+from oncelake.sources.tail.plan import has_half_a_line, ranges
+from oncelake.sources.tail.position import TailPosition
+from oncelake.sources.tail.source import TailSource
+from oncelake.sources.tail.survey import Survey, is_written
+
+
+def links(source: TailSource, ingestion: Ingestion) -> Iterator[Link]:
+    """Account for the files that grow, and check the rows of the bytes that were read."""
+    span, accepted = ingestion.span, read_accepted(ingestion.files, ingestion.root)
+    yield tail_files(source, span.end if span else None, ingestion.table, ingestion.diagnosis(), accepted)
+    if span is not None and span.rows_in_all:
+        yield tail_rows(span, source, ingestion.versions, deep=ingestion.deep)
+
+
+def tail_files(
+    source: TailSource,
+    at: str | None,
+    table: Table,
+    diagnosis: Diagnosis,
+    accepted: frozenset[FaultKey] = frozenset(),
+) -> Link:
+    """Account for every file of the directory: read, waiting, a copy of another file, ignored by design, or at fault.
+
+    Bytes that a planned batch needs and that are gone are a fault, also if no file has anything else to read.
+
+    Args:
+        source: bronze's source.
+        at: bronze's position; None before the first batch.
+        table: the bronze table.
+        diagnosis: whether the next run of bronze would start.
+        accepted: the faults (see `Faulty.key`) whose loss was accepted.
+
+    Raises:
+        SourceError: the directory cannot be listed.
+    """
+    survey, position = source.survey(at), TailPosition.parse(at) or TailPosition()
+    rest, census = source.files.waiting(position, survey), source.census(at, accepted, survey)
+    faults = [said(fault, bronze_stage(table.name)) for fault in census.faults]
+    waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
+    if diagnosis.state is State.SOURCE_TRIMMED:
+        faults.append(diagnosis.seen)
+    elif rest and not diagnosis.may_start:
+        faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
+    read = sum(1 for file in survey.known.values() if file.path not in rest)
+    well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
+    notes = [*_notes(source, survey, position), *accepted_note(census)]
+    link = Link.of(f"files of {source.path}", table, faults, well, notes)
+    return link.without(
+        *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
+        *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
+        *accepted_files(census),
+    )
+
+
+def _written(source: TailSource, survey: Survey) -> list[Found]:
+    """Return the compressed files that are being written."""
+    return [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
+
+
+def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str]:
+    half = [file for number, file in survey.known.items() if has_half_a_line(file, at.files[number].offset)]
+    half += [file for file in survey.new if has_half_a_line(file, 0)]
+    if half:
+        yield f"{count_of(len(half), 'file ends', 'files end')} within a line, which waits for its end: {_named(half)}"
+    if survey.copies:
+        pairs = listed(f"{shown_name(copy.path)} of {shown_name(file.path)}" for copy, file in survey.copies)
+        yield f"{count_of(len(survey.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"
+    if survey.spent:
+        copies = count_of(len(survey.spent), "file is a copy", "files are copies")
+        yield f"{copies} of what was read, and not read: {_named([*survey.spent.values()])}"
+    hidden = [file for file in survey.others if file.hidden]
+    if hidden:
+        ignored = count_of(len(hidden), "file is ignored", "files are ignored")
+        yield f"{ignored}, as a name starts with _ or a dot: {_named(hidden)}"
+    written = _written(source, survey)
+    if written:
+        yield f"{count_of(len(written), 'compressed file is', 'compressed files are')} not complete: {_named(written)}"
+    cut = [file.path for file in at.files.values() if file.start and file.of in at.files]
+    if cut:
+        was = count_of(len(cut), "file was", "files were")
+        names = listed(map(shown_name, cut))
+        yield f"{was} cut after the end had been read, which stays in bronze, and read on: {names}"
+    if survey.away:
+        yield f"{count_of(len(survey.away), 'file was read and is', 'files were read and are')} gone"
+    if at.forgotten:
+        gone = count_of(at.forgotten, "file that was read is", "files that were read are")
+        yield f"{gone} gone for so long that they are new ones if they are put back"
+
+
+def _named(found: list[Found]) -> str:
+    return listed(sorted(shown_name(each.path) for each in found))
+
+
+def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: bool) -> Link:
+    """Prove that each byte that the span's batches were planned to read is in exactly one row.
+
+    A row is the bytes from its `file_offset` on, with one line end. In the rows of a batch and a file, each row but the
+    first begins where another one ends; so the beginnings and the ends are the same numbers, but for the outer two.
+
+    Args:
+        span: the span of bronze.
+        source: bronze's source.
+        versions: the versions of the rules that mask data.
+        deep: True to read the files that are there again, and to compare them with bronze line by line.
+    """
+    held = rows_of(versions.spark, span)
+    end = F.col("file_offset") + F.coalesce(raw_length(held), F.lit(0)) + 1
+    hashes = (F.xxhash64(each.cast("bigint")).bitwiseAND(F.lit(HALF)) for each in (F.col("file_offset"), end))
+    starts, ends = (F.sum(each) for each in hashes)
+    summed = held.groupBy("file_id", taken().alias("taken")).agg(
+        F.count("*").alias("rows"),
+        F.min("file_offset").alias("first"),
+        F.max(end).alias("last"),
+        F.sum(end - F.col("file_offset")).alias("bytes"),
+        (starts - ends).alias("chained"),
+    )
+    outer = F.xxhash64("first").bitwiseAND(F.lit(HALF)) - F.xxhash64("last").bitwiseAND(F.lit(HALF))
+    rows = summed.withColumn("chained", F.col("chained").eqNullSafe(outer)).collect()
+    counts: dict[int | None, int] = {}
+    for row in rows:
+        counts[row["taken"]] = counts.get(row["taken"], 0) + row["rows"]
+    faults = miscounted(span, counts)
+    strange = sum(row["rows"] for row in rows if row["file_id"] is None or row["first"] is None)
+    if strange:
+        faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
+    planned, names = _planned(span), batch_names(span)
+    there = {(row["taken"], row["file_id"]): row for row in rows if row["file_id"] is not None}
+    for (ms, file_id), (first, last) in sorted(planned.items()):
+        found = there.get((ms, file_id))
+        what = f"{names[ms]}: bytes {first:,} to {last - 1:,} of file {file_id}"
+        if found is None:
+            faults.append(f"{what} are in no row")
+        elif (found["last"], found["bytes"]) != (last, last - found["first"]) or found["first"] not in _firsts(first):
+            was = f"rows hold {count_of(found['bytes'], 'byte')} from {found['first']:,} to {found['last'] - 1:,}"
+            faults.append(f"{what} were planned, its {was}")
+        elif not found["chained"]:
+            faults.append(f"{what}: a row is missing and another one is there twice")
+    faults += [
+        f"{names[ms]} has rows of file {file_id}, of which it was to read nothing"
+        for ms, file_id in sorted(there.keys() - planned.keys(), key=str)
+        if ms in names
+    ]
+    well = (
+        f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
+    )
+    notes, unread = list[str](), 0
+    if deep:
+        there_now = source.survey(span.end).known
+        again = {number: file for number, file in there_now.items() if ":" not in file.path}
+        every = read_version(versions.spark, span.path, span.version)
+        unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()
+        changed, compared, notes = _changed(span, again, versions)
+        faults += changed
+        colons = sorted(shown_name(file.path) for number, file in there_now.items() if number not in again)
+        if colons:
+            notes = [*notes, f"not read again, as Hadoop reads no name with a colon: {listed(colons)}"]
+        well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
+    link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
+    gone = sum(rows for ms, rows in counts.items() if ms not in names)
+    return link.without(
+        *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
+        *Uncompared.of_lines(unread, "of files that were not read again"),
+    )
+
+
+def _firsts(first: int) -> tuple[int, ...]:
+    """Return where the first row of a range can begin: a byte order mark at the beginning of a file is left out."""
+    return (0, 3) if first == 0 else (first,)
+
+
+def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return the bytes that the span's batches were planned to read, by planning time in milliseconds and file ID."""
+    planned: dict[tuple[int, int], tuple[int, int]] = {}
+    for ms, commits in span.by_time().items():
+        for commit in commits:
+            start, end = (
+                TailPosition.parse(at) or TailPosition() for at in (commit.metadata.before, commit.metadata.end)
+            )
+            for each in ranges(start, end):
+                first, last = planned.get((ms, each.file_id), (each.start, each.end))
+                planned[ms, each.file_id] = min(first, each.start), max(last, each.end)
+    return planned
+
+
+def _changed(span: Span, known: Mapping[int, Found], versions: MaskVersions) -> tuple[list[str], int, list[str]]:
+    """Return the files that no longer hold the lines that were read of them, how many were compared, and notes.
+
+    Args:
+        span: the commits of bronze.
+        known: the files that are read again, by ID.
+        versions: the versions of the masking rules.
+    """
+    spark, position = versions.spark, TailPosition.parse(span.end) or TailPosition()
+    if not known:
+        return [], 0, []
+    rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))
+    if VERSION in rows.columns:
+        changed, notes = masked_changed(rows, known, versions)
+        said = sorted(shown_name(known[number].path) for number in changed)
+        return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), notes
+    then = summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))))
+    ids = {each.path: number for number, each in known.items()}
+    places = [f"file:{path}" for path in ids]
+    there = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
+    reach = [
+        (row[0], str(number), position.files[number].start, position.files[number].offset)
+        for row in there.select("_metadata.file_path").collect()
+        if (number := ids.get(place_of(row[0]))) is not None
+    ]
+    lines = bounded_reader(spark.read, max_line=HEAD).option("__globPaths__", "false").load(places)
+    lines = lines.withColumn("uri", F.col("_metadata.file_path"))
+    lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
+    now = summed(as_lines(lines.where("start >= first AND start < reach")))
+    found = unequal(then, now, "full").select("file").collect()
+    said = sorted(shown_name(known[int(row["file"])].path) for row in found)
+    return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []

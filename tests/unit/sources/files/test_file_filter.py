@@ -1,0 +1,41 @@
+"""Spark's listing leaves out what holds no text, and fails at a file of another source."""
+
+import gzip
+from pathlib import Path
+
+from oncelake.common.errors import SourceError
+from oncelake.sources.directory.content import content_of
+from oncelake.sources.files.source import FAILED, FileFilter
+
+
+def accepted(path: str) -> None:
+    del path
+
+
+def refused(path: str) -> None:
+    raise SourceError(f"{path} is of another source")
+
+
+def test_a_file_that_holds_no_text_is_left_out_of_the_listing(tmp_path: Path) -> None:
+    path = tmp_path / "a b%.log"
+    filtered = FileFilter(content_of, accepted)
+    path.write_bytes(gzip.compress(b"x\n"))
+    assert filtered.apply(f"file:{path}") == ""
+    path.write_bytes(b"x\n")
+    assert filtered.apply(f"file:{path}") == "1"
+    assert filtered.apply(f"file:{tmp_path}/gone.log") == "1"
+
+
+def test_a_file_of_another_source_fails_the_listing(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x\n")
+    assert FileFilter(content_of, refused).apply(f"file:{path}") == f"{FAILED}{path} is of another source"
+    path.write_bytes(gzip.compress(b"x\n"))
+    assert FileFilter(content_of, refused).apply(f"file:{path}") == "", "what is set aside is read by nobody"
+
+
+def test_an_error_is_told_to_java_in_words() -> None:
+    def broken(path: str) -> None:
+        raise ValueError(f"no {path}")
+
+    assert FileFilter(broken, accepted).apply("s3a://logs/a.log") == f"{FAILED}ValueError: no s3a://logs/a.log"
