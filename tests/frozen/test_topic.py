@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
+from oncelake.common.lake import BRONZE
 from tests.frozen.lakes import FIRST, LAKES, MORE, SECOND, TOPIC, answering, reads
 from tests.frozen.place import frozen
 from tests.support.broker import Broker
@@ -19,7 +20,7 @@ LAKE = next(lake for lake in LAKES if lake.name == "topic")
 def test_its_positions_are_read_and_another_topic_is_refused(spark: SparkSession) -> None:
     with frozen(LAKE.name, spark) as house:
         lake = LAKE.of(house).lakehouse(spark)
-        last = lake.commit_log("bronze.access_log").state().metadata
+        last = lake.chain.commit_log(BRONZE).state().metadata
         assert last is not None
         assert (last.batch_id, json.loads(last.end or "")) == (1, {TOPIC: {"0": len(FIRST), "1": len(SECOND)}})
         with answering(house):

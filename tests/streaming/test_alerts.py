@@ -121,12 +121,12 @@ def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSessi
     house.write("b.log", *errors(9, 1))
     house.write("c.log", *errors(9, 1))
     lake = house.lakehouse(spark)
-    lake.send_alerts()
+    lake.alerts(send=True)
     found = {each["alert"]: each["text"] for each in server.got if each["status"] == "alert"}
     assert found["behind"] == "the backlog of bronze is 2 files"
     assert found["stale"].startswith("the last commit of gold.error_log was ")
     house.run(spark)
-    lake.send_alerts()
+    lake.alerts(send=True)
     found |= {each["alert"]: each["text"] for each in server.got if each["status"] == "alert"}
     assert found["bad"] == "40.0 % of 5 lines are refused"
     assert [each["status"] for each in server.got if each["alert"] == "behind"] == ["alert", "end"]
@@ -142,12 +142,12 @@ def test_a_failed_proof_alerts_until_one_holds_and_a_rebuild_alerts_nothing_agai
     spark.sql(f"UPDATE delta.`{house.table('gold/error_log')}` SET log_count = 4")
     assert house.doubts(spark) != []
     lake = house.lakehouse(spark)
-    lake.send_alerts()
+    lake.alerts(send=True)
     (message,) = [each for each in server.got if each["alert"] == "doubt"]
     assert message["status"] == "alert"
     assert "does not hold" in message["text"]
     house.rebuild(spark, "gold")  # the same windows in a table that is built again
-    lake.send_alerts()
+    lake.alerts(send=True)
     assert house.doubts(spark) == []
     assert [each["status"] for each in server.got if each["alert"] == "doubt"] == ["alert", "end"]
     assert len({each["key"] for each in server.got if each["alert"] == "doubt"}) == 1

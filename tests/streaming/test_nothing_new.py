@@ -235,9 +235,9 @@ def test_a_lake_that_another_process_writes_is_not_looked_at(ran: House, spark: 
     ran.sets.append("run.lock_wait=0 seconds")
     delete_the_record(ran)
     ran.run(spark)
-    with sole_writer(None, ran.lakehouse().lake, timedelta(0)), pytest.raises(LockedError):
+    with sole_writer(None, ran.lakehouse().settings.places(), timedelta(0)), pytest.raises(LockedError):
         once(ran)
-    with sole_writer(spark, ran.lakehouse().lake, timedelta(0)), pytest.raises(LockedError):
+    with sole_writer(spark, ran.lakehouse().settings.places(), timedelta(0)), pytest.raises(LockedError):
         once(ran)
     assert once(ran) == 0
 

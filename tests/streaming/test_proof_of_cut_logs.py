@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.exactly_once.link import Link
-from oncelake.lakehouse import ProofResult
+from oncelake.proof.result import ProofResult
 from oncelake.serving.database import Database, parse_url
 from tests.support.cut_logs import cut
 from tests.support.house import House

@@ -71,7 +71,7 @@ def send(
         console,
         lake,
     ):
-        found = lake.send_alerts()
+        found = lake.alerts(send=True)
         _say(console, found, as_json=as_json)
     if any(each.unsent for each in found):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from oncelake.common.wording import count_of, duration
 from oncelake.exactly_once.link import Link
 
 if TYPE_CHECKING:
-    from oncelake.lakehouse import ProofResult
+    from oncelake.proof.result import ProofResult
 
 
 def prove(

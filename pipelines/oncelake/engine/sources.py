@@ -9,8 +9,10 @@ from oncelake.common.errors import ConfigError, LockedError, OncelakeError, Stag
 from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
+from oncelake.engine.settings import Settings
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
 from oncelake.sources.directory.overlap import Claims
+from oncelake.sources.kind import SourceKind
 from oncelake.sources.registry import shared_parts
 
 # Why each failed source stopped, by the name of its stage.
@@ -156,3 +158,20 @@ def bronze_tables(chain: Chain) -> list[Table]:
     if not isinstance(source, DeltaSources):
         return [BRONZE]
     return [Table.named(name) for name in (*source.declared, *source.former())]
+
+
+def source_of_files(settings: Settings, name: str | None) -> SourceKind:
+    """Return the source to take a census of; without a name, the only one that has files.
+
+    Raises:
+        ConfigError: there is no such source, or several sources have files.
+    """
+    kinds = settings.kinds()
+    if name is not None:
+        if name not in kinds:
+            raise ConfigError(f"there is no source {name!r}; the sources are {', '.join(kinds)}")
+        return kinds[name]
+    of_files = {name: kind for name, kind in kinds.items() if kind.uncounted(None) is None}
+    if len(of_files) > 1:
+        raise ConfigError(f"several sources have files: {', '.join(of_files)}; choose one with --source")
+    return next(iter((of_files or kinds).values()))

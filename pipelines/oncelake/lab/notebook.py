@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.common.spark.launch import java_output_to
 from oncelake.common.spark.runtime import is_given, refuse_connect
 from oncelake.common.spark.session import build, quiet_libraries, take
@@ -116,7 +116,7 @@ class NotebookLake:
 
     def commit_log(self, name: str) -> DeltaLog:
         """Return a table's Delta log: its versions and commits."""
-        return self.lakehouse.commit_log(name)
+        return self.lakehouse.chain.commit_log(Table.named(name))
 
     def versions(self) -> dict[str, int]:
         """Return the version of every table that the chain has created."""
@@ -151,7 +151,7 @@ class NotebookLake:
 
     def processes(self) -> Victims:
         """Return an object that starts `oncelake` processes on this lake and, on exit, kills those still running."""
-        return Victims(self.chosen.conf, self.chosen.sets, self.lakehouse.lake, self.root / "tmp", QUICK)
+        return Victims(self.chosen.conf, self.chosen.sets, self.lakehouse.settings.places(), self.root / "tmp", QUICK)
 
     def command(self, *command: str, sets: Sequence[str] = ()) -> Ended:
         """Run `oncelake` on this lake in its own process, and wait until it exits."""

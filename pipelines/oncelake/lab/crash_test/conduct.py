@@ -118,7 +118,7 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
             kind_of(source).check_here()
         with place_for(order.keep) as place:
             if order.copy_lake:
-                copy_lake(configured.lake, place.lake)
+                copy_lake(configured.settings.places(), place.lake)
             verdict = Conductor(order, configured, place, say).test()
             place.kept = place.kept or not verdict.clean
             if verdict.clean:
@@ -185,7 +185,7 @@ class Conductor:
         return [*sets, *own_serving(settings.serving, self.place.served)]
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
-        chain = self.configured.declared
+        chain = self.configured.chain
         lists = any(kind.lists_batches for kind in chain.kinds.values())
         stages = tuple(
             replace(stage, writes=tuple(each for each in stage.writes if each.table != DUPLICATES))

@@ -86,7 +86,7 @@ class Story:
 
     def _replay(self) -> bool:
         for name in self.lake.settings.gold:
-            commits = Path(self.lake.lake.checkpoint(f"gold.{name}")) / "commits"
+            commits = Path(self.lake.settings.places().checkpoint(f"gold.{name}")) / "commits"
             newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
             newest.unlink()
             (commits / f".{newest.name}.crc").unlink(missing_ok=True)

@@ -18,11 +18,12 @@ from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.alerts.alert import Alert
-from oncelake.observe.alerts.look import LakeLook
+from oncelake.observe.alerts.look import LakeLook, write_proof
 from oncelake.observe.alerts.send import Sender
 from oncelake.observe.alerts.state import AlertState, directory
 from oncelake.observe.kept import kept
 from oncelake.observe.measure import ignore
+from oncelake.proof.result import ProofResult
 
 # Seconds between two rounds while batches of its table come, and while none come.
 OFTEN, SELDOM = 5.0, 15.0
@@ -218,3 +219,23 @@ class AlertWatch:
                 self._moved.wait(max(self.seldom - self.often, 0))
             self._moved.clear()
         self.once(LAST)
+
+
+def tell_proof(chain: Chain, spark: SparkSession, result: ProofResult, warn: Callable[[str], None]) -> None:
+    """Record the result of a proof for the alerts of failed proofs, and send what is due; nothing without one.
+
+    Args:
+        chain: the chain.
+        spark: the session.
+        result: the proof.
+        warn: called with the reason if the alerts cannot learn of it; the proof's own result does not depend on that.
+    """
+    asked = [name for name, alert in chain.settings.alerts.items() if alert.condition.subject == "proof"]
+    if not asked:
+        return
+    try:
+        write_proof(files_at(chain.lake.root, spark), chain.lake.root, holds=result.holds, text=result.words)
+    except Exception as error:
+        warn(f"the alerts do not learn of this proof: {reason(error)}")
+        return
+    round_of(chain, lambda: spark, warn, *asked)

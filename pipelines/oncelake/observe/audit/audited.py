@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -11,15 +12,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import OncelakeError
+from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.common.models import fingerprint
 from oncelake.common.tables import is_name, read_version
+from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
-from oncelake.quality.suite import Suite
+from oncelake.quality.suite import Suite, Suites
 from oncelake.silver.each import by_event
 from oncelake.silver.schema import SOURCE
 
@@ -61,18 +63,55 @@ class Audit:
         return {**audited, "recorded": self.recorded, "holds": self.holds, "results": results}
 
 
+def chosen_suites(suites: Suites, names: Sequence[str]) -> list[Suite]:
+    """Return the suites of the named tables; all suites if none is named.
+
+    Raises:
+        ConfigError: there is no such suite.
+    """
+    known = {str(table): suite for table, suite in suites.items()}
+    if not known:
+        raise ConfigError("there is no suite; put <layer>.<table>.json into `expectations` next to the configuration")
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no suite for {name}; there is one for {', '.join(known)}")
+    return [known[name] for name in names or known]
+
+
 @dataclass(frozen=True)
 class Audits:
-    """Audits of the tables of one lake.
-
-    Attributes:
-        parse: parses and checks bronze's rows as silver does, to find the original line of a silver row.
-    """
+    """Audits of the tables of one lake."""
 
     chain: Chain
     spark: SparkSession
     auditor: Auditor
-    parse: Callable[[DataFrame], DataFrame]
+
+    def audit_all(
+        self,
+        suites: Sequence[Suite],
+        begin: Callable[[str], AbstractContextManager[object]],
+        done: Callable[[Audit], None],
+        *,
+        new: bool,
+    ) -> list[Audit]:
+        """Audit the tables of suites, and record the results.
+
+        Args:
+            suites: the suites.
+            begin: makes the context manager for one audit, from a text about it.
+            done: called with each audit as soon as it is finished.
+            new: audit only the rows added since the last audit, in tables that only grow.
+
+        Raises:
+            ConfigError: Great Expectations refuses a suite, or no run would accept the user's own code.
+        """
+        self.chain.silver.transform_fields(self.spark)
+        audits = []
+        for number, suite in enumerate(suites, 1):
+            with begin(f"{suite.table}, {number} of {len(suites)}: {count_of(len(suite.ids), 'expectation')}"):
+                audits.append(self.audit(suite, new=new))
+            done(audits[-1])
+        return audits
 
     def audit(self, suite: Suite, *, new: bool) -> Audit:
         """Audit the newest version of one table, and record the results.
@@ -109,7 +148,7 @@ class Audits:
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
-        parsed = by_event(self.parse(self._bronze().where(F.col("file").isin(files)))).select(
+        parsed = by_event(self.chain.silver.parse(self._bronze().where(F.col("file").isin(files)))).select(
             _of_silver().alias("key"), line_of().alias("line")
         )
         lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}

@@ -1,0 +1,236 @@
+"""The work on a lake that needs its lock: a run, a recovery, a rebuild, and a replay of quarantined lines."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from oncelake.common.errors import LockedError
+from oncelake.common.lake import SILVER
+from oncelake.engine.altered import fading
+from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
+from oncelake.engine.beside import Change, waits_for_the_lock, was_stopped
+from oncelake.engine.chain import Chain, StageState, selected
+from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
+from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
+from oncelake.engine.recover import Recovered, follow_settings, recover, set_spare_aside
+from oncelake.engine.replay import Replay, Replayed
+from oncelake.engine.runner import Follower, Reporter, Run
+from oncelake.engine.sources import Failed, without
+from oncelake.engine.start_gate import startable
+from oncelake.exactly_once.lease import Lease, sole_writer
+from oncelake.quality.check import left_out
+
+
+class CountingReporter(Reporter, Protocol):
+    """A display that counts batches.
+
+    Attributes:
+        batches: how many batches were committed, without replayed ones that the tables already held.
+    """
+
+    batches: int
+
+
+# Opens the display of a run's batches, from the chain and the stages' states before the run.
+OpenReporter = Callable[[Chain, Sequence[StageState]], AbstractContextManager[CountingReporter]]
+
+
+@dataclass(frozen=True)
+class Exclusive:
+    """The work on one lake under its lock.
+
+    Attributes:
+        chain: the chain, with its session.
+        spark: the session.
+        reporter: opens the display of a run's batches.
+        followers: further receivers of the events of each run, such as metrics.
+        warn: called with each warning.
+        stopping: ends the work between two batches when it is set.
+    """
+
+    chain: Chain
+    spark: SparkSession
+    reporter: OpenReporter
+    followers: Sequence[Follower]
+    warn: Callable[[str], None]
+    stopping: threading.Event
+
+    def run(self, *, once: bool, followers: Sequence[Follower], failed: Failed) -> int:
+        """Run every stage; return the number of committed batches.
+
+        Args:
+            once: True to return when no input is left.
+            followers: receivers of the events of this run alone.
+            failed: the sources that cannot be read, and why; more may be added.
+        """
+        spark, chain = self.spark, self.chain
+        preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
+        with self._lock(chain) as lease:
+            self._warn(set_spare_aside(chain, spark))
+            follow_settings(chain, spark)
+            chain = startable(chain, failed)
+            if not failed:
+                record_preflight(chain)
+            states = chain.states()
+            self._warn(warnings_before(chain, states))
+            with self.reporter(chain, states) as reporter:
+                every = (*self.followers, *followers)
+                run = Run(chain, spark, reporter, self.stopping, lease.check, every, states=states, failed=failed)
+                run.once() if once else run.on()
+        return reporter.batches
+
+    def recover(
+        self, names: Sequence[str], done: Callable[[Recovered], None], *, accept_loss: bool, dry_run: bool
+    ) -> list[Recovered]:
+        """Rewrite the checkpoints of stages from their tables; of all stages if none is named."""
+        chain = self.chain
+        chosen = [stage for name in names for stage in selected(chain.stages, name)] or list(chain.stages)
+        outcomes = []
+        with self._lock(chain):
+            for stage in chosen:
+                outcomes.append(recover(chain, self.spark, stage, accept_loss=accept_loss, dry_run=dry_run))
+                done(outcomes[-1])
+        return outcomes
+
+    def rebuild(self, name: str, say: Callable[[str], None], *, accept_loss: bool, dry_run: bool) -> list[str]:
+        """Empty the tables of a stage and of all stages after it, and replay them; return the stages' names."""
+        spark, chain = self.spark, self.chain
+        stages = with_served(chain, stages_from(chain.stages, name))
+        if stages[0].name == name and stages[0].layer == "gold":
+            after = served_from(chain, stages[0])
+            change = Change(chain, spark, stages[0], after, _no_run, say)
+            if change.is_needed:
+                if dry_run:
+                    for step in change.plan():
+                        say(step)
+                    return [name]
+                if self._change(change):
+                    return [name, *(stage.name for stage in after)]
+        preflight(spark, chain, emptied=[table for stage in stages for table in stage.tables])
+        with self._lock(chain) as lease:
+            if not dry_run:
+                self._warn(set_spare_aside(chain, spark))
+            work = Rebuild(chain, spark, stages, partial(self._run_part, lease=lease), say)
+            for step in work.plan():
+                say(step)
+            if not dry_run:
+                work.go(accept_loss=accept_loss)
+        return [stage.name for stage in stages]
+
+    def replay(self, rules: Sequence[str], moved: Callable[[Replayed], None], *, dry_run: bool) -> Replayed:
+        """Check quarantined lines again, move those that pass to silver, and let gold count them."""
+        spark, chain = self.spark, self.chain
+        preflight(spark, chain)
+        if dry_run:
+            outcome = Replay(chain, spark, chain.silver).plan(rules)
+            moved(outcome)
+            return outcome
+        with self._lock(chain) as lease:
+            outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
+            moved(outcome)
+            # an earlier replay may have ended before gold counted its lines, so this runs even if no line moved
+            if chain.commit_log(SILVER).state().last is not None:
+                self._run_part(replace(chain, stages=stages_from(chain.stages, "silver")[1:]), lease=lease)
+        return outcome
+
+    def _change(self, change: Change) -> bool:
+        """Build a gold table by its new declaration and put it in its place; False if there is no line to count yet."""
+        chain, spark = change.chain, self.spark
+        # a served table is checked before it changes
+        others = tuple(stage for stage in chain.stages if stage.served is None)
+        emptied = [stage.tables[0] for stage in others if stage.layer == "gold"]
+        preflight(spark, replace(chain, stages=others), emptied=emptied)
+        with self._lock(change.beside) as beside, ExitStack() as stack:
+
+            def run(built: Chain) -> None:  # without followers: the run that goes on has the metrics' port
+                with self.reporter(built, ()) as reporter:
+                    Run(built, spark, reporter, self.stopping, beside.check).once()
+
+            building = replace(change, run=run)
+            building.build()
+            if self.stopping.is_set():
+                raise was_stopped(change.table)
+            try:
+                lease = stack.enter_context(self._lock(chain))
+            except LockedError as error:
+                raise waits_for_the_lock(change.table, error) from None
+            for stage in change.after:
+                check_served_stage(spark, stage)
+            if not building.take_over(lease.check):
+                return False
+            if change.after:
+                self._run_part(replace(chain, stages=change.after), lease=lease)
+            return True
+
+    def _run_part(self, chain: Chain, *, lease: Lease) -> None:
+        """Run a part of the chain over all available input; the caller holds the lake's lock."""
+        follow_settings(chain, self.spark)
+        with self.reporter(chain, ()) as reporter:
+            Run(chain, self.spark, reporter, self.stopping, lease.check, self.followers).once()
+
+    @contextmanager
+    def _lock(self, chain: Chain) -> Iterator[Lease]:
+        with sole_writer(self.spark, chain.lake, self.chain.settings.run.lock_wait) as lease:
+            yield lease
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        for text in warnings:
+            self.warn(text)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is known of a run before Spark starts.
+
+    Attributes:
+        nothing: True if the run certainly has nothing to do.
+        small: True if its backlog is known to be small.
+    """
+
+    nothing: bool
+    small: bool
+
+
+def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None]) -> Outlook:
+    """Return what a run of a chain without a session would have to do, and warn if that is nothing.
+
+    The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
+    """
+    passed = passed_preflight(chain)
+    with sole_writer(None, chain.lake, chain.settings.run.lock_wait) if passed else nullcontext():
+        if passed:
+            for text in set_spare_aside(chain):
+                warn(text)
+        chain = startable(chain, failed)
+        states = chain.states()
+        if passed and nothing_new(chain, states):
+            for text in warnings_before(chain, states):
+                warn(text)
+            return Outlook(nothing=True, small=True)
+    return Outlook(nothing=False, small=has_small_backlog(states))
+
+
+def warnings_before(chain: Chain, states: Iterable[StageState]) -> Iterator[str]:
+    """Yield what does not stop a run and is worth knowing; call it while the lake's lock is held."""
+    for suite in chain.suites.values():
+        yield from left_out(suite)
+    for state in states:
+        yield from state.source.warnings()
+    for table, kind in chain.kinds.items():
+        if chain.silver.formats[table.name].assumes_utc:
+            yield (
+                f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' "
+                "times, such as Europe/Paris, or to UTC"
+            )
+    yield from other_log_store(chain.lake, chain.settings.spark)
+    yield from no_hard_links(chain.lake)
+    yield from fading(chain)
+
+
+def _no_run(_: Chain) -> None:
+    """Run nothing: a change that is only looked at."""
