@@ -15,7 +15,7 @@ from oncelake.cli.app import app
 from oncelake.common.lake import Lake
 from oncelake.common.spark import compiled, jars
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.engine import preflight
+from oncelake.engine import exclusive, preflight
 from oncelake.engine.runner import Run
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
@@ -110,8 +110,8 @@ def test_a_writer_prints_the_warning_too(
     house.write("a.log", b"one")
     fail_to_compile(compiled_jar)
     monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(Mock()))
-    monkeypatch.setattr(lakehouse, "preflight", lambda *_, **__: None)
-    monkeypatch.setattr(lakehouse, "sole_writer", lambda *_: nullcontext(Lease()))
+    monkeypatch.setattr(exclusive, "preflight", lambda *_, **__: None)
+    monkeypatch.setattr(exclusive, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)
     told = CliRunner().invoke(app, [*command, *house.options])
     assert told.exit_code == 0, told.output
