@@ -21,10 +21,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from oncelake.common.background import UNTIL_WOKEN, Background, Pause
 from oncelake.common.lake import Lake, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.tables import is_name
@@ -129,27 +131,36 @@ class Prefetch:
     """A background thread that makes Delta load the newest state of tables; it ends if Spark does not support this."""
 
     spark: SparkSession
-    _paths: "queue.SimpleQueue[str | None]" = field(default_factory=queue.SimpleQueue)
+    _paths: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        threading.Thread(target=self._go, name="prefetch", daemon=True).start()
+        self._thread = Background("prefetch", self._round)
+        self._thread.start()
 
     def __call__(self, path: str) -> None:
         """Queue a table that has a new version; a table in a catalog is skipped."""
         self._paths.put(path)
+        self._thread.wake()
 
     def end(self) -> None:
         """Stop the thread after the tables that are already queued."""
-        self._paths.put(None)
+        self._thread.end()
 
-    def _go(self) -> None:
+    def _round(self) -> Pause:
         with suppress(Exception):  # Databricks lacks these classes, and Spark may already have stopped
-            java = jvm(self.spark)
-            session = self.spark._jsparkSession.newSession()
-            for key, value in _INTERPRETED.items():
-                session.conf().set(key, value)
-            java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-            log = java.org.apache.spark.sql.delta.DeltaLog
-            while (path := self._paths.get()) is not None:
+            while not self._paths.empty():
+                path = self._paths.get()
                 if not is_name(path):
+                    log, session = self._log
                     log.forTable(session, path).unsafeVolatileSnapshot().setTransactions()
+        return UNTIL_WOKEN
+
+    @cached_property
+    def _log(self) -> tuple[Any, Any]:
+        """Return Delta's log class and a session of this thread, which interprets expressions."""
+        java = jvm(self.spark)
+        session = self.spark._jsparkSession.newSession()
+        for key, value in _INTERPRETED.items():
+            session.conf().set(key, value)
+        java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+        return java.org.apache.spark.sql.delta.DeltaLog, session

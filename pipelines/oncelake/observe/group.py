@@ -4,13 +4,14 @@ The group is written and never read: the chain resumes from its tables. So no ma
 is lost or counted twice, and the next published position corrects the group.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import inf
 
 from pyspark.sql import SparkSession
 
+from oncelake.common.background import Background, Pause
 from oncelake.common.errors import reason
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
@@ -84,20 +85,20 @@ class ConsumerGroup:
     failed: bool = False
     stage: str = "bronze"
 
-    def __post_init__(self) -> None:
-        self._moved, self._ended = threading.Event(), threading.Event()
-
     @contextmanager
     def going_on(self) -> Iterator[EventSink]:
         """Publish until the run ends, and yield the sink for its events."""
-        self._moved.set()
-        thread = threading.Thread(target=self._go, name="group", daemon=True)
+        thread = Background("group", self._round)
+
+        def take(event: Event) -> None:
+            if isinstance(event, BatchReport) and event.stage == self.stage:
+                thread.wake()
+
         thread.start()
         try:
-            yield self._take
+            yield take
         finally:
-            self._ended.set()
-            self._moved.set()
+            thread.end()
             thread.join()
 
     def tell(self) -> None:
@@ -113,18 +114,6 @@ class ConsumerGroup:
                 self.warn(reason(error))
             self.failed = True
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, BatchReport) and event.stage == self.stage:
-            self._moved.set()
-
-    def _go(self) -> None:
-        while True:
-            self._moved.wait()
-            ended = self._ended.is_set()
-            self._moved.clear()
-            self.tell()
-            if ended:
-                return
-            self._ended.wait(self.later if self.failed else self.every)
-            if self.failed or self._ended.is_set():
-                self._moved.set()
+    def _round(self) -> Pause:
+        self.tell()
+        return (self.later, self.later) if self.failed else (self.every, inf)

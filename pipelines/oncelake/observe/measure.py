@@ -2,7 +2,6 @@
 
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,6 +11,7 @@ from functools import partial
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from pyspark.sql import SparkSession
 
+from oncelake.common.background import Background, Pause
 from oncelake.engine.chain import Chain, StageState, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
@@ -88,12 +88,14 @@ class RunMeter:
     stages: dict[str, StageReading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Event | Ask | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Event | Ask] = queue.SimpleQueue()
+        self._thread, self._due = Background("measure", self._round, last=self._count_waiting), 0.0
         self._names: dict[str, str] = {}
 
     def put(self, event: Event | Ask) -> None:
         """Enqueue an event; called by batches and by Spark."""
         self._waiting.put(event)
+        self._thread.wake()
 
     @contextmanager
     def going_on(self, stages: Sequence[str]) -> Iterator[None]:
@@ -101,13 +103,13 @@ class RunMeter:
         self.stages.update({stage: StageReading() for stage in stages})
         for each in self.instruments:
             each.stages.update(self.stages)
-        thread = threading.Thread(target=self._go, name="measure", daemon=True)
-        thread.start()
+        self._due = time.monotonic()
+        self._thread.start()
         try:
             yield
         finally:
-            self._waiting.put(None)
-            thread.join(GRACE)
+            self._thread.end()
+            self._thread.join(GRACE)
             for each in self.instruments:
                 each.stages.clear()
                 each.alerts.clear()
@@ -135,17 +137,16 @@ class RunMeter:
             for each in self.instruments:
                 each.alerts.update(found)
 
-    def _go(self) -> None:
-        due = time.monotonic()
-        while True:
-            try:
-                event = self._waiting.get(timeout=max(due - time.monotonic(), 0.001))
-            except queue.Empty:
-                self.see()
-                due = time.monotonic() + LOOK
-                continue
-            if event is None:
-                return
+    def _round(self) -> Pause:
+        self._count_waiting()
+        if time.monotonic() >= self._due:
+            self.see()
+            self._due = time.monotonic() + LOOK
+        return 0, max(self._due - time.monotonic(), 0)
+
+    def _count_waiting(self) -> None:
+        while not self._waiting.empty():
+            event = self._waiting.get()
             with suppress(Exception):  # the JVM has ended, which ends the run anyway
                 self.count(event() if callable(event) else event)
 

@@ -4,13 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumericType
 
+from oncelake.common.background import Background, Pause
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
 from oncelake.common.lake import Lake
 from oncelake.engine.chain import Chain, named
@@ -85,27 +86,27 @@ def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Even
             alert_of(chain, lambda: spark, name, ended).round,
             lambda text, name=name: say(Notice(ALERTS, f"{name}: {text}", "warning")),  # type: ignore[misc]
             _moves(chain, name),
-            ended,
         )
         for name in declared
     ]
-    for name, watch in zip(declared, watches, strict=True):
-        watch.start(f"alert {name}")
+    threads = [watch.thread(f"alert {name}") for name, watch in zip(declared, watches, strict=True)]
+    for thread in threads:
+        thread.start()
 
     def take(event: Event) -> None:
-        if isinstance(event, BatchReport):
-            for watch in watches:
-                watch.take(event)
+        for watch, thread in zip(watches, threads, strict=True):
+            if watch.is_moved_by(event):
+                thread.wake()
 
     try:
         yield take
     finally:
-        ended.set()
+        ended.set()  # ends repeated attempts to send
         until = time.monotonic() + GRACE
-        for watch in watches:
-            watch.wake()
-        for watch in watches:
-            watch.join(until)
+        for thread in threads:
+            thread.end()
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0))
 
 
 def round_of(
@@ -130,7 +131,7 @@ def round_of(
         def told(text: str, name: str = name) -> None:
             say(f"alert {name}: {text}")
 
-        AlertWatch(one, told, "", threading.Event()).once()
+        AlertWatch(one, told).once()
     return found
 
 
@@ -153,45 +154,30 @@ def _refuse_text(chain: Chain, spark: SparkSession, name: str) -> None:
 
 @dataclass
 class AlertWatch:
-    """The thread of one alert.
+    """The rounds of one alert.
 
     Attributes:
         round: looks once and sends what is due, for at most some seconds.
         say: called with one line of text if messages cannot be sent, and when they can again.
         moves: the stage after whose batches the alert is looked at soon.
-        ended: set when the run ends.
         often, seldom: the seconds between two rounds, with and without batches.
         fails: how many rounds in a row failed.
     """
 
     round: Callable[[float | None], AlertState]
     say: Callable[[str], None]
-    moves: str
-    ended: threading.Event
+    moves: str = ""
     often: float = OFTEN
     seldom: float = SELDOM
     fails: int = 0
-    _moved: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def start(self, name: str) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._go, name=name, daemon=True)
-        self._thread.start()
+    def is_moved_by(self, event: Event) -> bool:
+        """Return True if an event is a batch after which the alert is looked at soon."""
+        return isinstance(event, BatchReport) and event.stage == self.moves
 
-    def take(self, report: BatchReport) -> None:
-        """Note a batch of a stage."""
-        if report.stage == self.moves:
-            self._moved.set()
-
-    def wake(self) -> None:
-        """Begin the next round; if `ended` is set, it is the last one."""
-        self._moved.set()
-
-    def join(self, until: float) -> None:
-        """Wait for the last round, up to a time of the monotonic clock."""
-        if self._thread is not None:
-            self._thread.join(max(until - time.monotonic(), 0))
+    def thread(self, name: str) -> Background:
+        """Return the thread that looks at the alert, not started yet."""
+        return Background(name, self._round, last=lambda: self.once(LAST))
 
     def once(self, seconds: float | None = None) -> None:
         """Make one round; an error is only said, once for each row of failures."""
@@ -210,15 +196,10 @@ class AlertWatch:
             self.say("works again")
         self.fails = self.fails + 1 if said else 0
 
-    def _go(self) -> None:
-        while not self.ended.is_set():
-            self.once()
-            pause = min(self.seldom * 2 ** min(self.fails, 10), LATER) if self.fails else self.often
-            self.ended.wait(pause)
-            if not self.fails and not self.ended.is_set():
-                self._moved.wait(max(self.seldom - self.often, 0))
-            self._moved.clear()
-        self.once(LAST)
+    def _round(self) -> Pause:
+        self.once()
+        later = min(self.seldom * 2 ** min(self.fails, 10), LATER)
+        return (later, later) if self.fails else (self.often, self.seldom)
 
 
 def tell_proof(chain: Chain, spark: SparkSession, result: ProofResult, warn: Callable[[str], None]) -> None:

@@ -1,12 +1,12 @@
 """The thread of an alert: soon after a batch, seldom otherwise, once more at the end, and no error reaches the run."""
 
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from oncelake.common.background import Background
 from oncelake.common.errors import LockedError, StateError
 from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.exactly_once.batch import BatchReport
@@ -33,7 +33,7 @@ class Rounds:
         return answer
 
     def watch(self, *, often: float = 0.01, seldom: float = 60.0) -> AlertWatch:
-        return AlertWatch(self.one, self.said.append, "gold.error_log", threading.Event(), often, seldom)
+        return AlertWatch(self.one, self.said.append, "gold.error_log", often, seldom)
 
 
 def batch(stage: str = "gold.error_log") -> BatchReport:
@@ -41,43 +41,53 @@ def batch(stage: str = "gold.error_log") -> BatchReport:
     return BatchReport(stage, 0, {table: 1}, 0.1, replayed=False)
 
 
-def end(watch: AlertWatch, seconds: float = 5) -> None:
-    watch.ended.set()
-    watch.wake()
-    watch.join(time.monotonic() + seconds)
+def start(watch: AlertWatch) -> Background:
+    thread = watch.thread("alert")
+    thread.start()
+    return thread
+
+
+def take(watch: AlertWatch, thread: Background, report: BatchReport) -> None:
+    if watch.is_moved_by(report):
+        thread.wake()
+
+
+def end(thread: Background, seconds: float = 5) -> None:
+    thread.end()
+    thread.join(seconds)
 
 
 def test_a_batch_of_its_table_is_looked_at_soon() -> None:
     rounds = Rounds()
     watch = rounds.watch()
-    watch.start("alert")
+    thread = start(watch)
     until(lambda: rounds.made == 1, 5)
-    watch.take(batch("silver"))
+    take(watch, thread, batch("silver"))
     time.sleep(0.1)
     assert rounds.made == 1
-    watch.take(batch())
+    take(watch, thread, batch())
     until(lambda: rounds.made == 2, 5)
-    end(watch)
+    end(thread)
     assert rounds.made == 3
 
 
 def test_the_last_batch_is_looked_at_before_the_run_ends() -> None:
     rounds = Rounds()
     watch = rounds.watch(often=60)
-    watch.start("alert")
+    thread = start(watch)
     until(lambda: rounds.made == 1, 5)
-    watch.take(batch())
-    end(watch)
+    take(watch, thread, batch())
+    end(thread)
     assert rounds.made == 2
 
 
 def test_a_round_that_hangs_holds_the_end_of_a_run_for_a_limited_time() -> None:
     rounds = Rounds(slow=3)
     watch = rounds.watch()
-    watch.start("alert")
+    thread = start(watch)
     until(lambda: rounds.made == 1, 5)
     began = time.monotonic()
-    end(watch, 0.2)
+    end(thread, 0.2)
     assert time.monotonic() - began < 2
 
 
@@ -97,19 +107,19 @@ def test_a_failure_is_said_once_and_so_is_its_end() -> None:
 def test_pauses_grow_while_the_receiver_is_away() -> None:
     rounds = Rounds([AlertState("proof fails", 0, failed="away")] * 20)
     watch = rounds.watch(seldom=0.05)
-    watch.start("alert")
+    thread = start(watch)
     time.sleep(1)
     made = rounds.made
-    end(watch)
+    end(thread)
     assert 2 <= made <= 6
 
 
 def test_no_error_ends_the_thread() -> None:
     rounds = Rounds([OSError("disk full"), StateError("the state cannot be read"), ValueError("odd")])
     watch = rounds.watch(seldom=0.01)
-    watch.start("alert")
+    thread = start(watch)
     until(lambda: rounds.made >= 4, 5)
-    end(watch)
+    end(thread)
     assert rounds.said == ["OSError: disk full", "works again"]
 
 
