@@ -373,6 +373,7 @@ class Lakehouse:
                 rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
             states += [state] if state is not None else []
         answering = replace(chain, stages=tuple(each.stage for each in states))
+        # guard: doctor-checks-tables
         refused = refused_root(lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)
         served = ((each.stage.served, each) for each in states)
         otherwise = (sink.counted_otherwise(each.first.last, each.stage.rules) for sink, each in served if sink)
@@ -696,7 +697,7 @@ class Lakehouse:
             LockedError: another process holds the lake's lock.
         """
         spark, chain = self.spark, self._chain
-        stages = with_served(chain, stages_from(chain.stages, stage))
+        stages = with_served(chain, stages_from(chain.stages, stage))  # guard: rebuild-with-served-table
         if stages[0].name == stage and stages[0].layer == "gold":
             after = served_from(chain, stages[0])
             change = Change(chain, spark, stages[0], after, unheard, say)
@@ -740,7 +741,7 @@ class Lakehouse:
             if stopping is not None and stopping.is_set():
                 raise was_stopped(change.table)
             try:
-                lease = stack.enter_context(sole_writer(spark, chain.lake, wait))
+                lease = stack.enter_context(sole_writer(spark, chain.lake, wait))  # guard: lock-for-replacing-gold
             except LockedError as error:
                 raise waits_for_the_lock(change.table, error) from None
             for each in change.after:
@@ -911,7 +912,7 @@ class Lakehouse:
 
         The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
         """
-        chain, passed = self.declared, passed_preflight(self.declared)
+        chain, passed = self.declared, passed_preflight(self.declared)  # guard: same-settings-passed-before
         with sole_writer(None, chain.lake, self.settings.run.lock_wait) if passed else nullcontext():
             if passed:
                 self._warn(set_spare_aside(chain))

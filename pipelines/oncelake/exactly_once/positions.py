@@ -347,6 +347,7 @@ def _comparable(at: str) -> Any:
     value = json.loads(at)
     entries = value if isinstance(value, list) else [value]
     of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in entries)
+    # guard: positions-table-by-table
     return {each["reservoirId"]: each for each in entries if each is not None} if of_tables else value
 
 
@@ -392,7 +393,7 @@ def listing_number(at: str) -> int:
     """
     found = FilesPosition.parse(at)
     if found is None:
-        raise StateError(
+        raise StateError(  # guard: listing-number-of-directory
             f"the source is a directory of complete files, but the last position is of another source: {at}. Set the "
             "source back to the one that was read before"
         )
