@@ -234,7 +234,9 @@ def _call(node: ast.AST, function: str) -> ast.Call:
 
 
 def _last_name(function: ast.expr) -> str:
-    return getattr(function, "attr", None) or getattr(function, "id", "")
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _expression(text: str) -> ast.expr:
