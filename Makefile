@@ -38,7 +38,7 @@ lowest: .venv/dev ## run the unit tests with the oldest versions that pyproject.
 	$(BIN)/uv pip install -q --python build/lowest -c build/lowest.txt -e '.[local,postgresql,dev]'
 	build/lowest/bin/python -m pytest -n 2 --dist loadgroup tests/unit
 
-guards: .venv/dev ## remove each guard in a copy of the code and expect its tests to fail; N=3 SEED=7: three random guards
+guards: .venv/dev ## break each guard in a copy of the code and expect its tests to fail; N=3 SEED=7: three random ones; ONLY=tag
 	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")
 
 chaos: N ?= 2000
@@ -56,7 +56,7 @@ check: .venv/dev ## check lint, formatting, types and the imports between layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/dev ## regenerate the settings reference from the types, and the guard tables from the guards' entries
+docs: .venv/dev ## regenerate the settings reference from the types, and the page of guards from their entries
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.guards.page
 	$(BIN)/python -m tests.docs.readers

@@ -1,20 +1,35 @@
-"""All guards, by subject, in the order of docs/guarantee.md.
+"""All guards, by subject, in the order of docs/guards.md.
 
-To add one, put an entry into the module of its subject, and write the page again with `make docs`:
+To add one, mark its line in the code with a tag of two to five words, which no other line has:
+
+    raise LockedError(message)  # guard: expired-lease-stops-holder
+
+The tag marks what begins on its line: a statement, an argument, an expression, or a function. If the line is too long,
+the tag goes on the line above. Then put an entry into the module of its subject, and write the page with `make docs`:
 
     Guard(
+        "expired-lease-stops-holder",
         "what is checked",
         "what goes wrong without it",
-        "exactly_once/lease.py::Lease.check",   # the file below `pipelines/oncelake`, and the function
-        without("raise LockedError"),           # the statement that contains this text
+        removed(),                              # how to break what the tag marks
         tests=("unit/exactly_once/test_fencing.py::test_a_lease_ends_with_its_file",),
     ),
 
-There are three ways to take a guard out. Each finds its place in the syntax tree, written as `ast.unparse` does:
-`without(text)` leaves out the one statement that contains the text; `reads(old, new)` reads the one expression `old` as
-`new`, for example a condition as `False`; `answers(value)` lets the function return a value at once. Try it with
-`make guards ONLY="what is checked"`: all its tests must fail. Prefer tests without Spark; a test that needs a server
-goes into `also`, which is not run.
+These are the ways to break it (`tests/guards/edits.py`); take the first that fits:
+
+| way | what it does |
+|---|---|
+| `removed()` | leaves the statement out |
+| `answers("[]")` | lets the function return a value at once |
+| `never()`, `always()` | reads the condition as false, or as true; `part=2`: its second part |
+| `becomes("None")` | gives another value: what is assigned, returned, passed, looped over, or caught |
+| `calls("rows_of", "[]")` | reads the one call of a function in the statement as a value |
+| `unwrapped("min")` | leaves a call out, and keeps its first argument; without a name if the call is the whole value |
+| `reads("topic.ends", "topic.latest")` | reads the one expression in the statement as another |
+
+A statement that can be broken in several ways has one tag, and an entry for each way. Try a guard with
+`make guards ONLY=expired-lease-stops-holder`: all its tests must fail. Prefer tests without Spark; a test that needs a
+server goes into `also`, which is not run.
 """
 
 from collections.abc import Mapping

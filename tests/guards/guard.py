@@ -1,4 +1,4 @@
-"""Define a guard: a check in the code, how to take it out, and the tests that fail without it."""
+"""Define a guard: a check in the code, how to break it, and the tests that fail without it."""
 
 from dataclasses import dataclass
 
@@ -13,32 +13,22 @@ class Guard:
     """One check that keeps the guarantee.
 
     Attributes:
-        name: what is checked; the first column of the table in docs/guarantee.md.
-        without: what goes wrong without it; the second column.
-        where: the file below `pipelines/oncelake` and the function, like `exactly_once/lease.py::Lease.check`; a file
-            alone is its whole module.
-        off: the change that takes it out.
+        tag: the tag that marks it in the code, in a comment such as `# guard: snapshot-before-log-check`. A statement
+            that can be broken in several ways has one tag, and a guard for each.
+        name: what is checked, in docs/guards.md.
+        without: what goes wrong without it.
+        off: the way in which what the tag marks is broken.
         tests: the tests that must fail without it, below `tests`, such as
             `unit/exactly_once/test_fencing.py::test_a_lease_ends_with_its_file`.
         also: tests that fail as well but need a server; the page names them, `make guards` does not run them.
     """
 
+    tag: str
     name: str
     without: str
-    where: str
     off: Edit
     tests: tuple[str, ...]
     also: tuple[str, ...] = ()
-
-    @property
-    def file(self) -> str:
-        """Return the file, from the root of the tree."""
-        return f"pipelines/oncelake/{self.where.partition('::')[0]}"
-
-    @property
-    def symbol(self) -> str:
-        """Return the function, method or class in the file; empty for the whole module."""
-        return self.where.partition("::")[2]
 
     @property
     def ids(self) -> tuple[str, ...]:

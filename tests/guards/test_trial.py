@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.guards.__main__ import chosen, main
-from tests.guards.edits import Edit, reads, without
+from tests.guards.edits import Edit, becomes, removed
 from tests.guards.guard import Guard
 
 CODE = '''
 def check(held):
     """Refuse what is not held."""
-    limit = 1
-    if held < limit:
-        raise ValueError(f"{held} is not held")
+    limit = 1  # guard: limit-is-one
+    if held < limit:  # guard: what-is-held
+        raise ValueError(f"{held} is not held")  # guard: refusal-of-rest
     return held
 '''
 TESTS = """
@@ -38,7 +38,7 @@ def test_that_is_skipped():
     check(0)
 """
 REFUSED, PASSES = "test_what_is_not_held_is_refused", "test_what_is_held_passes"
-DROPPED = without("raise ValueError")
+DROPPED = removed()
 
 
 @pytest.fixture
@@ -51,16 +51,16 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def guard(name: str, *tests: str, off: Edit = DROPPED, where: str = "gate.py::check") -> Guard:
-    return Guard(name, "nothing", where, off, tuple(f"unit/test_gate.py::{each}" for each in tests))
+def guard(name: str, *tests: str, off: Edit = DROPPED, tag: str = "refusal-of-rest") -> Guard:
+    return Guard(tag, name, "nothing", off, tuple(f"unit/test_gate.py::{each}" for each in tests))
 
 
 def test_a_guard_is_red_if_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (root / "pipelines/oncelake/gate.py").read_text()
-    other = guard("held", PASSES, off=reads("held < limit", "held == 2"))
+    other = guard("held", PASSES, off=becomes("held == 2"), tag="what-is-held")
     assert main([], [guard("refused", REFUSED), other, guard("refused again", REFUSED)], root) == 0
     said = capsys.readouterr().out
-    assert re.findall(r"^(\S+) +[\d.]+ s  gate\.py::check: (.+)$", said, re.MULTILINE) == [
+    assert re.findall(r"^(\S+) +[\d.]+ s  [\w-]+: (.+)$", said, re.MULTILINE) == [
         ("red", "refused"),
         ("red", "held"),
         ("red", "refused again"),
@@ -75,10 +75,9 @@ def test_a_guard_without_a_failing_test_is_not_red(root: Path, capsys: pytest.Ca
             guard("held", REFUSED, PASSES),
             r"without it, tests/unit/test_gate\.py::test_what_is_held_passes still",
         ),
-        "renamed": (guard("renamed", REFUSED, where="gate.py::checked"), "there is no checked"),
-        "no file": (guard("no file", REFUSED, where="gates.py::check"), "No such file"),
-        "no value": (guard("no value", REFUSED, off=without("limit = 1")), "limit has no value"),
-        "broken": (guard("broken", REFUSED, off=reads("held < limit", "held < most")), "NameError: name .most"),
+        "no tag": (guard("no tag", REFUSED, tag="refusal-of-all"), "no line has the tag refusal-of-all"),
+        "no value": (guard("no value", REFUSED, tag="limit-is-one"), "limit has no value"),
+        "broken": (guard("broken", REFUSED, off=becomes("most"), tag="what-is-held"), "NameError: name .most"),
         "skipped": (guard("skipped", "test_that_is_skipped"), "was skipped"),
         "always": (guard("always", "test_that_is_always_red"), "fails with the guard in place"),
     }
@@ -86,7 +85,7 @@ def test_a_guard_without_a_failing_test_is_not_red(root: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     for name, (_, why) in not_red.items():
         assert re.search(rf"^NOT RED .*: {name}: .*{why}", said, re.MULTILINE), said
-    assert "1 of 8 guards are red" in said
+    assert "1 of 7 guards are red" in said
 
 
 def test_a_missing_test_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,11 +94,13 @@ def test_a_missing_test_is_an_error(root: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_seed_chooses_the_same_guards_and_a_text_its_guards() -> None:
-    guards = [guard(str(number), where=f"{number % 2}.py") for number in range(20)]
-    few = chosen(guards, only=(), number=3, seed=7)
+    guards = [guard(str(number), tag=f"tag-{number}") for number in range(20)]
+    files = {f"tag-{number}": f"{number % 2}.py" for number in range(20)}
+    few = chosen(guards, files, only=(), number=3, seed=7)
     assert len(few) == 3
-    assert chosen(guards, only=(), number=3, seed=7) == few
-    assert chosen(guards, only=(), number=3, seed=8) != few
-    assert chosen(guards, only=["1.py"], number=None, seed=None) == guards[1::2]
-    with pytest.raises(ValueError, match="no guard's name or place contains 'gone'"):
-        chosen(guards, only=["gone"], number=None, seed=None)
+    assert chosen(guards, files, only=(), number=3, seed=7) == few
+    assert chosen(guards, files, only=(), number=3, seed=8) != few
+    assert chosen(guards, files, only=["1.py"], number=None, seed=None) == guards[1::2]
+    assert chosen(guards, files, only=["tag-12"], number=None, seed=None) == [guards[12]]
+    with pytest.raises(ValueError, match="no guard's tag, name or file contains 'gone'"):
+        chosen(guards, files, only=["gone"], number=None, seed=None)

@@ -6,15 +6,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tests.guards import tree
-from tests.guards.edits import EntryError, edited
+from tests.guards.edits import edited
 from tests.guards.guard import Guard
+from tests.guards.tags import EntryError, files
 
 _WORKER = Path(__file__).with_name("worker.py")
 # seconds that a process that runs tests has to end
@@ -39,7 +41,7 @@ class Verdict:
     def __str__(self) -> str:
         """Format a line of the table."""
         said = f": {self.said}" if self.said else ""
-        return f"{'red' if self.red else 'NOT RED':8}{self.seconds:6.1f} s  {self.guard.where}: {self.guard.name}{said}"
+        return f"{'red' if self.red else 'NOT RED':8}{self.seconds:6.1f} s  {self.guard.tag}: {self.guard.name}{said}"
 
 
 @dataclass
@@ -59,6 +61,11 @@ class Worker:
     def root(self) -> Path:
         """Return the copy."""
         return self.scratch / "tree"
+
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """Return the file of each tag in the copy."""
+        return files(self.root)
 
     def run(self, tests: Sequence[str], file: str = "", source: str = "") -> dict[str, Any]:
         """Run tests with one file changed.
@@ -120,9 +127,12 @@ def try_out(guard: Guard, worker: Worker) -> Verdict:
     """Take one guard out, run its tests, and put it back."""
     began = time.monotonic()
     try:
-        source = edited((worker.root / guard.file).read_text(encoding="utf-8"), guard.symbol, guard.off)
-        seen = worker.run(guard.ids, guard.file, source)
-    except (EntryError, FileNotFoundError) as error:
+        file = worker.files.get(guard.tag, "")
+        if not file:
+            raise EntryError(f"no line has the tag {guard.tag}")
+        source = edited((worker.root / file).read_text(encoding="utf-8"), guard.tag, guard.off)
+        seen = worker.run(guard.ids, file, source)
+    except EntryError as error:
         return Verdict(guard, red=False, said=f"the entry does not fit the code: {error}")
     said = "; ".join(seen["broken"]) or _stayed_green(guard, seen)
     return Verdict(guard, not said, said, time.monotonic() - began)

@@ -135,7 +135,7 @@ class Masking(Strict):
     max_line: ByteSize = later(MAX_LINE)
     way: int = later(_AS_WRITTEN, ge=_AS_WRITTEN, le=_AS_READ)
 
-    def problem(self) -> str | None:
+    def problem(self) -> str | None:  # guard: pseudonyms-under-same-key
         """Return why the key is not there, or is another one; None if it is there, or not needed."""
         if self.key_variable is None:
             return None
@@ -180,7 +180,7 @@ class MaskSettings(Strict):
             key_variable=self.key_variable,
             key_id=key_id(self.key_variable),
             max_line=ByteSize(max_line),
-            way=_AS_READ,
+            way=_AS_READ,  # guard: masks-see-escapes-read
         )
 
 
@@ -197,7 +197,7 @@ def key_id(variable: str | None) -> str | None:
     return hmac.new(key.encode(), _OF_A_KEY, hashlib.sha256).hexdigest()[:_ID_LENGTH] if key else None
 
 
-def check_key(settings: MaskSettings, key: str) -> None:
+def check_key(settings: MaskSettings, key: str) -> None:  # guard: mask-key-present
     """Raise ConfigError if the key of a source's rules is not set, or too short; `key` is the source's section."""
     name = settings.key_variable
     if name is None:
@@ -226,8 +226,9 @@ class Mask:
             java.hold(os.environ[variable])
         rules = json.dumps([dict(each) for each in masking.rules])
         self._spark = spark
+        # guard: cut-line-masked-joined
         joint, part = (records.joint, records.part) if records is not None else (None, None)
-        self._java = java.of(rules, variable, masking.key_id, masking.way, joint, part)
+        self._java = java.of(rules, variable, masking.key_id, masking.way, joint, part)  # guard: masks-as-when-read
 
     def problem(self) -> str | None:
         """Return why Java does not accept a rule; None if it accepts all."""
@@ -249,8 +250,9 @@ class Mask:
         given = {name: F.col(name) for name in _FIELDS} | {"headers": F.when(~is_stand_in(), F.col("headers"))}
         made = self._of(*given.values()).alias("made")
         masked = {name: F.col(f"made.{name}") for name in _FIELDS}
+        # guard: stand-in-headers-not-masked
         masked["headers"] = F.when(is_stand_in(), F.col("headers")).otherwise(masked["headers"])
-        kept = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]
+        kept = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]  # guard: keys-and-headers-masked
         more = (raw_length(rows), F.col(f"made.{MASKED}"), F.lit(version))
         names = (each.name for each in COLUMNS)
         return rows.select("*", made).select(*kept, *(one.alias(name) for one, name in zip(more, names, strict=True)))
@@ -309,11 +311,11 @@ def _on_executors(spark: SparkSession, mask: Mask) -> str | None:
     return None
 
 
-def raw_length(rows: DataFrame) -> Column:
+def raw_length(rows: DataFrame) -> Column:  # guard: masked-length-of-source
     """Return the bytes of each value in the source, one line end not counted; null for a record without a value."""
     length = F.octet_length("value").cast("bigint")
     length = F.coalesce(F.col(BYTES), length) if BYTES in rows.columns else length
-    return F.when(is_stand_in(), bytes_in_file() - 1).otherwise(length)
+    return F.when(is_stand_in(), bytes_in_file() - 1).otherwise(length)  # guard: stand-in-raw-length
 
 
 def collected_counts(rows: Collected, names: Sequence[str]) -> dict[str, int]:

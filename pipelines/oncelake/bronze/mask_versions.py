@@ -53,6 +53,7 @@ class MaskVersions:
         if kept is None:
             return f"masked with rules {fingerprint}, which the lake does not know"
         try:
+            # guard: cut-line-read-again-joined
             of_records = (each for each in kept["rules"] if "starts" in each or "part" in each)
             records = next(map(Records.model_validate, of_records), None)
             masking = next(Masking.model_validate(each) for each in kept["rules"] if "rules" in each)

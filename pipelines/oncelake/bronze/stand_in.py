@@ -24,7 +24,7 @@ COLUMNS = f"headers {BRONZE['headers'].dataType.simpleString()}"
 
 def is_stand_in() -> Column:
     """Return a condition on bronze's rows, true or false: the row is a stand-in. A Kafka record is none."""
-    return F.col("file").isNotNull() & F.col("headers").isNotNull()
+    return F.col("file").isNotNull() & F.col("headers").isNotNull()  # guard: stand-in-is-file-row
 
 
 def bytes_in_file() -> Column:
@@ -48,7 +48,7 @@ def collected_lengths(rows: "pyarrow.Table") -> "pyarrow.ChunkedArray":
 
     lengths = pc.cast(pc.binary_length(rows["value"]), "int64")
     is_stand_in = pc.is_valid(rows["headers"])
-    if not pc.any(is_stand_in).as_py():
+    if not pc.any(is_stand_in).as_py():  # guard: collected-stand-in-length
         return lengths
     entries = pc.list_element(rows["headers"].filter(is_stand_in), 0)
     counts = pc.cast(pc.cast(pc.struct_field(entries, "value"), "string"), "int64")
@@ -93,7 +93,7 @@ def lines_of(rows: DataFrame) -> Column:
     found = F.when(is_plain, F.array(_struct(value, F.octet_length(value) + 1))).otherwise(apart)
     if not has_headers:
         return found
-    known = F.concat(F.lit("\0"), F.coalesce(digest(), bytes_in_file().cast("string")))
+    known = F.concat(F.lit("\0"), F.coalesce(digest(), bytes_in_file().cast("string")))  # guard: stand-in-by-hash
     return F.when(is_stand_in(), F.array(_line(known, bytes_in_file()))).otherwise(found)
 
 

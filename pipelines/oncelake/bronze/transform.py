@@ -10,7 +10,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import MAX_LINE
 
 # How Spark reads the lines of files, both in a stream and when files are read again.
-LINES = {
+LINES = {  # guard: no-line-length-limit
     "lineSep": "\n",  # a lone \r is part of a line
     "recursiveFileLookup": "true",  # read subdirectories, and make no column from `date=…` names
     # Hadoop silently skips a longer line, and a core-site.xml may set a lower limit
@@ -79,7 +79,7 @@ def from_kafka(records: DataFrame) -> DataFrame:
     return _in_order(records, timestamp=record_time(), **{name: F.col(name) for name in same})
 
 
-def record_time() -> Column:
+def record_time() -> Column:  # guard: timestamp-fits-spark
     """Return a record's timestamp; null if it is not in the years 1 to 9999, which is all that a timestamp holds."""
     return F.when(F.unix_micros("timestamp").between(*map(F.lit, _TIMES)), F.col("timestamp"))
 

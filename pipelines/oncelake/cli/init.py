@@ -57,7 +57,7 @@ def init(
             for each in found.kinds if not as_json else []:
                 _show_kind(console, each)
             if not found.kinds:
-                raise OncelakeError(_no_format(sample, found.left_out))
+                raise OncelakeError(_no_format(sample, found.left_out))  # guard: init-needs-format
             for file, reason in found.left_out.items():
                 warning(f"{file} is left out: {reason}", as_json=as_json)
             if kafka is None:

@@ -107,7 +107,7 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool
         raise _stopped(interrupted, changes=changes, as_json=as_json, verbose=verbose) from None
     except Exception as error:
         # the end of the JVM makes calls fail in other threads, and such an error can arrive first
-        if ended.interrupted is not None:
+        if ended.interrupted is not None:  # guard: ctrl-c-is-no-error
             raise _stopped(ended.interrupted, changes=changes, as_json=as_json, verbose=verbose) from None
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(1) from None
@@ -147,7 +147,7 @@ class _Ended:
             return
 
         def end(number: int, _: FrameType | None) -> None:
-            signal.signal(number, _end_at_once)
+            signal.signal(number, _end_at_once)  # guard: second-ctrl-c-ends
             self.interrupted = KeyboardInterrupt(number)
             end_jvm()  # a thread that waits for Spark would keep the command from ending
             raise self.interrupted

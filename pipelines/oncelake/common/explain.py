@@ -143,7 +143,7 @@ def explain(error: BaseException) -> str:
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(said, pattern)}; {advice}"
-    advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN
+    advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN  # guard: retry-only-passing-causes
     return f"{_first_line(said[-1])}; {advice}"
 
 
@@ -179,7 +179,7 @@ def _said(error: BaseException) -> list[str]:
     said: list[str] = []
     asking = threading.Thread(target=_ask, args=(error, said), daemon=True)
     asking.start()
-    asking.join(SECONDS_TO_ANSWER)
+    asking.join(SECONDS_TO_ANSWER)  # guard: wait-for-java-error-bounded
     return [*said]
 
 

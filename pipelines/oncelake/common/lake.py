@@ -109,7 +109,7 @@ def place(text: str) -> str:
         return text.rstrip("/")
     url = _FILE_URL.match(text)
     path = unquote(f"/{text[url.end() :]}") if url else text
-    return os.path.normpath(Path(path).expanduser().absolute())
+    return os.path.normpath(Path(path).expanduser().absolute())  # guard: path-spelled-as-hadoop
 
 
 def is_local(text: str) -> bool:
@@ -134,4 +134,4 @@ def opens_in_delta_rs(path: str) -> bool:
 
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
-    return is_local(path) and path.isprintable() and not _MISREAD & set(path)
+    return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs

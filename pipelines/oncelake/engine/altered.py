@@ -95,6 +95,7 @@ def fading(chain: Chain) -> list[str]:
         if newest is None or newest.metadata is not None:
             continue
         last = next((commit for commit in commits if commit.metadata is not None), None)
+        # guard: fading-table-named
         if last is None or newest.timestamp - last.timestamp < _FADES or _RETENTION in log.properties():
             continue
         name = tables.identifier(chain.lake.at(table))

@@ -54,8 +54,8 @@ def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:
         StateError: a stage would lose or repeat rows, or a rebuild or replay is unfinished.
     """
     check_tables(chain)
-    refuse_unless_startable(chain, states)
-    return all(state.up_to_date for state in states)
+    refuse_unless_startable(chain, states)  # guard: refusals-without-spark
+    return all(state.up_to_date for state in states)  # guard: all-stages-up-to-date
 
 
 def has_small_backlog(states: Sequence[StageState]) -> bool:

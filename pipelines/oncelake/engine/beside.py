@@ -126,7 +126,7 @@ class Change:
             self._replace(new, fence)
         found = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
         if found.refused is not None:
-            raise StateError(found.refused)
+            raise StateError(found.refused)  # guard: replaced-gold-has-checkpoint
         if found.kept is not None:
             self.chain.checkpoint_files.remove(found.kept)
         record_rules(replace(self.chain, stages=(self.stage,)))
@@ -143,7 +143,7 @@ class Change:
     def _refuse_others(self) -> None:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {each.name for each in self.after}:
-            raise StateError(finish_rebuild(begun))
+            raise StateError(finish_rebuild(begun))  # guard: no-change-during-rebuild
         if not begun:
             refuse_unless_finished(self.chain)
 
@@ -152,7 +152,7 @@ class Change:
         commit_log, (stage,) = self.beside.commit_log(self.table), self.beside.stages
         built, wanted = commit_log.properties().get(DECLARATION), stage.writes[0].properties[DECLARATION]
         other = built is not None and json.loads(built) != json.loads(wanted)
-        if other or not self.beside.stage_state(stage).diagnosis.may_start:
+        if other or not self.beside.stage_state(stage).diagnosis.may_start:  # guard: unfit-new-table-rebuilt
             self.say(f"removed what was built of another {self.table} beside it")
             self._remove(self.beside.lake.checkpoint(stage.name))
             self._remove(self.beside.lake.at(self.table))
@@ -169,7 +169,7 @@ class Change:
 
     def _replace(self, new: CommitMetadata, fence: Callable[[], None]) -> None:
         if self.after:  # a stage after it must not start with what it has of the old table
-            self._mark()
+            self._mark()  # guard: no-served-follower-of-replacement
         fence()
         rows = tables.read(self.spark, self.beside.lake.at(self.table))
         first = replace(new, batch_id=0, before=None, rows=0, run=RUN_ID)
@@ -177,6 +177,7 @@ class Change:
         again_on_conflict(partial(replace_table, rows, self.chain.lake.at(self.table), first, properties))
         state = self.chain.commit_log(self.table).state()
         if state.metadata != first:
+            # guard: replaced-log-has-first-batch
             raise ReceiptError(f"{self.table} was not replaced; run again: oncelake rebuild {self.table}")
         self.say(f"{self.table} is now the new table, with {count_of(state.rows, 'row')}")
 

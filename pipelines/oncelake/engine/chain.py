@@ -124,7 +124,7 @@ class Chain:
         at = self.lake.at(table)
         return find_damage(at, deep=self.deep) if not is_name(at) and is_local(at) else LogDamage()
 
-    def _damaged(self, stage: Stage) -> tuple[Table, LogDamage] | None:
+    def _damaged(self, stage: Stage) -> tuple[Table, LogDamage] | None:  # guard: newest-version-readable
         """Return the first table that the stage writes or reads whose newest version readers cannot read."""
         found = ((table, self.damage(table)) for table in (*(each.table for each in stage.writes), *stage.reads))
         return next(((table, damage) for table, damage in found if damage.lost), None)

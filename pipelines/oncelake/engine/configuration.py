@@ -44,7 +44,7 @@ def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mappin
     """
     settings = _with_expectations(load(conf, sets), conf_or_shipped(conf).parent / "expectations")
     places = format_places(conf)
-    return settings, {
+    return settings, {  # guard: declared-zone-applies
         name: load_format(each.format, places, each.inside).in_zone(each.zone)
         for name, each in settings.by_name.items()
     }

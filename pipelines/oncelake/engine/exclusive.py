@@ -100,7 +100,7 @@ class Exclusive:
     def rebuild(self, name: str, say: Callable[[str], None], *, accept_loss: bool, dry_run: bool) -> list[str]:
         """Empty the tables of a stage and of all stages after it, and replay them; return the stages' names."""
         spark, chain = self.spark, self.chain
-        stages = with_served(chain, stages_from(chain.stages, name))
+        stages = with_served(chain, stages_from(chain.stages, name))  # guard: rebuild-with-served-table
         if stages[0].name == name and stages[0].layer == "gold":
             after = served_from(chain, stages[0])
             change = Change(chain, spark, stages[0], after, _no_run, say)
@@ -156,7 +156,7 @@ class Exclusive:
             if self.stopping.is_set():
                 raise was_stopped(change.table)
             try:
-                lease = stack.enter_context(self._lock(chain))
+                lease = stack.enter_context(self._lock(chain))  # guard: lock-for-replacing-gold
             except LockedError as error:
                 raise waits_for_the_lock(change.table, error) from None
             for stage in change.after:
@@ -201,7 +201,7 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None]) -> Outloo
 
     The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
     """
-    passed = passed_preflight(chain)
+    passed = passed_preflight(chain)  # guard: same-settings-passed-before
     with sole_writer(None, chain.lake, chain.settings.run.lock_wait) if passed else nullcontext():
         if passed:
             for text in set_spare_aside(chain):

@@ -141,6 +141,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
                 *(made_by.formats[each] for each in sorted(kinds)),
                 made_by.limits,
                 *made_by.rules,
+                # guard: code-in-silver-rules
                 *([made_by.transform.code.identity] if made_by.transform is not None else []),
                 *([made_by.deduplicate] if made_by.deduplicate is not None else []),
             ),
@@ -174,7 +175,7 @@ def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake
 def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
     records, mask = kind.records if kind.directory else None, kind.settings.mask
-    made_by = tuple(
+    made_by = tuple(  # guard: masked-line-bound-kept
         each for each in (records, mask.resolved(kind.settings.max_line) if mask is not None else None) if each
     )
     return Stage(
@@ -330,6 +331,7 @@ def _appends(
     path, offsets = lake.at(table), f"{lake.checkpoint(stage)}/offsets"
 
     def read(spark: SparkSession) -> DataFrame:
+        # guard: first-batch-as-planned
         return _stream(spark, path, most, begins_whole=lambda: _begins_whole(files_at(offsets, spark), offsets))
 
     return read
@@ -339,6 +341,7 @@ def _stream(spark: SparkSession, path: str, most: int, *, begins_whole: Callable
     """Stream a table; `begins_whole` is False if the first batch must be planned from its snapshot again."""
     reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
     may_count = not tables.is_name(path) and begins_whole()
+    # guard: uncompacted-table-by-commits
     if may_count and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
         reader = reader.option("startingVersion", "0")
     return tables.follow(reader, path)

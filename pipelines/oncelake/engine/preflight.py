@@ -80,7 +80,7 @@ def preflight(
         with suppress(TargetAwayError):  # each batch asks again
             refused = counted_otherwise(stage) if not emptied else None  # a rebuild stops for no other table
             if refused and stage.name not in unfinished_rebuild(chain):
-                raise ConfigError(refused)
+                raise ConfigError(refused)  # guard: served-declaration-unchanged
 
 
 def check_served_stage(spark: SparkSession, stage: Stage) -> None:
@@ -142,6 +142,7 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
         _check_columns(chain, spark)
     for target in (target for stage in chain.stages for target in stage.writes):
         columns = target.schema(spark) if spark is not None and target.table not in emptied else None
+        # guard: altering-table-change-refused
         refuse_altered(target.table, chain.lake.at(target.table), chain.commit_log(target.table), columns)
     for name, declared in chain.settings.gold.items():
         if Table("gold", name) not in emptied and is_changed(chain, name):
@@ -168,14 +169,14 @@ def _refuse_another_order(chain: Chain, served: "Served") -> None:
     orders = {"by": declared.by} if served.follows_changes else {"by": declared.by, "measures": declared.measures}
     for part, given in orders.items():
         if [*there.get(part, ())] != [*given]:
-            raise ConfigError(
+            raise ConfigError(  # guard: served-order-unchanged
                 f"gold.{name}.{part} has the order {', '.join(given)}, but its table was built with "
                 f"{', '.join(there[part])}, and the rows of {served.table} depend on the order. Put the old order "
                 f"back. To build it with the new one: oncelake rebuild gold.{name}"
             )
 
 
-def refused_root(lake: Lake) -> str | None:
+def refused_root(lake: Lake) -> str | None:  # guard: lake-root-is-no-file
     """Return why the lake's tables cannot be at its root, and what to do; None if they can, as far as is known here."""
     root = Path(lake.root)
     if not is_local(lake.root):
@@ -246,7 +247,7 @@ def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
     for field in declared:
         held = there.get(field.name.lower(), field)
         if (held.name, held.dataType) != (field.name, field.dataType):
-            raise ConfigError(
+            raise ConfigError(  # guard: typed-columns-match
                 f"{by.get(field.name, f'columns.{field.name} is declared as')} {field.dataType.simpleString()}, but "
                 f"{SILVER} has the column {held.name} of type {held.dataType.simpleString()}. Declare it under another "
                 "name, or make silver and gold again from bronze: oncelake rebuild silver"
@@ -268,7 +269,7 @@ def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: Gold
         raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 
 
-def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:
+def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:  # guard: overwritable-commit-warned
     """Return a warning if our log store does not write the commits to a lake.
 
     Call this before oncelake starts its own Spark: a session that already exists counts as started by someone else.
@@ -277,7 +278,7 @@ def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:
     return [_warning(lake, why)] if why else []
 
 
-def no_hard_links(lake: Lake) -> list[str]:
+def no_hard_links(lake: Lake) -> list[str]:  # guard: missing-hard-links-warned
     """Return a warning if the last process that held a lake's lock found no hard links on its file system."""
     found = has_lock(lake) and links_are_missing(lake)
     return [_warning(lake, "its file system has no hard links; put the lake on one that has them")] if found else []

@@ -54,17 +54,18 @@ class Rebuild:
         """
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
-            raise StateError(finish_rebuild(begun))
+            raise StateError(finish_rebuild(begun))  # guard: one-rebuild-at-once
         before = stages_before(self.chain.stages, self.stages)
         if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
+        # guard: larger-rebuild-checked-again
         if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
             for stage in self.stages:
                 self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
             for stage in self._heads():
                 self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
         names = json.dumps({"stages": [stage.name for stage in self.stages]})
-        self._files.write(self._marker, names)
+        self._files.write(self._marker, names)  # guard: rebuild-marker-written
         for stage in reversed(self.stages):
             self._empty(stage)
         if has_delta_log(self.spark):
@@ -90,7 +91,7 @@ class Rebuild:
         if lost is None:
             return
         if not accept_loss:
-            raise StateError(
+            raise StateError(  # guard: rebuild-loses-no-lines
                 f"{stage.name} is not rebuilt: {lost}. Nothing was changed. "
                 f"To rebuild it without these lines: oncelake rebuild {self.stages[0].name} --accept-loss"
             )
@@ -168,6 +169,7 @@ def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """
     begun = unfinished_rebuild(chain)
     same = [each for gold in chosen if gold.layer == "gold" for each in served_from(chain, gold) if each not in chosen]
+    # guard: rebuild-asks-served-sink
     return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
 
 
@@ -198,7 +200,7 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     return chain.kind(stage).lost(held, metadata, mask_versions(chain, spark))
 
 
-def _of_removed(chain: Chain, stage: Stage) -> str | None:
+def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source
     """Describe the rows of silver whose sources are no longer in the settings: nothing reads their bronze again."""
     source = chain.source(stage)
     if not isinstance(source, DeltaSources) or not source.former():
@@ -207,6 +209,7 @@ def _of_removed(chain: Chain, stage: Stage) -> str | None:
     return f"{SILVER} may hold lines of {names}, which it would not read again: put their sources back"
 
 
+# guard: rebuild-bronze-has-rows
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:
     if state.stage.name != "silver":  # a gold row counts many lines
         return None

@@ -65,7 +65,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     """
     state = chain.stage_state(stage)
     name = state.diagnosis.state.value
-    gone = _gone(state)
+    gone = _gone(state)  # guard: bronze-keeps-unavailable-lines
     if gone is not None and (state.damaged or not accept_loss):
         way = f"{READ_AGAIN} oncelake rebuild {stage.name} --accept-loss" if state.damaged else accept(stage.name)
         return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
@@ -90,7 +90,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     return Recovered(stage.name, name, (*steps, *recovery.steps), kept)
 
 
-def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:
+def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reader-not-ahead-of-table
     """Return the stages that have read versions that a table no longer has, and all stages after them.
 
     The table's next commits get the numbers of these versions, and a stage would take them for what it has read.
@@ -132,7 +132,7 @@ def set_logs_aside(
         lost = f"in the log of {table}, {damage.lost}; go back to version {damage.back_to}"
         steps.append(f"{damage.warning_of(table) if damage.spare else lost}: set aside {listed(names)}")
         if not dry_run:
-            set_aside(chain.lake.at(table), names)
+            set_aside(chain.lake.at(table), names)  # guard: unneeded-checkpoint-set-aside
     if steps and spark is not None and not dry_run and has_delta_log(spark):
         jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     return tuple(steps)
@@ -177,7 +177,7 @@ def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
         refuse_unless_finished(chain)
     trimmed = state.diagnosis.state is State.SOURCE_TRIMMED and not state.stage.reads
     if state.damaged is not None or (trimmed and not accept_loss):
-        raise StateError(block_reason(state))
+        raise StateError(block_reason(state))  # guard: loss-accepted-by-user
     if trimmed:
         return plan_loss(case(state, RUN_ID))
     return plan(case(state, RUN_ID))
@@ -197,6 +197,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
     if not after.diagnosis.may_start:
+        # guard: recovered-stage-may-start
         raise StateError(f"the checkpoint was rewritten, but the stage still may not start. {block_reason(after)}")
     return kept
 

@@ -95,7 +95,7 @@ class Replay:
             ReceiptError: a table did not change by the expected number of rows.
         """
         begun = unfinished_replay(self.chain)
-        finished = self._finish(begun) if begun is not None else 0
+        finished = self._finish(begun) if begun is not None else 0  # guard: replay-not-started-over
         refuse_unless_startable(replace(self.chain, stages=stages_from(self.chain.stages, "silver")))
         rows = self._asked(reasons)
         if rows is None:
@@ -108,7 +108,7 @@ class Replay:
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             rows, count = accepted(_kept(verdicts)), outcome.moved - outcome.repeats
-            if self.silver.has_events:
+            if self.silver.has_events:  # guard: replay-counts-moved-lines
                 metadata = replace(metadata, lines={"before": metadata.lines_before, "added": count})
                 count = rows.count()
             self.fence()
@@ -172,7 +172,7 @@ class Replay:
         state, version = self.chain.stage_state(stage), self.chain.commit_log(SILVER).newest()
         silver = state.table_states[SILVER]
         if silver.metadata is None or state.checkpoint.committed != silver.batch_id:
-            raise StateError(
+            raise StateError(  # guard: replay-after-last-batch
                 f"silver's batch {silver.batch_id or 0} is not finished, so no line was moved. "
                 "Finish the batch first: oncelake run --once"
             )
@@ -194,7 +194,7 @@ class Replay:
             StateError: the record of the moved lines is missing.
         """
         if not self._files.names(self._place(metadata)):
-            raise StateError(
+            raise StateError(  # guard: replay-finished-from-record
                 f"an unfinished replay moved lines to {SILVER}, but its record of these lines is missing at "
                 f"{self._place(metadata)}. {rebuild_hint('silver')}"
             )
@@ -235,12 +235,12 @@ class Replay:
         """
         made = self.chain.commit_log(table).state().last
         if made is None or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run):
-            raise LockedError(
+            raise LockedError(  # guard: no-foreign-commit-in-replay
                 f"another process wrote to {table} during the replay, so this one stops. Check the lake with: "
                 "oncelake doctor, then oncelake prove"
             )
         if made.rows_added != rows:
-            raise ReceiptError(
+            raise ReceiptError(  # guard: replayed-rows-match
                 f"{table} changed by {count_of(made.rows_added, 'row')}, but the replay moved {abs(rows):,}. "
                 "Check with: oncelake prove"
             )

@@ -23,7 +23,7 @@ def refused_change(chain: Chain) -> str | None:
     """Return why the sources in the settings do not fit the lake, and what to do; None if they do."""
     overlap = Claims(chain.settings.local_paths).overlap() if len(chain.settings.local_paths) > 1 else None
     if overlap is not None:
-        return overlap
+        return overlap  # guard: sources-compared-through-links
     silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
     if silver is None:
         return None
@@ -33,7 +33,7 @@ def refused_change(chain: Chain) -> str | None:
     if not isinstance(source, DeltaSources):
         named = state.metadata is not None and "table_id" not in state.metadata.source and recorded
         return _without_names(recorded) if named else None
-    unread = source.unread(state.end)
+    unread = source.unread(state.end)  # guard: removed-source-read-to-end
     if unread:
         name = unread[0].partition(".")[2]
         return (
@@ -62,7 +62,7 @@ def _without_names(recorded: Mapping[str, str]) -> str:
     )
 
 
-def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:
+def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:  # guard: source-keeps-name
     """Yield each source that silver has not read yet, and that reads what another name reads or has read."""
     states = {name: chain.commit_log(Table.named(name)).state().metadata for name in recorded}
     places = {name: metadata.source for name, metadata in states.items() if metadata}
@@ -98,7 +98,7 @@ def _read_twice(chain: Chain) -> Iterator[str]:
         for identity in (source.identity(), metadata.source if metadata else {}):
             for topic_id, topic in shared_parts(identity).items():
                 other = readers.setdefault(topic_id, table.name)
-                if other != table.name:
+                if other != table.name:  # guard: topic-read-once
                     yield (
                         f"sources.{other} and sources.{table.name} both read topic {topic}, or have read it: its lines "
                         "would count twice. Let only one of them choose it, the one that has read it"

@@ -34,11 +34,11 @@ def refuse_unless_startable(chain: Chain, states: Sequence[StageState] | None = 
     refuse_unless_finished(chain)
     changed = refused_change(chain)
     if changed:
-        raise StateError(changed)
+        raise StateError(changed)  # guard: settings-fit-lake
     states = chain.states() if states is None else states
     refused = [block_reason(state) for state in states if not state.diagnosis.may_start and not waits(state)]
     if refused:
-        raise StateError("\n".join(refused))
+        raise StateError("\n".join(refused))  # guard: every-stage-may-start
 
 
 def startable(chain: Chain, failed: Failed) -> Chain:
@@ -51,7 +51,7 @@ def startable(chain: Chain, failed: Failed) -> Chain:
     def check(stage: Stage) -> None:
         state = chain.stage_state(stage)
         if not state.diagnosis.may_start:
-            raise StateError(block_reason(state))
+            raise StateError(block_reason(state))  # guard: refused-source-left-out
 
     return try_sources(chain, check, failed) if len(chain.settings.by_name) > 1 else chain
 
@@ -64,7 +64,7 @@ def refuse_unless_finished(chain: Chain) -> None:
     """
     begun = unfinished(chain)
     if begun:
-        raise StateError(begun)
+        raise StateError(begun)  # guard: no-start-during-change
 
 
 def unfinished(chain: Chain) -> str | None:
@@ -89,6 +89,7 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
     """
     begun = _named_in(chain, MARKER)
     served = {f"serving.{name}" for name in chain.settings.serving.served}
+    # guard: unserved-rebuild-stops-nothing
     return [name for name in begun if name in served or not name.startswith("serving.")]
 
 
@@ -112,7 +113,7 @@ def finish_rebuild(stages: list[str]) -> str:
     )
 
 
-def unfinished_replay(chain: Chain) -> CommitMetadata | None:
+def unfinished_replay(chain: Chain) -> CommitMetadata | None:  # guard: half-done-replay-found
     """Return the replay whose rows are in silver and not yet deleted from quarantine; None if there is none."""
     silver, moved = (chain.commit_log(table).state() for table in (SILVER, QUARANTINE))
     if silver.metadata is None or silver.metadata.event is not CommitKind.REPLAY:

@@ -162,7 +162,7 @@ class Batch:
         lines: int | None = None,
     ) -> Written:
         """Append rows to a table, once for this batch ID, and record in the commit metadata what is known of them."""
-        self.fence()
+        self.fence()  # guard: lock-check-before-append
         metadata = replace(self.metadata(table), quality=quality or {}, deduplicated=deduplicated or {})
         if lines is not None:
             metadata = replace(metadata, lines={"before": metadata.lines_before, "added": lines})
@@ -170,13 +170,13 @@ class Batch:
 
     def merge(self, table: Table, rows: Rows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
         """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
-        self.fence()
+        self.fence()  # guard: lock-check-before-merge
         metadata = replace(self.metadata(table), quality=quality or {})
         return self._keep(table, self._delta(table).merge(rows, metadata, sql))
 
     def put(self, table: Table, write: Callable[[CommitMetadata], Written]) -> Written:
         """Write to a table outside the lake; `write` stores the batch's metadata in the same transaction."""
-        self.fence()
+        self.fence()  # guard: lock-check-before-put
         return self._keep(table, write(self.metadata(table)))
 
     def holds(self, table: Table) -> bool:
@@ -253,6 +253,7 @@ class BatchCallback:
     def __post_init__(self) -> None:
         """Raise TypeError for a `write` that Spark would commit without running."""
         if inspect.isgeneratorfunction(self.write) or inspect.iscoroutinefunction(self.write):
+            # guard: work-is-plain-function
             raise TypeError(f"{self.stage}: a stage's write must be a plain function; a generator would never run")
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -269,11 +270,11 @@ class BatchCallback:
         except BaseException as error:
             self.failure = error
             # SystemExit or KeyboardInterrupt here would make Spark wait for this call for ever
-            raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error
+            raise RuntimeError(f"{self.stage} failed in batch {batch_id}") from error  # guard: any-exit-ends-query
 
     def _write(self, frame: DataFrame, batch_id: int) -> Mapping[Table, Written]:
         began = time.monotonic()
-        self.fence()
+        self.fence()  # guard: lock-check-before-batch
         batch = Batch(
             batch_id,
             self._notes(batch_id),
@@ -287,6 +288,7 @@ class BatchCallback:
         self.write(frame, batch)
         first = next(iter(self.tables))
         if first not in batch.written:
+            # guard: batch-writes-first-table
             raise ReceiptError(f"{self.stage} wrote nothing to {first} in batch {batch_id}, not even its position")
         self.report(self._report(batch, time.monotonic() - began))
         return {table: written for table, written in batch.written.items() if not written.replayed}
@@ -296,6 +298,7 @@ class BatchCallback:
         earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
         if after is None or (batch_id and earlier is None):
             gone = batch_id if after is None else batch_id - 1
+            # guard: batch-range-in-checkpoint
             raise StageError(f"{self.checkpoint}/offsets lacks batch {gone}. Run: oncelake doctor")
         before = position(earlier) if earlier else self.first_position()
         first, *others = self.tables

@@ -52,6 +52,7 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
     if query_id is None and damage is None and (planned is not None or committed is not None):
         damage = "metadata is missing"
     damage = damage or _gap(planned, committed, before, last) or _half_written(files, path, committed)
+    # guard: checkpoint-version-known
     damage = damage or _unreadable({planned - 1: before, planned: last} if planned is not None else {})
     return Checkpoint(query_id, planned, committed, (before, last), damage)
 
@@ -59,7 +60,7 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
 def offset_log(files: Files, path: str, batch_id: int) -> str | None:
     """Return the text of `offsets/<batch id>`; None if it is missing or incomplete."""
     text = sound_text(files, f"{path}/offsets/{batch_id}")
-    return text if position(text) is not None else None
+    return text if position(text) is not None else None  # guard: offset-log-whole
 
 
 def sound_text(files: Files, path: str) -> str:
@@ -75,6 +76,7 @@ def read_query_id(files: Files, path: str) -> str:
     """
     query_id, damage = _query_id(files, path)
     if query_id is None:
+        # guard: query-id-in-checkpoint
         raise StateError(f"{path}/metadata: {damage or 'is missing'} while its query runs. Run: oncelake doctor")
     return query_id
 
@@ -110,7 +112,7 @@ def offsets_text(after: str, at: str) -> str:
 def _half_written(files: Files, path: str, committed: int | None) -> str | None:
     if committed is None or sound_text(files, f"{path}/commits/{committed}").startswith("v1\n{"):
         return None
-    return f"commits/{committed} is incomplete"
+    return f"commits/{committed} is incomplete"  # guard: last-commit-file-whole
 
 
 def _unreadable(offsets: Mapping[int, str | None]) -> str | None:
@@ -140,6 +142,7 @@ def _last(files: Files, path: str) -> int | None:
     return max((int(name) for name in files.names(path) if name.isdigit()), default=None)
 
 
+# guard: no-gap-in-checkpoint
 def _gap(planned: int | None, committed: int | None, before: str | None, last: str | None) -> str | None:
     if planned is None:
         return None if committed is None else f"commits/{committed} exists but offsets/{committed} does not"

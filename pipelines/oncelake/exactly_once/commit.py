@@ -101,6 +101,7 @@ class CommitMetadata:
 
         Delta would skip the second of two writes to one table with the same ID and version, so a replay has its own ID.
         """
+        # guard: application-id-parts
         return f"oncelake/{self.stage}/{self.table}/{'replay' if self.event is CommitKind.REPLAY else self.query_id}"
 
     @property
@@ -131,10 +132,10 @@ class CommitMetadata:
     def covers_same(self, other: Self) -> bool:
         """Return True if both commits are the same batch of the same query, over the same range of the source."""
         return (
-            self.query_id == other.query_id
+            self.query_id == other.query_id  # guard: same-range-query
             and self.batch_id == other.batch_id
-            and same_position(self.before, other.before)
-            and same_position(self.end, other.end)
+            and same_position(self.before, other.before)  # guard: same-range-begin
+            and same_position(self.end, other.end)  # guard: same-range-end
         )
 
     def to_json(self) -> str:
@@ -163,7 +164,7 @@ class CommitMetadata:
         version = value.pop("oncelake")
         known = version == VERSION or version in _ADDED
         if not known or value.keys() | _ADDED.get(version, frozenset()) != _FIELDS:
-            raise StateError(
+            raise StateError(  # guard: commit-form-known
                 f"a commit of {value.get('table')} was written by another version of oncelake (form {version}, "
                 f"this one reads up to {VERSION}); use the version that wrote it"
             )

@@ -102,9 +102,10 @@ class Commit:
         return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))
 
     @property
-    def takes_away(self) -> bool:
+    def takes_away(self) -> bool:  # guard: removals-by-others-known
         """Return True if the commit removed rows of earlier commits: all of them, or those after an older version."""
         overwrite = self.parameters.get("mode") == "Overwrite"
+        # guard: replacing-clone-removed-rows
         return overwrite or self.operation == "RESTORE" or self.operation.startswith(_REPLACING)
 
 
@@ -269,6 +270,7 @@ class DeltaLog:
 
     def since(self, version: int) -> Iterator[Commit]:
         """Yield the commits after a version, oldest first; without those that the log's clean-up has removed."""
+        # guard: commits-after-cleanup-read
         if version >= 0 and self.commit(version) is None:  # clean-up removes the oldest, and never the newest
             version = next((each for each in self.versions() if each > version), version + 1) - 1
         while (commit := self.commit(version + 1)) is not None:
@@ -298,8 +300,9 @@ class DeltaLog:
         versions = self.versions()
         if not versions:
             cut = any(map(CHECKPOINT.fullmatch, self.whole_names()))
-            return "its log has no commit file any more" if cut else None
+            return "its log has no commit file any more" if cut else None  # guard: log-has-commit-files
         if versions[0] > 0:
+            # guard: log-reaches-beginning
             return f"its log begins at version {versions[0]}, and no batch of this chain is left in it"
         writing = (each for each in versions if any(map(_is_add, lines_of(self._text(each) or ""))))
         return next(map(self._unexplained, writing), None)
@@ -319,7 +322,7 @@ class DeltaLog:
             version = commit.version
             stands = below is None or version < below
             yield commit, stands
-            if stands and isinstance(commit, ChainCommit) and commit.is_first:
+            if stands and isinstance(commit, ChainCommit) and commit.is_first:  # guard: table-begins-at-replacement
                 return
             if stands and commit.metadata is None and commit.takes_away:
                 below = self._restored_to(commit) + 1 if commit.operation == "RESTORE" else 0

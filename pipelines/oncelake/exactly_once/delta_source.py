@@ -39,8 +39,9 @@ class DeltaSource(Source):
         """
         if at.is_whole:
             return at.version
+        # guard: partly-read-version-unread
         is_read = self.changes and not at.in_snapshot and self.commit_log.change_files(at.version) == at.index + 1
-        return at.version + 1 if is_read else None
+        return at.version + 1 if is_read else None  # guard: version-read-with-last-file
 
     def identity(self) -> Mapping[str, str]:
         """Return the table's ID."""
@@ -61,7 +62,7 @@ class DeltaSource(Source):
             if commit is None or not commit.adds_nothing:
                 return False
             since = commit.timestamp if since is None else since
-            if commit.timestamp - since >= _STALE_MS:
+            if commit.timestamp - since >= _STALE_MS:  # guard: position-passes-empty-versions
                 return False
         return True
 
@@ -101,20 +102,21 @@ class DeltaSource(Source):
         if at is None:
             return None
         found = self.commit_log.table_id()
-        if at.table_id != found:
+        if at.table_id != found:  # guard: source-table-id
             seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         newest, needed = self.commit_log.newest(), at.version
         if start is None or newest is None:  # an initial snapshot is planned and not yet read
             return None
-        if needed > newest + 1:
+        if needed > newest + 1:  # guard: source-table-reaches-position
             seen = f"{self.name} ends at version {newest}, but version {needed - 1} was read from it"
             return Diagnosis(State.SOURCE_REPLACED, seen)
-        if needed <= newest and self.commit_log.commit(needed) is None:
+        if needed <= newest and self.commit_log.commit(needed) is None:  # guard: source-log-holds-input
             seen = f"versions {needed} to {self.commit_log.versions()[0] - 1} of {self.name} are gone from its log"
             return Diagnosis(State.SOURCE_TRIMMED, seen)
         return self._rewritten(needed)
 
+    # guard: versions-read-again-exist
     def trouble_again(self, before: str | None, start: str | None) -> Diagnosis | None:
         """Return a diagnosis if the log lacks versions of the last batch, and there are rows after it to be read."""
         first, at = TablePosition.parse(before), TablePosition.parse(start)
@@ -126,7 +128,7 @@ class DeltaSource(Source):
         seen = f"versions {gone[0]} to {gone[-1]} of {self.name}, which Spark reads again, are gone from its log"
         return Diagnosis(State.SOURCE_TRIMMED, seen)
 
-    def _rewritten(self, version: int) -> Diagnosis | None:
+    def _rewritten(self, version: int) -> Diagnosis | None:  # guard: no-changed-source-rows
         """Return a diagnosis if rows were changed or removed in a version that is still to be read."""
         for commit in self.commit_log.since(version - 1):
             if commit.rewrites:

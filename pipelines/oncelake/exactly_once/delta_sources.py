@@ -39,7 +39,7 @@ class DeltaSources(Source):
         ids = {name: table.commit_log.table_id() or "" for name, table in self.declared.items()}
         return {"kind": "delta", **table_ids(self.recorded()), **ids}
 
-    def former(self) -> Mapping[str, DeltaSource]:
+    def former(self) -> Mapping[str, DeltaSource]:  # guard: removed-source-keeps-reading
         """Return the tables that the stage has read and the settings no longer name, by name."""
         return {name: self.other(name) for name in table_ids(self.recorded()) if name not in self.declared}
 
@@ -114,11 +114,12 @@ class DeltaSources(Source):
             if known[table_id][0] in self.declared:
                 ids.setdefault(table_id)
         for number, text in texts.items():
-            fitted = _fitted(text, list(ids)) if text else None
+            fitted = _fitted(text, list(ids)) if text else None  # guard: checkpoint-lines-by-table
             if fitted is not None and fitted != text:
                 files.write(f"{checkpoint}/offsets/{number}", fitted)
         unknown = [each for each in ids if each not in known]
         if unknown:
+            # guard: checkpoint-of-known-tables
             raise StateError(f"{checkpoint}/offsets has a position in table {unknown[0]}. Run: oncelake doctor")
         return {known[each][0]: known[each][1] for each in ids}
 
@@ -148,7 +149,7 @@ def table_ids(recorded: Mapping[str, str]) -> Mapping[str, str]:
     return {name: each for name, each in recorded.items() if name != "kind"}
 
 
-def first_is_whole(files: Files, checkpoint: str, table_id: str | None) -> bool:
+def first_is_whole(files: Files, checkpoint: str, table_id: str | None) -> bool:  # guard: first-batch-of-several-tables
     """Return False if a query may plan again a first batch that ends within a version or snapshot of a table.
 
     Spark asks again only for the last batch. It is the first one of a table if the position before it has none.

@@ -33,11 +33,12 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
         return Diagnosis(State.FOREIGN, mixed, first.batch_id)
     strange = strange_table(states) if first.last is None else None
     if strange is not None:
-        return Diagnosis(State.FOREIGN, strange)
-    checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))
+        return Diagnosis(State.FOREIGN, strange)  # guard: no-rows-without-batch
+    checkpoint = replace(checkpoint, damage=checkpoint.damage or source.damage(checkpoint))  # guard: source-log-whole
     diagnosis, others = _compare(checkpoint, first), dict(beside)
     if diagnosis.may_start:
         diagnosis = (
+            # guard: altered-table-refused
             _changed(states) or differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
         )
     if diagnosis.state is not State.ALIGNED:
@@ -45,6 +46,7 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
     start, end = next_read(checkpoint, first.batch_id)
     recorded = first.metadata.source if first.metadata else {}
     before = position(checkpoint.offsets[0] or "") if end is None else None
+    # guard: source-is-the-same
     return source.trouble(start, end, recorded) or source.trouble_again(before, start) or diagnosis
 
 
@@ -66,7 +68,7 @@ def strange_table(states: Mapping[str, TableState]) -> str | None:
     return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
 
 
-def torn(state: TableState) -> str | None:
+def torn(state: TableState) -> str | None:  # guard: last-batches-follow
     """Return a message if a table's last two batches are not consecutive: two instances wrote at the same time."""
     last, before = state.last, state.previous
     if last is None or before is None:
@@ -95,6 +97,7 @@ def _half(
     held = last.lines_added + sum(each.rows_added for each in beside if each.metadata.event is CommitKind.BATCH)
     if lines is not None and lines > held:
         seen = f"{' or '.join(lacking)} lacks {count_of(lines - held, 'row')} of batch {batch}, which is done"
+        # guard: second-table-has-last-rows
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + "".join(map(_because, lacking.values())), batch)
     return None
 
@@ -117,24 +120,26 @@ def _compare(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
     batch = metadata.batch_id
     if checkpoint.query_id is None or checkpoint.planned is None or checkpoint.damage:
         seen = checkpoint.damage or "there is no checkpoint"
+        # guard: table-has-its-checkpoint
         return Diagnosis(State.CHECKPOINT_LOST, f"the table holds batch {batch}; {seen}", batch)
     if checkpoint.query_id != metadata.query_id:
         seen = (
             f"query {metadata.query_id} wrote the table's batch {batch}, "
             f"but the checkpoint belongs to query {checkpoint.query_id}"
         )
-        return Diagnosis(State.FOREIGN, seen, batch)
+        return Diagnosis(State.FOREIGN, seen, batch)  # guard: batches-of-checkpoint-query
     return _same_query(checkpoint, state, metadata)
 
 
 def _without_batches(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
-    if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:
+    if checkpoint.committed is not None or (checkpoint.planned or 0) > 0:  # guard: emptied-table-without-checkpoint
         seen = f"the table holds no batch, the checkpoint is at {checkpoint.planned}"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state))
     if state.newest is not None:
+        # guard: table-before-first-batch
         return Diagnosis(State.CHECKPOINT_AHEAD, "the table's rows were removed" + _because(state))
     if checkpoint.damage:
-        return Diagnosis(State.CHECKPOINT_LOST, checkpoint.damage)
+        return Diagnosis(State.CHECKPOINT_LOST, checkpoint.damage)  # guard: first-plan-readable
     if checkpoint.planned is not None:
         return Diagnosis(State.ALIGNED, "batch 0 is planned and not yet in the table")
     return Diagnosis(State.FRESH, "nothing has been read yet")
@@ -143,15 +148,16 @@ def _without_batches(checkpoint: Checkpoint, state: TableState) -> Diagnosis:
 def _same_query(checkpoint: Checkpoint, state: TableState, metadata: CommitMetadata) -> Diagnosis:
     batch, planned = metadata.batch_id, checkpoint.planned
     assert planned is not None
-    if state.newest and state.newest.metadata.batch_id > batch:
+    if state.newest and state.newest.metadata.batch_id > batch:  # guard: restored-table-keeps-transactions
         seen = f"the table is back at batch {batch}, but its log also has batch {state.newest.metadata.batch_id}"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     if planned < batch:
         return Diagnosis(State.CHECKPOINT_BEHIND, f"the table is at batch {batch}, the checkpoint at {planned}", batch)
+    # guard: table-holds-done-batches
     if planned > batch + 1 or (planned == batch + 1 and checkpoint.committed == planned):
         seen = f"the table is at batch {batch}, the checkpoint at {planned}" + _because(state)
         return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
-    if state.newest != state.last and state.newest and state.newest.metadata.replay:
+    if state.newest != state.last and state.newest and state.newest.metadata.replay:  # guard: table-before-replay
         seen = "the table is back at its state before a replay of quarantine, and quarantine lacks the moved lines"
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), batch)
     other = _other_range(checkpoint, metadata)
@@ -166,13 +172,14 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
     batch, planned = metadata.batch_id, checkpoint.planned
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
-    if not same_position(end, metadata.end):
+    if not same_position(end, metadata.end):  # guard: same-range-in-checkpoint
         there = f"{start} to {end}" if start else f"up to {end}"
         return (
             f"batch {batch} covers another range in the table than in the checkpoint: "
             f"{metadata.before} to {metadata.end}, "
             f"not {there}"
         )
+    # guard: accepted-loss-in-checkpoint
     if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS) and planned == batch and checkpoint.committed != batch:
         what = "accepts a loss" if metadata.event is CommitKind.LOSS else "changes the topics"
         return f"batch {batch} {what}, but the checkpoint still has the batch as it was planned before"
@@ -188,10 +195,11 @@ def differing(first: TableState, others: Mapping[str, TableState]) -> Diagnosis 
         allowed = {expected, metadata.batch_id} if metadata else {None}
         if batch not in allowed or (state.newest != state.last):
             seen = f"{name} is at batch {_or_none(batch)}, the last batch recorded for it is {_or_none(expected)}"
+            # guard: second-table-belongs
             return Diagnosis(State.CHECKPOINT_AHEAD, seen + _because(state), first.batch_id)
         if batch is not None and batch == first.batch_id and not same_position(state.end, first.end):
             seen = f"batch {batch} of {name} ends at {state.end} instead of {first.end}"
-            return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)
+            return Diagnosis(State.CHECKPOINT_AHEAD, seen, batch)  # guard: second-table-same-range
     return None
 
 

@@ -28,7 +28,7 @@ def remove_staged(table: str) -> None:
     Args:
         table: the table's directory; nothing happens if it is not a local one.
     """
-    for each in Path(table).glob(f"{STAGED}*"):
+    for each in Path(table).glob(f"{STAGED}*"):  # guard: only-staged-files-removed
         shutil.rmtree(each, ignore_errors=True)
 
 
@@ -37,7 +37,7 @@ def lines_of(text: str) -> list[str]:
 
     `str.splitlines` also splits at U+2028, U+0085, U+001C and others, which JSON does not escape in a string.
     """
-    lines = text.split("\n")
+    lines = text.split("\n")  # guard: lines-end-at-newlines-only
     return lines if lines[-1] else lines[:-1]
 
 
@@ -78,7 +78,7 @@ class LocalFiles(Files):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def is_sound(self, path: str) -> bool:
+    def is_sound(self, path: str) -> bool:  # guard: checkpoint-file-checksum
         try:
             sums = Path(path).with_name(f".{Path(path).name}.crc").read_bytes()
             text = Path(path).read_bytes()
@@ -92,6 +92,7 @@ class LocalFiles(Files):
         partial = target.with_name(f".{target.name}.partial")
         partial.write_text(text, encoding="utf-8")
         partial.rename(target)
+        # guard: old-checksum-removed
         target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the old text
 
     def move(self, path: str, to: str) -> None:

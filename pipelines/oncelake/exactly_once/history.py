@@ -62,7 +62,7 @@ class DeltaHistory(DeltaLog):
         self._look()
         return max(self._known, default=None)
 
-    def change_files(self, version: int) -> int | None:
+    def change_files(self, version: int) -> int | None:  # guard: catalog-version-last-file
         """Return how many files of change data a MERGE wrote, by its metrics; None if the commit is gone."""
         commit = self.commit(version)
         return None if commit is None else commit.metric("numTargetChangeFilesAdded")

@@ -68,11 +68,12 @@ class Lease:
         Raises:
             LockedError: the lock file was removed, replaced or written by another process.
         """
+        # guard: lock-file-names-holder
         if self.path is None or (_identity(self.path) == self.identity and _text(self.path) == self.text):
             return
         holder = _holder(self.path)
         now = f"the holder is now {holder}" if holder else "it now has no holder"
-        raise LockedError(
+        raise LockedError(  # guard: expired-lease-stops-holder
             f"this process no longer holds the lock of {self.path.parent}: {self.path.name} was removed or replaced, "
             f"and {now}. This process stops and changes nothing more. Make sure that no other process writes the lake, "
             "then start again"
@@ -162,15 +163,15 @@ def _acquired(spark: SparkSession | None, path: Path, text: str, until: float) -
     """
     while True:
         with path.open("a+b") as own, _by_jvm(spark, path) if spark else nullcontext(_lock(own, _JVM)) as locked:
-            if locked and _lock(own, _PYTHON):
+            if locked and _lock(own, _PYTHON):  # guard: python-holds-lock-too
                 own.truncate(0)
                 own.write(text.encode())
                 own.flush()
-                if _text(path) == text and _identity(path) == _identity(own.fileno()):
+                if _text(path) == text and _identity(path) == _identity(own.fileno()):  # guard: locked-file-keeps-name
                     yield
                     return
         if time.monotonic() >= until:
-            raise LockedError(
+            raise LockedError(  # guard: no-wait-for-lock
                 f"{path.parent} is being written by {_holder(path) or 'another process'}; only one process at a time "
                 "may write a lake. Stop that process, or wait until it ends"
             )
@@ -192,7 +193,7 @@ def _by_jvm(spark: SparkSession, path: Path) -> Iterator[bool]:
                 yield False  # another thread of this JVM holds it
                 return
             raise _without_locks(path, str(error.java_exception.getMessage())) from None
-        yield lock is not None
+        yield lock is not None  # guard: one-jvm-writes-lake
 
 
 def _lock(file: IO[bytes], byte: int) -> bool:
@@ -204,7 +205,7 @@ def _lock(file: IO[bytes], byte: int) -> bool:
     try:
         fcntl.fcntl(file, _SET, _flock(start=byte, length=1))
     except OSError as error:
-        if error.errno in _HELD:
+        if error.errno in _HELD:  # guard: missing-locks-named
             return False
         raise _without_locks(Path(file.name), str(error.strerror)) from None
     return True

@@ -128,9 +128,9 @@ class Claim:
             layer, _, name = link.table.partition(".")
             for part in link.uncompared:
                 if part.waits and layer in _LAST_LAYERS:
-                    waits[name] += part.lines
+                    waits[name] += part.lines  # guard: claim-without-waiting-gold
                 else:
-                    others += part.lines
+                    others += part.lines  # guard: claim-counts-compared-only
         return max(self.lines - others - max(waits.values(), default=0), 0)
 
     @property
@@ -147,7 +147,7 @@ class Claim:
 
     def __str__(self) -> str:
         lines = self.counted
-        if not self.uncompared:
+        if not self.uncompared:  # guard: claim-without-every-one
             return f"{lines}, every one exactly once"
         counted = lines if self.compared == self.lines else f"{self.compared:,} of {lines}"
         return f"{counted}, each exactly once; not compared: {', '.join(self.uncompared)}"

@@ -103,6 +103,7 @@ class LocalTable:
         table = self._newest()
         if table is None:
             return None
+        # guard: table-has-batch-columns
         return Snapshot(self.path, table, self.windows) if self._has(columns) and _is_plain(table) else None
 
     def new_files(self, rows: DataFrame) -> NewFiles | None:
@@ -117,6 +118,7 @@ class LocalTable:
         text = self._table.schema().to_json()
         fields = {field.name: field for field in StructType.fromJson(json.loads(text)).fields}
         fit = all(fields[each.name].dataType.simpleString() == each.dataType.simpleString() for each in rows.schema)
+        # guard: same-types-and-nullable
         if not fit or _INVARIANTS in text or not all(field.nullable for field in fields.values()):
             return None
         listed = self._table.metadata().configuration.get(_INDEXED)
@@ -134,7 +136,7 @@ class LocalTable:
             if self._table is None:
                 self._table = DeltaTable(self.path)
             elif (self._log / f"{self._table.version() + 1:020}.json").exists():  # else listing the log finds nothing
-                self._table.update_incremental()
+                self._table.update_incremental()  # guard: snapshot-is-newest
         except DeltaError:
             self._table = None
             return None
@@ -199,14 +201,14 @@ class Snapshot:
             TransactionHeldError: the snapshot holds this transaction or a later one.
             VersionTakenError: another writer committed since the snapshot was read; the files are not in the table.
         """
-        self._must_be_new(metadata)
+        self._must_be_new(metadata)  # guard: file-transaction-is-new
         rows = sum(each.stats["numRecords"] for each in files)
         with _Commit(self._table, self.version):
             self._table.create_write_transaction(
                 [AddAction(each.name, each.size, {}, each.modified, True, stats_text(each)) for each in files],
                 "append",
                 self._table.schema(),
-                commit_properties=_properties(metadata, {"numOutputRows": str(rows)}),
+                commit_properties=_properties(metadata, {"numOutputRows": str(rows)}),  # guard: rows-counted-from-files
                 post_commithook_properties=NOTHING_AFTER,
             )
 
@@ -235,7 +237,7 @@ class Snapshot:
             VersionTakenError: another writer committed since the snapshot was read; nothing was written.
         """
         if rows.rows.num_rows == 0:  # delta-rs makes no commit for a MERGE without rows
-            self.append(rows, metadata)
+            self.append(rows, metadata)  # guard: empty-merge-is-committed
             return
         self._must_be_new(metadata)
         with _Commit(self._table, self.version):
@@ -250,7 +252,7 @@ class Snapshot:
             )
             merge.when_matched_update(dict(update)).when_not_matched_insert_all().execute()
 
-    def can_merge(self, windows: Windows) -> bool:
+    def can_merge(self, windows: Windows) -> bool:  # guard: small-merge-only
         """Return True if a MERGE of these windows, of all if none is given, touches few enough rows for delta-rs."""
         return self.rows_touched(windows) <= MERGED
 
@@ -275,6 +277,7 @@ class Snapshot:
     def _must_be_new(self, metadata: CommitMetadata) -> None:
         held = self._table.transaction_version(metadata.app_id)
         if held is not None and held >= metadata.txn_version:
+            # guard: small-batch-transaction-is-new
             raise TransactionHeldError(f"{self._table.table_uri} holds {metadata.app_id} up to {held}")
 
 
@@ -292,6 +295,7 @@ class _Commit:
         if isinstance(error, CommitFailedError):
             self._table.update_incremental()
             if self._table.version() > self._version:
+                # guard: small-batch-tries-again
                 raise VersionTakenError(f"version {self._version + 1} of {self._table.table_uri} is taken") from error
 
 
@@ -302,18 +306,19 @@ def _properties(metadata: CommitMetadata, metrics: Mapping[str, str] | None = No
         custom["operationMetrics"] = metrics
     return CommitProperties(
         custom_metadata=custom,
-        max_commit_retries=0,
-        app_transactions=[Transaction(metadata.app_id, metadata.txn_version)],
+        max_commit_retries=0,  # guard: commit-on-checked-version-only
+        app_transactions=[Transaction(metadata.app_id, metadata.txn_version)],  # guard: small-batch-transaction
     )
 
 
-def _is_plain(table: DeltaTable) -> bool:
+def _is_plain(table: DeltaTable) -> bool:  # guard: delta-rs-features-only
     protocol, metadata = table.protocol(), table.metadata()
     if protocol.min_reader_version != 1 or metadata.partition_columns:
         return False
     if protocol.min_writer_version == _FEATURES_VERSION:
         return set(protocol.writer_features or ()) <= _FEATURES
     if protocol.min_writer_version == _CHANGES_VERSION:
+        # guard: plain-columns-only
         constrained = any(name.startswith("delta.constraints.") for name in metadata.configuration)
         return not constrained and "delta.generationExpression" not in table.schema().to_json()
     return bool(protocol.min_writer_version == _PLAIN_VERSION)

@@ -78,7 +78,7 @@ class NewFiles:
             try:
                 self._rows.write.mode("append").parquet(str(staged))
                 if not begun.exists():  # Spark makes a directory again that is gone, and misses no file in it
-                    raise ReceiptError(
+                    raise ReceiptError(  # guard: all-files-of-job
                         f"{staged} was removed while a batch was written into it; the batch is not committed, and the "
                         f"next start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
                     )
@@ -118,19 +118,20 @@ def statistics(footer: parquet.FileMetaData, indexed: Mapping[str, str]) -> Mapp
             continue
         chunks = [footer.row_group(each).column(place) for each in range(footer.num_row_groups)]
         known = [each.statistics for each in chunks if each.statistics is not None and each.statistics.has_null_count]
-        if len(known) < len(chunks):
+        if len(known) < len(chunks):  # guard: no-bounds-without-statistics
             continue
         nulls[name] = sum(each.null_count for each in known)
         valued = [found for each, found in zip(chunks, known, strict=True) if found.null_count < each.num_values]
         if valued and all(each.has_min_max for each in valued) and _is_plain(footer, place, indexed[name]):
             with suppress(ValueError, OverflowError):  # no text in UTF-8, or a time that Python does not have
                 bounds = [_spelled(min(each.min_raw for each in valued), indexed[name])]
+                # guard: bounds-of-all-row-groups
                 bounds.append(_spelled(max(each.max_raw for each in valued), indexed[name]))
                 least[name], most[name] = bounds
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
 
 
-def _is_plain(footer: parquet.FileMetaData, place: int, kind: str) -> bool:
+def _is_plain(footer: parquet.FileMetaData, place: int, kind: str) -> bool:  # guard: plain-times-have-bounds
     """Return True if the bytes of a column's bounds are understood here: times can be in other units and calendars."""
     if kind in (*_NUMBERS, "string"):
         return True

@@ -172,6 +172,7 @@ def _comparable(at: str) -> Any:
     value = json.loads(at)
     entries = value if isinstance(value, list) else [value]
     of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in entries)
+    # guard: positions-table-by-table
     return {each["reservoirId"]: each for each in entries if each is not None} if of_tables else value
 
 

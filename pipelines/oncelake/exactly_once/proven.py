@@ -55,7 +55,7 @@ class Proven:
 
         Earlier versions did not compare these rows.
         """
-        if value["gaps"] and "uncompared" not in value:
+        if value["gaps"] and "uncompared" not in value:  # guard: record-without-uncovered-rows
             return None
         uncompared = tuple(Uncompared(**part) for part in value.get("uncompared", ()))
         return cls(**{**value, "gaps": tuple(value["gaps"]), "uncompared": uncompared})

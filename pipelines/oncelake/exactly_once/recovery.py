@@ -73,11 +73,12 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
         StateError: the stage cannot be fixed exactly; the message says why, and what to do.
     """
     if case.diagnosis.state in (State.TABLE_CHANGED, State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+        # guard: recovery-needs-same-source
         raise StateError(f"{case.stage}: {case.diagnosis.seen}. No checkpoint can fix that. {rebuild_hint(case.stage)}")
     state = case.first[1].state()
     mixed = torn(state)
     if mixed is not None:
-        raise StateError(f"{case.stage}: {mixed}. {rebuild_hint(case.stage)}")
+        raise StateError(f"{case.stage}: {mixed}. {rebuild_hint(case.stage)}")  # guard: torn-table-not-recovered
     if state.last is None:
         return _begin_anew(case)
     return _Plan(case, state, state.last.metadata).make(new_query_id)
@@ -86,9 +87,11 @@ def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())
 def _begin_anew(case: Case) -> Recovery:
     states = [commit_log.state() for commit_log in case.commit_logs.values()]
     if any(state.strange for state in states):
+        # guard: recovery-without-batch-rows
         raise StateError(f"{case.stage}: {case.diagnosis.seen}. {rebuild_hint(case.stage)}")
     if case.diagnosis.state is State.CHECKPOINT_AHEAD or any(state.newest for state in states):
         gone = "".join(f" ({state.undone})" for state in states if state.undone)
+        # guard: recovery-guesses-no-position
         raise StateError(f"{case.stage}: {case.first[0]} holds no batch of the chain{gone}. {rebuild_hint(case.stage)}")
     return Recovery(steps=("start from the beginning: no table of the stage holds a batch, so nothing is read twice",))
 
@@ -105,6 +108,7 @@ def plan_loss(case: Case) -> Recovery:
     start, end = next_read(checkpoint, state.batch_id)
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
+        # guard: loss-only-if-lost
         raise StateError(f"{case.stage}: no input is permanently lost. {rebuild_hint(case.stage)}")
     at, lost = skipped
     batch = metadata.batch_id + 1 if metadata else 0
@@ -161,7 +165,7 @@ def plan_move(case: Case) -> Recovery | None:
     return Recovery(commits=(change,), texts=done_texts(change), at=at, first=start)
 
 
-def is_half_moved(checkpoint: Checkpoint, metadata: CommitMetadata | None) -> bool:
+def is_half_moved(checkpoint: Checkpoint, metadata: CommitMetadata | None) -> bool:  # guard: topic-change-finished
     """Return True if the last commit changed the topics, and the process died before the checkpoint had it."""
     if metadata is None or metadata.event is not CommitKind.TOPICS or checkpoint.damage:
         return False
@@ -208,7 +212,7 @@ class SecondTable:
         ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
         wanted = _wanted(first, name, commit_log)
         if wanted is None and first.beside.get(name) is not None:
-            raise StateError(
+            raise StateError(  # guard: second-table-has-batch
                 f"{stage}: {name} lacks batch {first.beside[name]}, and no version in its log holds that batch. "
                 f"{rebuild_hint(stage)}"
             )
@@ -218,7 +222,7 @@ class SecondTable:
         return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
 
 
-def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:
+def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:  # guard: later-batch-behind-recovery
     """Return True for a commit of a later batch of the first table's query; Delta would skip a replay of that batch.
 
     A later commit can hide such a commit: that of a recovery that died before it committed to the first table.
@@ -234,6 +238,7 @@ def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCom
             continue
         metadata = commit.metadata
         if metadata.batch_id == first.batch_id:
+            # guard: replay-in-both-tables
             if same_position(metadata.end, first.end) and metadata.replay == first.replay:
                 return commit
         elif metadata.batch_id == first.beside.get(name):
@@ -261,7 +266,7 @@ class _Plan:
         }
         restore = {name: other.target for name, other in others.items() if other.target is not None}
         forgotten = self.state.newest != self.state.last or any(other.is_ahead for other in others.values())
-        query_id = new_query_id() if forgotten else self.metadata.query_id
+        query_id = new_query_id() if forgotten else self.metadata.query_id  # guard: new-query-after-restore
         commits = self._commits(query_id, others) if forgotten else ()
         replay = not forgotten and any(other.batch_id != self.metadata.batch_id for other in others.values())
         if replay:
@@ -284,6 +289,7 @@ class _Plan:
         """
         trouble = self.case.source.trouble(start, end, self.metadata.source)
         if trouble is not None and (end is not None or trouble.state is State.SOURCE_REPLACED):
+            # guard: recovered-checkpoint-fits-source
             raise StateError(f"{self.case.stage}: {trouble.seen}. {rebuild_hint(self.case.stage)}")
 
     def _commits(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[CommitMetadata, ...]:

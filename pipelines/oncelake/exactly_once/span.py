@@ -158,7 +158,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         f"{names[ms]}, ingested at {clock(ms)}, wrote {count_of(rows, 'row')}, "
         f"{count_of(counts.get(ms, 0), 'is in the table', 'are in the table')}"
         for ms, rows in sorted(recorded.items())
-        if counts.get(ms, 0) != rows
+        if counts.get(ms, 0) != rows  # guard: bronze-rows-as-recorded
     ]
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
     # rows of batches whose commits are gone from the log
@@ -166,6 +166,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         return said
     for ms, rows in unknown.items():
         at = f"ingested at {clock(ms)}"
+        # guard: bronze-rows-of-batches
         said.append(count_of(rows, f"row {at} belongs to no batch", f"rows {at} belong to no batch"))
     return said
 

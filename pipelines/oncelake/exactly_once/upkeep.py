@@ -82,12 +82,13 @@ def keep_up(table: DeltaTable, kept_table: KeptTable, since: int, commit: ChainC
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
     kept = properties.get("delta.logRetentionDuration", "interval 30 days")
-    cleans = properties.get("delta.enableExpiredLogCleanup", "true")
+    cleans = properties.get("delta.enableExpiredLogCleanup", "true")  # guard: cleanup-property-respected
     is_due = commit.version // EVERY > since // EVERY
     cuts = is_due and cleans == "true" and _would_cut(log, kept_table.needed(), kept)
     understood = _is_understood(kept, cleans) and not cuts
     if is_due:
         # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken
+        # guard: replaced-checksum-removed
         steps.append(lambda: (log / "._last_checkpoint.crc").unlink(missing_ok=True))
         if understood:
             steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
@@ -96,7 +97,7 @@ def keep_up(table: DeltaTable, kept_table: KeptTable, since: int, commit: ChainC
     if understood and cleans == "true" and commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
         steps.append(table.cleanup_metadata)
     for step in steps:
-        with suppress(DeltaError, OSError):
+        with suppress(DeltaError, OSError):  # guard: upkeep-fails-no-batch
             step()
 
 
@@ -113,10 +114,11 @@ def _is_understood(kept: str, cleans: str) -> bool:
     It takes a duration that it cannot read for 30 days, and other words than `false` for true. Each of its OPTIMIZEs
     cleans up the log by that, whatever it is told.
     """
+    # guard: retention-readable-for-cleanup
     return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(kept) is not None)
 
 
-def _would_cut(log: Path, needed: int | None, kept: str) -> bool:
+def _would_cut(log: Path, needed: int | None, kept: str) -> bool:  # guard: upkeep-keeps-unread-commits
     """Return True if a clean-up may take a commit that a stage still reads, as it is older than the retention."""
     found = _DURATION.fullmatch(kept)
     if needed is None or found is None:

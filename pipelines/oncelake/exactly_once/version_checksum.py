@@ -48,7 +48,7 @@ def _computed(log: Path, version: int) -> dict[str, Any] | None:
     checksum = dict(json.loads(_path(log, base).read_text(encoding="utf-8")) if base is not None else _EMPTY)
     result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
     result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
-    for each in range(0 if base is None else base + 1, version + 1):
+    for each in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
         for text in (log / f"{each:020}.json").read_text(encoding="utf-8").split("\n"):
             if text and not _add(json.loads(text), result):
                 return None

@@ -176,7 +176,7 @@ class TableWriter:
             self.must_follow(metadata, last)
             return None
         if not metadata.covers_same(last):
-            raise ReplayError(
+            raise ReplayError(  # guard: recorded-batch-range
                 f"batch {metadata.batch_id} of {metadata.stage} is replayed with another range of its source: "
                 f"{metadata.before} to {metadata.end}; {metadata.table} has recorded batch {last.batch_id} with "
                 f"{last.before} to {last.end}. Nothing was written. Run: oncelake doctor"
@@ -195,7 +195,7 @@ class TableWriter:
         """
         held = self.holds(metadata)
         if held is not None:
-            version = held.commit.metadata.deduplicated["version"]
+            version = held.commit.metadata.deduplicated["version"]  # guard: repeats-from-recorded-version
             return TableBefore(self.path, metadata.table, version, replayed=True)
         self.must_be_alone(metadata)
         opened = self._local.opened_at(self._seen) if self._local is not None else None
@@ -206,7 +206,7 @@ class TableWriter:
         if last is None or not self._every_batch:
             return
         if metadata.batch_id != last.batch_id + 1 or not same_position(metadata.before, last.end):
-            raise ReplayError(
+            raise ReplayError(  # guard: batch-follows-table
                 f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}; "
                 f"the last batch recorded in {metadata.table} is "
                 f"batch {last.batch_id}, which ends at {last.end}. Nothing was written. "
@@ -222,7 +222,7 @@ class TableWriter:
             by_spark = again_on_conflict(write)
         except Exception as error:
             if _is(error, *_LOST):
-                raise self._lost(metadata) from error
+                raise self._lost(metadata) from error  # guard: lost-race-names-winner
             raise
         commit = self.receipt(metadata)
         if self._local is not None and not by_spark:
@@ -237,7 +237,7 @@ class TableWriter:
             self._write_files(files, metadata, fence)
         given = rows if files is None else files
         snapshot = self._snapshot(given)
-        self.must_be_alone(metadata)
+        self.must_be_alone(metadata)  # guard: snapshot-before-log-check
         if snapshot is None or isinstance(given, DataFrame):
             if files is not None:
                 files.discard()
@@ -253,7 +253,7 @@ class TableWriter:
         """Run the job that writes a large batch's files, and check that this process still holds the lake."""
         self.must_be_alone(metadata)
         files.written()
-        fence()
+        fence()  # guard: lock-check-after-files
 
     def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> bool:
         """Try once to MERGE; return True if Spark wrote."""
@@ -283,7 +283,7 @@ class TableWriter:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log."""
         for commit in self.log.since(self._seen):
             if _is_other(commit, metadata):
-                raise LockedError(
+                raise LockedError(  # guard: no-foreign-commit-before-write
                     f"{_other(commit)}; this run stops before batch {metadata.batch_id} of {metadata.stage} "
                     "and has changed "
                     f"nothing since. {_END_ONE}"
@@ -313,7 +313,7 @@ class TableWriter:
                 return self.must_be_ours(commit, metadata, others)
             if _is_other(commit, metadata):
                 others.append(commit)
-        raise ReceiptError(
+        raise ReceiptError(  # guard: receipt-in-delta-log
             f"{metadata.table} did not record batch {metadata.batch_id} of {metadata.stage} "
             f"(application ID {metadata.app_id}); "
             "the batch is not committed, and the next start tries it again"
@@ -322,13 +322,13 @@ class TableWriter:
     def must_be_ours(self, commit: ChainCommit, metadata: CommitMetadata, others: list[ChainCommit]) -> ChainCommit:
         """Return the batch's commit; raise LockedError if another run made it, or wrote at the same time."""
         if commit.metadata.run != metadata.run:
-            raise LockedError(
+            raise LockedError(  # guard: batch-written-by-this-run
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
                 f"(version {commit.version}); this run stops and has changed nothing. {_END_ONE}"
             )
         self.last = commit
         if others:
-            raise LockedError(
+            raise LockedError(  # guard: no-foreign-commit-during-write
                 f"{_other(others[-1])}, while this run wrote batch {metadata.batch_id} "
                 f"(version {commit.version}): both "
                 "are in the table, and may hold the same lines. Stop both and run: oncelake doctor, "
@@ -359,6 +359,7 @@ def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> Non
 
 def append(rows: Rows, path: str, metadata: CommitMetadata) -> None:
     """Append rows with metadata, once for its transaction; for a batch use `TableWriter`, which verifies the write."""
+    # guard: append-transaction
     writer = _frame(rows).write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
     tables.append(writer.option("userMetadata", metadata.to_json()), path)
 
@@ -411,6 +412,7 @@ def replace_table(rows: DataFrame, path: str, metadata: CommitMetadata, properti
 def _transaction(
     session: SparkSession, metadata: CommitMetadata, other: Mapping[str, str] | None = None
 ) -> Iterator[None]:
+    # guard: merge-transaction
     confs = {APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}
     confs |= other or {}
     try:
@@ -419,7 +421,7 @@ def _transaction(
         yield
     finally:
         for key in confs:
-            session.conf.unset(key)
+            session.conf.unset(key)  # guard: merge-confs-removed
 
 
 def is_conflict(error: BaseException) -> bool:

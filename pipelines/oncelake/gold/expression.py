@@ -152,7 +152,7 @@ def with_try_forms(text: str) -> str:
     return _CALL.sub(lambda found: found["passed"] or f"try_{found['name']}", text)
 
 
-def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None:
+def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None:  # guard: throwing-expression-refused
     """Return why an expression may throw on some row; None if it does not.
 
     Args:

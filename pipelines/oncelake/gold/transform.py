@@ -180,7 +180,7 @@ def windows_within(first: int | None, last: int | None, table: GoldTable) -> lis
     """Return all windows from a first to a last one, in microseconds since 1970, as `windows` does."""
     if first is None or last is None:
         return None
-    return _times([*range(first, last, table.seconds * 1_000_000)[:_NAMED], last])
+    return _times([*range(first, last, table.seconds * 1_000_000)[:_NAMED], last])  # guard: windows-with-invalid-texts
 
 
 def windows_of(counts: Collected) -> list[datetime] | None:
@@ -232,6 +232,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
     keys = {name: column(text) for name, text in table.by.items()}
     terms = {**keys, **{each.name: _term(each, schema) for each in table.parsed}}
     marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
+    # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
     return rows.select(_window_start(table.seconds).alias(LOG_TIME), *values, *marks)
 

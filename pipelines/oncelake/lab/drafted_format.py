@@ -301,6 +301,7 @@ class _OfText:
         foreign = [each for each in others if self._found[each] and _NO_WORD.fullmatch(self._found[each][0].before)]
         if len(foreign) > _OTHERS * len(self._lines):
             example = printable(self._lines[foreign[0]], 80)
+            # guard: lines-of-one-kind
             raise NoDraftError(f"there are lines of two kinds; one of the other kind: {example}")
         alone = sum(not time.after.strip() for time in column.times)
         following = sum(
@@ -339,10 +340,11 @@ class _OfText:
             tail, ends = _tail(ends)
             return prefix, f"{after.expression(rests, _TOKEN)}{tail}{_lead(ends)}", after
         if unknown:
-            raise NoDraftError(unknown[0])
+            raise NoDraftError(unknown[0])  # guard: unknown-level-refused
         scattered = [words for rest in rests if (words := level_words_in(rest))]
         if len(scattered) > _SCATTERED * len(rests):
             names = listed(sorted({word for words in scattered for word in words}))
+            # guard: levels-at-one-place
             raise NoDraftError(f"{names} look like levels, but do not stand at one place of the lines")
         return prefix, _lead(rests), None
 
@@ -441,7 +443,7 @@ def _level_in(
                 found.append(_special(at, by, tokens))
         named = [each for word in here if (each := level_word(word)) is not None]
         names = {each.text.upper() for each in named}
-        sure = names & CORE
+        sure = names & CORE  # guard: level-word-of-message
         if len(named) < _SURE * len(here):
             if len(named) >= _HALF * len(here) and len(sure) > 1:
                 strange = Counter(word.strip("[](){}<>:,;|") for word in here if level_word(word) is None)
@@ -463,7 +465,7 @@ def _special(at: int, by: Callable[[str], LevelWord | None], tokens: re.Pattern[
     return _Level(at, by, 3, r"\d{1,3}", {"level_is": "priority"}, tokens)
 
 
-def _are_levels(letters: set[str]) -> bool:
+def _are_levels(letters: set[str]) -> bool:  # guard: two-letters-no-levels
     """Return True if letters are levels: E and I may be ways out and in, T and F true and false."""
     return len(letters) >= _ENOUGH_LETTERS and {"I", "W"} <= letters
 
@@ -596,10 +598,10 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
     others = [each for each in in_order if each is not first and not _is_value(each)]
     absolute = [each for each in others if each.is_absolute and _is_same(first, each)]
     dated = [each for each in others if each.has_year and not first.has_year and _is_same(first, each)]
-    return next(iter([*absolute, *dated]), first)
+    return next(iter([*absolute, *dated]), first)  # guard: absolute-time-first
 
 
-def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:
+def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:  # guard: number-at-time-place
     """Return True if the place of numbers, their key or their spread says that they are times."""
     befores = [time.before for time in column.times]
     keys = {found[1].lower() if (found := _KEY_BEFORE.search(before)) else "" for before in befores}
@@ -612,7 +614,7 @@ def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:
     )
 
 
-def _contradict(times: Sequence[tuple[WrittenTime, Sequence[timedelta]]]) -> bool:
+def _contradict(times: Sequence[tuple[WrittenTime, Sequence[timedelta]]]) -> bool:  # guard: clock-agrees-with-number
     """Return True if clocks beside numbers show other times of day than these; they may be of any zone."""
     compared = [(time.local({}), clocks) for time, clocks in times if clocks]
     close = sum(at is not None and any(_is_clock_of(at, clock) for clock in clocks) for at, clocks in compared)
@@ -629,7 +631,7 @@ def _is_value(column: TimeColumn) -> bool:
     return column.times[0].is_number and bool(re.search(r"\w[=:]\s?$", column.times[0].before))
 
 
-def _is_same(local: TimeColumn, other: TimeColumn) -> bool:
+def _is_same(local: TimeColumn, other: TimeColumn) -> bool:  # guard: number-is-same-instant
     """Return True if two columns hold the same instants, one of them in another zone."""
     instants = {id(time.line): (time, at) for time, at in zip(other.times, other.instants(), strict=True)}
     close = compared = 0

@@ -135,7 +135,7 @@ def counted(records: int, lines: int, *, is_record: bool) -> str:
     return f"{count_of(records, 'record')} of {count_of(lines, 'line')}"
 
 
-def swallowed(records: Sequence[str]) -> list[str]:
+def swallowed(records: Sequence[str]) -> list[str]:  # guard: swallowed-line-shown
     """Return a warning if records have later lines that look like records of their own.
 
     If nearly every record has one, as where the level stands in the second line, it is a part of them.

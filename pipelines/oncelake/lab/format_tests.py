@@ -69,7 +69,7 @@ class KeptLine(Strict):
         """Return whether the line is read or refused."""
         return f"refused ({', '.join(self.refused)})" if self.refused else "read"
 
-    def differences(self, other: "KeptLine") -> list[str]:
+    def differences(self, other: "KeptLine") -> list[str]:  # guard: changed-reading-named
         """Return what another reading of the line has otherwise: `level is INFO, not ERROR`."""
         if self.refused != other.refused:
             return [f"it is {other.outcome}, not {self.outcome}"]

@@ -78,7 +78,7 @@ class LevelWord:
 
 def level_word(word: str) -> LevelWord | None:
     """Return the level that a word is, with the marks around it; None if it is none."""
-    found = _WORD.match(word)
+    found = _WORD.match(word)  # guard: level-is-whole-word
     if found is None or found[1].upper() not in _ALL:
         return None
     return LevelWord(found[1], found.start(1), found.end(1))

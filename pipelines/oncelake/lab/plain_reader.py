@@ -253,7 +253,7 @@ def python_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """
     whole = re.sub(r"\\x\{([\dA-Fa-f]{4})\}", r"\\u\1", pattern.removeprefix("(?s)"))
     if _JAVA_ONLY.search(whole.replace("\\\\", "")) or _has_nested_class(whole):
-        raise NeedsSparkError(f"the regular expression {pattern[:60]}")
+        raise NeedsSparkError(f"the regular expression {pattern[:60]}")  # guard: pattern-readable-in-python
     text = re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", whole).replace(r"\z", r"\Z")
     try:
         return re.compile(text, re.ASCII | flags | (re.DOTALL if pattern.startswith("(?s)") else 0))

@@ -44,7 +44,7 @@ _CLOCK = (
 _TIGHT_CLOCK = r"(?P<H>\d\d)(?P<m>\d\d)(?P<s>\d\d)(?:(?P<fs>[.,])(?P<f>\d{1,9}))?"
 _JOIN = r"(?P<join>T|[ \t]{1,3}|[-_:|;]|, ?|::| - )"
 # A time does not stand in the middle of a word or a number.
-_START = r"""(?<![^\s\[({<>|,;"'=])"""
+_START = r"""(?<![^\s\[({<>|,;"'=])"""  # guard: time-begins-a-word
 _END = r"""(?=$|[\s\])}>|;"'&\[]|,(?!\d)|:(?:\s|$))"""
 # What stands beside a time, or under a key, and looks like a zone that was not read as one.
 _FOREIGN = "MEZ|MESZ|OEZ|OESZ|WEZ|WESZ|HNE|HAE|HNC|HAC|HNR|HAR|HNP"
@@ -283,7 +283,7 @@ class TimeColumn:
 
     def check(self) -> None:
         """Raise AmbiguousError if the times can be read in several ways."""
-        if len(self.readings) > 1:
+        if len(self.readings) > 1:  # guard: ambiguous-date-refused
             ways = " or ".join(f"{self._letters(each)} ({self._shown(each)})" for each in self.readings)
             raise AmbiguousError(f"a time such as {self._first.text} is {ways}; the lines do not show which")
         self._check_zones()
@@ -292,7 +292,7 @@ class TimeColumn:
         if self._has_column_of_digits():
             raise AmbiguousError(f"in {self._first.text}, the digits after the comma may be a fraction or a column")
 
-    def _check_zones(self) -> None:
+    def _check_zones(self) -> None:  # guard: zone-behind-time
         if not self._first.is_number:
             self._check_unread_zones()
         with_zone = {each.parts["zone"]: each.text for each in self.times if each.parts.get("zone", "Z") != "Z"}
@@ -310,7 +310,7 @@ class TimeColumn:
         if apart and not self.is_absolute:
             raise AmbiguousError(f"only some times are followed by {min(apart)}, which may be their offset or zone")
 
-    def _check_unread_zones(self) -> None:
+    def _check_unread_zones(self) -> None:  # guard: unreadable-zone-refused
         """Raise AmbiguousError if a zone stands beside a time that has none."""
         bare = [each for each in self.times if "zone" not in each.parts]
         for each in bare:
@@ -324,7 +324,7 @@ class TimeColumn:
             if 2 * len(found) > len(self.times):
                 raise AmbiguousError(f"{bare[0].text} stands beside {found[0]}, which may be its zone")
 
-    def _has_column_of_digits(self) -> bool:
+    def _has_column_of_digits(self) -> bool:  # guard: fraction-shown-by-lines
         """Return True if the digits behind a comma, with a comma behind them, may be a column of their own.
 
         They are a fraction if they are as many in all lines, have zeros in front, take many values, and do not count.
@@ -344,7 +344,7 @@ class TimeColumn:
         return [each.instant(self.readings[0], year) for each in self.times]
 
     @cached_property
-    def counts_units(self) -> bool:
+    def counts_units(self) -> bool:  # guard: unit-digits-no-fraction
         """True if the digits after the seconds count milliseconds without leading zeros, and are no fraction."""
         digits = [each.parts["f"] for each in self.times if "f" in each.parts]
         widths = {len(each) for each in digits}
@@ -423,6 +423,7 @@ class TimeColumn:
         """Return True if the date changes, and each change follows within six hours on the day before."""
         times = [at for each in self.times if (at := each.local(reading)) is not None]
         changes = [(one, other) for one, other in pairwise(times) if one.date() != other.date()]
+        # guard: monthly-dates-show-no-day
         return bool(changes) and all(timedelta(0) < other - one < timedelta(hours=6) for one, other in changes)
 
     def _has_short_day(self, name: str) -> bool:

@@ -86,6 +86,7 @@ def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collec
 def _begun(chain: Chain, states: list[StageState], session: Session) -> str | None:
     """Return why no run may start although each stage could; None if there is nothing."""
     answering = replace(chain, stages=tuple(state.stage for state in states))
+    # guard: doctor-checks-tables
     refused = refused_root(chain.lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)
     served = ((state.stage.served, state) for state in states)
     otherwise = (sink.counted_otherwise(state.first.last, state.stage.rules) for sink, state in served if sink)

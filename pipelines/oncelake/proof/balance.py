@@ -52,7 +52,7 @@ def same_lines(chain: Chain, silver: Span, *beside: Span) -> SameLines:
     """
     bronze = _read_by(chain, silver)
     if any(span.start and span.start.version >= version_in(silver.before, key) for key, span in bronze.items()):
-        silver = replace(silver, rest=True)
+        silver = replace(silver, rest=True)  # guard: all-rows-without-commits
         bronze = _read_by(chain, silver)
     return SameLines(bronze, silver, tuple(replace(span, rest=span.rest or silver.whole) for span in beside))
 
@@ -166,7 +166,7 @@ def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
         .agg(*counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash"))
     )
     held = reduce(add, (F.col(name) for name in compared.others))
-    off = (F.col(_BRONZE) != held) | (F.col("half") != 0) | (F.col("hash") != 0)
+    off = (F.col(_BRONZE) != held) | (F.col("half") != 0) | (F.col("hash") != 0)  # guard: proof-offsets-balance
     example = F.struct("topic", "partition", "file", *sides)
     weighed = per_origin.groupBy(_OF, "taken").agg(
         *counts, F.count_if(off).alias("off"), F.min(F.when(off, example)).alias("example")
@@ -183,7 +183,7 @@ def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame
     times = {each.table.name: each.by_time() for each in bronze.values()}
     rows = rows_of(spark, span, {ms for each in times.values() for ms in each})
     named = SOURCE.name in rows.columns
-    rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))
+    rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))  # guard: rows-compared-by-source
     if span.whole or not named:
         return rows
     # a batch of another source may have the same time, and not be part of the comparison
@@ -196,7 +196,7 @@ def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
 
     Of the rows of a line's events, the first stands for the line.
     """
-    is_line = is_first() if EVENT_INDEX in frame.columns else F.lit(True)
+    is_line = is_first() if EVENT_INDEX in frame.columns else F.lit(True)  # guard: proof-counts-line-once
     # rows of a file have no offset and are only counted
     hashed = F.when(is_line & F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
     sign = F.lit(1 if name == _BRONZE else -1)
@@ -232,12 +232,13 @@ def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple
     left_out = [
         row
         for row in weighed
-        if (losses or unread or not compared.silver.complete)
+        if (losses or unread or not compared.silver.complete)  # guard: missing-line-is-fault
         and (row[_OF], row["taken"]) not in known
         and not any(row[side] for side in compared.others)
     ]
     notes = [f"batch {metadata.batch_id} accepted a loss: {listed(metadata.lost)}" for metadata in losses]
     why = "of an accepted loss" if losses else "in bronze alone: the commits that say why are gone"
+    # guard: accepted-loss-is-number
     count = 0 if unread else sum(row[_BRONZE] for row in left_out)  # what is unread counts as waiting
     return notes, Uncompared.of_lines(count, why, lasting=True), [row for row in weighed if row not in left_out]
 
@@ -315,7 +316,7 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
             read, batches = end, []
 
 
-def _has_commits(
+def _has_commits(  # guard: batch-with-whole-log-only
     compared: _Compared, read: Mapping[str | None, int], end: Mapping[str | None, int], batch_id: int
 ) -> bool:
     """Return True if the spans have all commits of versions of bronze, and of silver's batches from one on."""
@@ -341,7 +342,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     shared = Counter(each for group in groups for each in group.taken)
     there = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
-        if group.bronze != sum(group.recorded.values()):
+        if group.bronze != sum(group.recorded.values()):  # guard: proof-batch-commits-balance
             first, *others = (
                 f"{compared.others[side].table} recorded {rows:,}" for side, rows in group.recorded.items()
             )
@@ -358,24 +359,26 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
                 less = found[side] < recorded
                 what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
                 said = f"{found[side]:,} of the {count_of(recorded, 'row')}"
+                # guard: proof-batch-rows-as-recorded
                 yield f"{compared.table(side, BRONZE.name)} has {said} that {group} wrote: {what}"
         rows = sum(there[each][_ROWS] for each in group.taken if each in there)
         more, alike = more + rows - group.rows, found[SILVER.layer] == group.recorded[SILVER.layer]
         if alike and rows != group.rows:
             of_events = count_of(group.rows, "row of events", "rows of events")
+            # guard: event-rows-as-recorded
             yield f"{compared.silver.table} has {rows:,} of {of_events} that {group} recorded"
     spans = (*compared.bronze.values(), *compared.others.values())
     counted = all(span.complete for span in spans) and max(shared.values(), default=1) == 1
     for side, rows in moved.items():
         if rows > replayed[side] or (counted and rows < replayed[side]):
             said = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"
-            yield f"{said}; replays moved {replayed[side]:,}"
+            yield f"{said}; replays moved {replayed[side]:,}"  # guard: proof-replay-as-recorded
     of_replays = sum(each.rows_added for each in compared.silver.of(CommitKind.REPLAY))
     if counted and more != of_replays and moved == replayed:
         yield f"{compared.silver.table} has {more:,} rows that its batches did not write; replays wrote {of_replays:,}"
 
 
-def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:
+def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:  # guard: proof-partitions-balance
     names = {span.table.name: batch_names(span) for span in compared.bronze.values()}
     for row in weighed:
         if row["off"]:

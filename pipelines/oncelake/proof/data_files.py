@@ -137,7 +137,8 @@ def list_hadoop(spark: SparkSession, root: str) -> dict[str, Stored]:
 
 def _fault(expected: int, stored: Stored | None) -> str | None:
     if stored is None:
-        return "is missing"
+        return "is missing"  # guard: data-files-exist
+    # guard: data-files-have-size
     return None if stored.size == expected else f"has {count_of(stored.size, 'byte')} instead of {expected:,}"
 
 

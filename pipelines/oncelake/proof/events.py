@@ -25,6 +25,7 @@ def events(rows: DataFrame, silver: Span) -> Link:
     of_events = rows.where(F.coalesce(EVENT_INDEX, EVENT_COUNT).isNotNull()).withColumn("taken", taken())
     by_number = of_events.groupBy(*_ORIGIN, EVENT_INDEX).agg(F.count(F.lit(1)).alias("same"))
     is_number = F.coalesce((F.col(EVENT_INDEX) >= 0) & (F.col(EVENT_INDEX) < F.col(EVENT_COUNT)), F.lit(False))
+    # guard: events-of-line-complete
     off = ~F.bool_and(is_number) | (F.count(F.lit(1)) != F.col(EVENT_COUNT)) | (F.min("same") != F.max("same"))
     by_line = by_number.groupBy(*_ORIGIN).agg(
         F.sum("same").alias("rows"), F.max("same").alias("lines"), F.coalesce(off, F.lit(True)).alias("off")

@@ -86,10 +86,10 @@ def from_record(proven: Proven | None, table_id: str | None) -> Begin:
         metadata = commit.metadata
         return (
             proven is not None
-            and proven.table_id == table_id
-            and (commit.version, metadata.batch_id, metadata.query_id)
+            and proven.table_id == table_id  # guard: earlier-proof-same-table
+            and (commit.version, metadata.batch_id, metadata.query_id)  # guard: earlier-proof-same-batch
             == (proven.version, proven.batch_id, proven.query_id)
-            and same_position(metadata.end, proven.end)
+            and same_position(metadata.end, proven.end)  # guard: earlier-proof-same-position
         )
 
     return begin
@@ -165,6 +165,7 @@ class _Fix:
         return pin(table, self.chain.lake.at(table), self.chain.commit_log(table), limits)
 
 
+# guard: proof-record-of-both-tables
 def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
     """Return the record without silver and the tables beside it if one was recreated: they are compared together."""
     for table in (QUARANTINE, DUPLICATES):
@@ -175,7 +176,7 @@ def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, 
     return record
 
 
-def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:
+def _replayed(commit_log: DeltaLog, begin: Begin) -> bool:  # guard: proof-replay-with-origins
     """Return True if a replay moved rows into a table after the commit where a proof would begin."""
     for commit in _of_chain(commit_log.newest_first()):
         if begin(commit):
@@ -219,16 +220,18 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     proven = limits.proven if limits.proven and limits.proven.table_id == table_id else None
     found, start = _read(commit_log, limits.begin, limits.newest, table_id)
     gaps: tuple[str, ...] = proven.gaps if proven else ()
-    joins = start is None or (proven is not None and start.version <= proven.version)
+    joins = start is None or (proven is not None and start.version <= proven.version)  # guard: partial-proof-joins-up
+    # guard: proof-begins-at-replacement
     is_cut = start is None and bool(found) and found[0][0].version > 0 and not _is_first(found[0][0])
     if is_cut:
         start, gaps = _after_clean_up(table, found, proven, table_id)
-    earlier = proven.uncompared if proven and start and joins else ()
+    earlier = proven.uncompared if proven and start and joins else ()  # guard: earlier-uncompared-carried-on
     entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(_of_chain(entries))
     notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.state().strange if start is None and not standing else None
+    # guard: rows-below-oldest-commit
     span = Span(table, path, version, standing, start, rest=is_cut and start is not proven)
     return Pinned(table_id, span, tuple(entries), joins, gaps, notes, strange, earlier)
 

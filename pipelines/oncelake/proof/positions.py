@@ -55,13 +55,14 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     broken = _broken(pinned, source, first)
     link = Link.of(f"positions of {span.table}", span.table, broken, _counted(span), notes)
     # what a loss skipped of another table is found where the rows are compared
-    lost = () if in_tables(span.end) else map(_lost, span.losses)
+    lost = () if in_tables(span.end) else map(_lost, span.losses)  # guard: skipped-range-is-number
     return link.without(*pinned.uncompared, *lost)
 
 
 def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
     span = pinned.span
     yield from _missing_versions(pinned.entries)
+    # guard: proof-no-rows-without-batches
     yield from list(_by_others(pinned.entries)) or ([pinned.strange] if pinned.strange and first is None else [])
     yield from _receipts(span)
     yield from _rows(span)
@@ -91,6 +92,7 @@ def _lost(metadata: CommitMetadata) -> Uncompared:
 def _missing_versions(entries: Iterable[Entry]) -> Iterator[str]:
     for (one, _), (other, _) in pairwise(entries):
         if other.version != one.version + 1:
+            # guard: proof-no-commit-missing
             yield f"the log has no commit file between versions {one.version} and {other.version}"
 
 
@@ -98,9 +100,10 @@ def _receipts(span: Span) -> Iterator[str]:
     """Check each commit against its own transaction, and against its table."""
     for commit, metadata in span.noted():
         if metadata.table != str(span.table):
-            yield f"{named(commit)} is a commit of {metadata.table}"
+            yield f"{named(commit)} is a commit of {metadata.table}"  # guard: proof-commit-of-its-table
         if metadata.event is not CommitKind.RECOVERY and commit.txns.get(metadata.app_id) != metadata.txn_version:
             found = commit.txns.get(metadata.app_id, "none")
+            # guard: proof-commit-has-transaction
             yield f"{named(commit)} records transaction {found} of {metadata.app_id}, not {metadata.txn_version}"
 
 
@@ -110,6 +113,7 @@ def _rows(span: Span) -> Iterator[str]:
         for recorded, held, unit in ((metadata.rows, rows, "row"), (metadata.lines_before, lines, "line")):
             if recorded != held:
                 said = count_of(recorded, unit)
+                # guard: proof-rows-add-up
                 yield f"{named(commit)} records {said} before it; the earlier commits hold {held:,}"
                 break
         rows, lines = commit.rows_in_all, commit.lines_in_all
@@ -122,10 +126,11 @@ def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
         strange = next((each for each in in_tables(metadata.end) if each not in known), None)
         if strange is not None:
             there = " and ".join(f"{each.name} is table {each.table_id or 'none'}" for each in source.all)
-            yield f"{named(commit)} read table {strange}; {there}"
+            yield f"{named(commit)} read table {strange}; {there}"  # guard: proof-source-table-id
             return
     for table_id in in_tables(span.end):
         at, table = in_table(span.end, table_id), known.get(table_id)
+        # guard: proof-source-table-reaches
         if at and table and table.newest is not None and at.version > table.newest + 1:
             read = f"{span.table} has read {table.name} up to version {at.version - 1}"
             yield f"{read}, which ends at version {table.newest}"
@@ -145,17 +150,21 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
     if metadata.carries:
         if (metadata.batch_id, True) != (batch_id, same_position(metadata.end, end)):
             where = between(end, metadata.end, source)
+            # guard: proof-recovery-begins-at-end
             yield f"continues from batch {metadata.batch_id}, {where}; the last one was batch {batch_id}"
         return
     if metadata.batch_id == batch_id:
+        # guard: proof-batch-recorded-once
         yield f"applies batch {batch_id} a second time: {between(end, metadata.before, source)}"
         return
     if metadata.batch_id != batch_id + 1:
+        # guard: proof-no-batch-missing
         yield f"{f'follows batch {batch_id}' if last else 'is the first'}: {_ids(batch_id, metadata.batch_id)}"
     if last and metadata.query_id != last.query_id:
         was = f"the last batch was of query {last.query_id}"
-        yield f"is of query {metadata.query_id}; {was}, and no recovery is between"
+        yield f"is of query {metadata.query_id}; {was}, and no recovery is between"  # guard: proof-one-query
     if (last or not is_offsets(metadata.before)) and not same_position(metadata.before, end):
+        # guard: proof-no-range-gap
         yield f"does not begin where {f'batch {batch_id}' if last else source} {'ended' if last else 'begins'}: " + (
             f"it {between(end, metadata.before, source)}"
         )
@@ -163,8 +172,9 @@ def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, sou
     if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS):
         start = _in_same_topics(start, metadata.end)
     if goes_back(start, metadata.end, source):
-        yield f"ends before it begins: it {between(start, metadata.end, source)}"
+        yield f"ends before it begins: it {between(start, metadata.end, source)}"  # guard: proof-range-goes-forward
     if metadata.event is CommitKind.TOPICS and not same_position(_in_same_topics(metadata.end, start), start):
+        # guard: topic-change-moves-nothing
         yield f"changes the topics, and {between(start, _in_same_topics(metadata.end, start), source)}"
 
 
@@ -199,9 +209,11 @@ def _listed_beside(span: Span, first: Span) -> Iterator[str]:
         if not metadata.carries:
             before = ids[-1] if ids else (span.start.batch_id if span.start else -1)
             if metadata.batch_id <= before:
+                # guard: proof-second-batch-once
                 yield f"{named(commit)} follows batch {before}: {_ids(before, metadata.batch_id)}"
             there = covered.get(metadata.batch_id)  # after a recovery it may have another query ID
             if there is None or not same_position(there.end, metadata.end):
+                # guard: proof-second-batch-of-first
                 yield f"{named(commit)} matches no batch in {first.table}, or covers another range"
         ids.append(metadata.batch_id)
     yield from _lacking(span, first, sorted(ids))
@@ -219,6 +231,7 @@ def _lacking(span: Span, first: Span, known: list[int]) -> Iterator[str]:
         covered = held is None and earlier is not None and (expected is None or expected <= earlier)
         if expected != held and not covered:
             last, there = ("none" if each is None else each for each in (expected, held))
+            # guard: proof-second-has-named-batches
             yield f"{named(commit)} of {first.table} records that batch {last} was the last before it in {name}, " + (
                 f"which holds batch {there}"
             )
@@ -233,9 +246,10 @@ def _by_others(entries: tuple[Entry, ...]) -> Iterator[str]:
         if undone:
             following = next((each.metadata for each, there in entries[index + 1 :] if there and each.metadata), None)
             if following is None or following.event is not CommitKind.RECOVERY:
+                # guard: proof-removed-batches-again
                 yield f"{named(commit)} removed {batch_words(undone)}, and no recovery follows it"
         elif commit.changes_data and commit.operation != "RESTORE":
-            yield f"{named(commit)} changed rows and is not a commit of the chain"
+            yield f"{named(commit)} changed rows and is not a commit of the chain"  # guard: proof-no-changes-by-others
 
 
 def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:

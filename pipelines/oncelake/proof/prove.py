@@ -85,10 +85,10 @@ class Proof:
             StateError: a rebuild or a replay is unfinished, or the sources do not fit the lake.
             SourceError: Kafka cannot be reached.
         """
-        refuse_unless_finished(self.chain)
+        refuse_unless_finished(self.chain)  # guard: no-proof-during-change
         changed = refused_change(self.chain)
         if changed:
-            raise StateError(changed)
+            raise StateError(changed)  # guard: no-proof-of-early-change
         damaged = self._damaged_log()
         if damaged is not None:
             yield damaged
@@ -101,7 +101,7 @@ class Proof:
         for link in self._follow(lake):
             lasting.setdefault(link.table, []).extend(part for part in link.uncompared if part.lasting)
             yield link
-            if not link.holds:
+            if not link.holds:  # guard: first-fault-ends-proof
                 return
         self._count_line_ends(lake)
         self._keep(lake, record, lasting)
@@ -122,8 +122,10 @@ class Proof:
         """Yield a link for lines that wait for a table that is not there; it does not hold if a rebuild removed it."""
         link = Link(f"positions of {table}", str(table), True, "no batch yet", uncompared=waits)
         if waits:
+            # guard: removed-table-fails-proof
             yield replace(link, holds=False, said=_without_batch(table, waits)) if self._is_emptied(stage) else link
 
+    # guard: emptied-table-fails-proof
     def _begun(self, stage: Stage, link: Link, pinned: Pinned, waits: tuple[Uncompared, ...]) -> Link:
         """Return the link of a table's positions with what waits; it does not hold if a rebuild emptied the table."""
         if not waits or pinned.span.end is not None or not link.holds or not self._is_emptied(stage):
@@ -146,7 +148,7 @@ class Proof:
             rows = rows_of(self.spark, span if earlier is not None else replace(span, rest=True))
             (ends,) = rows.agg(line_ends()).collect()[0]
             self._line_ends[table] = (earlier or 0) + ends
-        if any(self._line_ends.values()):
+        if any(self._line_ends.values()):  # guard: proof-counts-record-lines
             self.in_records = self.lines + sum(self._line_ends.values())
 
     def _follow(self, lake: PinnedLake) -> Iterator[Link]:
@@ -191,6 +193,7 @@ class Proof:
                 note = f"sources.{table.name} is not in the settings, so {table} is not compared with its source"
                 span = pinned.span
                 why = f"of {table}, whose source is not in the settings"
+                # guard: removed-source-is-number
                 parts = Uncompared.of_lines(span.rows_in_all if span.whole else span.rows, why)
                 yield replace(link, notes=(*link.notes, note)).without(*parts)
                 yield from files
@@ -206,6 +209,7 @@ class Proof:
         yield from links
         if quarantine is None:
             if silver.span.commits:
+                # guard: quarantine-table-exists
                 yield Link(f"positions of {QUARANTINE}", str(QUARANTINE), False, f"there is no table {QUARANTINE}")
             return
         yield from self._table(stage, quarantine, silver.span)
@@ -221,7 +225,7 @@ class Proof:
             if duplicates is not None:
                 yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
-    def _waiting_for_silver(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
+    def _waiting_for_silver(self, lake: PinnedLake) -> tuple[Uncompared, ...]:  # guard: waiting-for-silver-is-number
         """Return the lines of bronze that silver has not read yet."""
         end, named = lake.silver.span.end if lake.silver else None, self.chain.silver.named
         ingested = [pinned for pinned in lake.bronze.values() if pinned]
@@ -234,12 +238,13 @@ class Proof:
         known = sum(written) if None in read else sum(rows or 0 for rows in read)
         return _waiting_for(SILVER, self.lines - known)
 
+    # guard: waiting-for-gold-is-number
     def _waiting_for_gold(self, table: Table, gold: Pinned | None, silver: Pinned | None) -> tuple[Uncompared, ...]:
         """Return the lines of silver that a gold table has not read yet."""
         read = self.chain.commit_log(SILVER).lines_up_to(version_of(gold.span.end if gold else None))
         return _waiting_for(table, silver.span.lines_in_all - read if silver else 0)
 
-    def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:
+    def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:  # guard: since-proof-claims-less
         """Return the lines that were committed before the time from which on is proven."""
         if self.since_ms is None:
             return ()
@@ -263,7 +268,7 @@ class Proof:
             name = gold.span.table.name
             link = recount(self.spark, self.chain.lake.at(SILVER), commit_log, gold.span, built_by(self.chain, name))
             if link.uncompared:
-                self._unproven.add(table)
+                self._unproven.add(table)  # guard: uncompared-gold-not-recorded
             changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
             yield replace(link, notes=(*link.notes, *(changed if is_changed(self.chain, name) else ())))
 
@@ -273,6 +278,7 @@ class Proof:
         from oncelake.proof.served import ServedProof  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
 
         state = self._states[stage.name]
+        # guard: served-proof-by-built-declaration
         counted = replace(served, declared=built_by(self.chain, served.table.name))
         for link in ServedProof(self.chain, self.spark, counted).links():
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))

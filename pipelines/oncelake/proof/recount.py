@@ -51,9 +51,9 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         count = rows.count()
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
         said = wrote if count else "no batch yet, no row"
-        return Link(name, str(gold.table), not count, said)
+        return Link(name, str(gold.table), not count, said)  # guard: gold-empty-without-batch
     version = log.last_alike(end.version - 1)
-    if not log.holds(version):
+    if not log.holds(version):  # guard: gold-at-available-silver
         read = log.lines_up_to(end.version)
         lines = count_of(read, "line")
         parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
@@ -147,8 +147,8 @@ def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFram
     return reduce(DataFrame.unionByName, each).groupBy(*keys).agg(*counts, *measures)
 
 
-def _differs(declared: GoldTable) -> Column:
-    once = (F.col("_gold") == 1) & (F.col("_silver") == 1)
+def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
+    once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
     equal = [
         F.col(f"_gold_values.{quoted(each)}").eqNullSafe(F.col(f"_silver_values.{quoted(each)}"))
         for each in declared.measures

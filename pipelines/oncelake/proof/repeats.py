@@ -52,7 +52,7 @@ def repeats(spark: SparkSession, bronze: BronzeSpans, silver: Span, duplicates: 
     return Link.of(name, duplicates.table, faults, well, notes if unkeyed else ())
 
 
-def _without_twin(dropped: DataFrame, held: DataFrame) -> DataFrame:
+def _without_twin(dropped: DataFrame, held: DataFrame) -> DataFrame:  # guard: dropped-line-has-twin
     """Return the dropped lines without a row of silver that is their twin, of their key and within their window."""
     twin = [
         F.col(f"held.{name}").eqNullSafe(F.col(f"dropped.{_TWIN}.{name}")) for name in ORIGIN if name in held.columns
@@ -61,11 +61,11 @@ def _without_twin(dropped: DataFrame, held: DataFrame) -> DataFrame:
     apart = F.abs(F.unix_micros("held.log_time") - F.unix_micros("dropped.log_time")) <= F.col(
         f"dropped.{EVENT_WINDOW}"
     )
-    condition: Column = reduce(and_, [*same, *twin, apart])
+    condition: Column = reduce(and_, [*same, *twin, apart])  # guard: twin-within-window
     return dropped.alias("dropped").join(held.alias("held"), condition, "left_anti")
 
 
-def _too_near(held: DataFrame) -> DataFrame:
+def _too_near(held: DataFrame) -> DataFrame:  # guard: no-repeat-in-silver
     """Return the rows of silver within the window of another one of their key, made with the same window."""
     at = F.unix_micros("log_time")
     by_time = Window.partitionBy(EVENT_KEY, EVENT_WINDOW).orderBy("at")
@@ -73,7 +73,7 @@ def _too_near(held: DataFrame) -> DataFrame:
     return rows.withColumn("apart", F.col("at") - F.lag("at").over(by_time)).where(f"apart <= {EVENT_WINDOW}")
 
 
-def _named(rows: DataFrame, what: str) -> list[str]:
+def _named(rows: DataFrame, what: str) -> list[str]:  # guard: repeats-named-in-proof
     """Return a fault that names a handful of rows; none without rows."""
     total = rows.count()
     if not total:

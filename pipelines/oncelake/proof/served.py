@@ -67,18 +67,22 @@ class ServedProof:
         name, follows = f"position of {self.served.table}", str(self.served.follows)
         if last is None:  # an empty table is right only if there is nothing to serve: a rebuild may have emptied it
             empty = [f"{self.served.place} has no batch of it: {part.said}. Run: oncelake run" for part in waits]
+            # guard: served-nothing-yet-fails
             return Link.of(name, self.served.table, empty, "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
         said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
         if found is None or found.table_id != commit_log.table_id():
-            said.append(
+            said.append(  # guard: served-source-table-id
                 f"it is of table {found.table_id if found else 'none'}, but {follows} is {commit_log.table_id()}"
             )
         elif found.version > newest + 1:
+            # guard: served-source-table-reaches
             said.append(f"it is at version {found.version}, but {follows} ends at {newest}")
         elif goes_back(metadata.before, metadata.end, follows):
+            # guard: served-batch-goes-forward
             said.append(f"batch {metadata.batch_id} goes from {metadata.before} back to {metadata.end}")
         elif same_position(metadata.before, metadata.end):
+            # guard: served-batch-covers-something
             said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
             said.extend(self._uncounted(last, commit_log))
@@ -87,7 +91,7 @@ class ServedProof:
         up_to = f"version {end} of" if end is not None else f"a position inside version {version_of(metadata.end)} of"
         return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {up_to} {follows}")
 
-    def _waits(self, last: ChainCommit | None) -> tuple[Uncompared, ...]:
+    def _waits(self, last: ChainCommit | None) -> tuple[Uncompared, ...]:  # guard: unserved-changes-are-number
         """Return what is not served yet: lines of silver, or versions of gold that change rows."""
         follows = self.served.follows
         commit_log = self.chain.commit_log(follows)
@@ -118,6 +122,7 @@ class ServedProof:
         there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
         if there is not None and there != counted:
             read = count_of(counted, "row was read", "rows were read")
+            # guard: served-batches-cover-source
             yield f"{read} in all batches, but {self.served.follows} has {there:,} up to the position"
 
     def _gold(self, last: SinkBatch | None) -> DataFrame | str:
@@ -128,6 +133,7 @@ class ServedProof:
             return "at a position inside a version"
         table, version = self._version_of(end) if end is not None else (follows, version_of(after))
         commit_log = self.chain.commit_log(table)
+        # guard: served-at-available-gold
         if end is None or (version >= 0 and not commit_log.holds(commit_log.last_alike(version))):
             return f"at version {version} of {table}, which is gone from its log"
         rows = self._rows_of(table, version)
@@ -152,6 +158,7 @@ class ServedProof:
         path = self.chain.lake.at(table)
         if version < 0:  # nothing is read yet; version 0 may have other columns than the table has now
             return tables.read(self.spark, path).where(F.lit(False))
+        # guard: proof-at-same-rows
         return tables.read_version(self.spark, path, self.chain.commit_log(table).last_alike(version))
 
 
@@ -196,7 +203,7 @@ def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:
             total += 1
             if not fault:
                 continue
-            differing += 1
+            differing += 1  # guard: served-rows-equal-gold
             if len(first) < HANDFUL:
                 first.append(fault)
     left_out = len(stored.refused)
@@ -217,9 +224,10 @@ def _unlike(served: Served, rows: Rows, stored: SinkContent) -> Iterator[str]:
         if other is None and one is not None and not served.follows_changes and str(one[0]) in stored.refused:
             continue
         same = one is not None and other is not None and equal(one, other)
-        yield "" if same else _difference(served, one, other, rows.names)
+        yield "" if same else _difference(served, one, other, rows.names)  # guard: served-difference-named
 
 
+# guard: row-served-or-refused
 def _refused_otherwise(served: Served, rows: Rows, stored: SinkContent) -> Iterator[str]:
     """Yield the rows that the sink should have refused and has not, and those that it should hold."""
     wanted = set[str]()

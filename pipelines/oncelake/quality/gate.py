@@ -195,8 +195,9 @@ class Quarantined(Check):
 
     def breach(self, counted: Counted) -> str | None:
         """Compare the share of refused lines with the limit."""
+        # guard: first-batch-checked
         is_small = self.from_lines is not None and counted.lines < self.from_lines and not counted.is_first
-        if is_small or counted.refused <= self.share * counted.lines:
+        if is_small or counted.refused <= self.share * counted.lines:  # guard: refused-share-limit
             return None
         of = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
         refused = count_of(counted.refused, f"{of} is refused", f"{of} are refused")

@@ -145,7 +145,7 @@ class Database:
                     known = of_the_driver(error, self.engine.dialect)
                     clash = known is not None and judge(known, self.backend) is Trouble.CLASH
                     if known is not None and not clash and not connection.invalidated:
-                        connection.invalidate(error)
+                        connection.invalidate(error)  # guard: broken-connection-dropped
                     raise
         except Exception as error:
             known = of_the_driver(error, self.engine.dialect)
@@ -154,7 +154,7 @@ class Database:
             raise known from error
 
 
-def keep_alive(connection: Connection) -> None:
+def keep_alive(connection: Connection) -> None:  # guard: connection-kept-alive
     """Use a connection whose transaction waits for something else, so that no server or proxy ends it as idle."""
     connection.exec_driver_sql("SELECT 1").close()
 

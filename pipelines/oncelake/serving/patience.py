@@ -101,4 +101,4 @@ class _Losses:
         if isinstance(error, TargetAwayError) and error.lost_at is not None:
             self.count = self.count + 1 if error.lost_at == self.statement else 1
             self.statement = error.lost_at
-        return isinstance(error, TargetAwayError) and self.count < LOSSES
+        return isinstance(error, TargetAwayError) and self.count < LOSSES  # guard: repeated-loss-ends-retries

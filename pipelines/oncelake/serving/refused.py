@@ -55,7 +55,7 @@ def write(connection: Connection, there: Table, batch: SinkBatch, rows: SinkRows
         asked = select(key).where(key.in_([row.key for row in part if row.key is not None]))
         stored = list(connection.execute(asked).scalars())
         if stored:
-            connection.execute(delete(there).where(key.in_(stored)))
+            connection.execute(delete(there).where(key.in_(stored)))  # guard: refused-older-row-deleted
         _remove(connection, batch.stage, [row.key_text for row in part if row.key_text in before])
         connection.execute(insert(REFUSED), [_values(batch, row) for row in part])
 
@@ -73,7 +73,7 @@ def accepted(connection: Connection, stage: str, chunk: list[Row], before: froze
     if not before:
         return chunk
     if adds:
-        return [row for row in chunk if str(row[0]) not in before]
+        return [row for row in chunk if str(row[0]) not in before]  # guard: refused-row-not-added-to
     _remove(connection, stage, [str(row[0]) for row in chunk if str(row[0]) in before])
     return chunk
 

@@ -175,7 +175,7 @@ class Served:
                 assert held is not None
                 return Written(held, replayed=True)
             if (refused := self.counted_otherwise(held, metadata.rules)) is not None:
-                raise ConfigError(refused)
+                raise ConfigError(refused)  # guard: no-sum-of-two-declarations
             batch = self._batch(metadata, last, taken)
             try:
                 with self._named(rows):
@@ -195,10 +195,11 @@ class Served:
     def _must_hold(self, batch: SinkBatch, rows: SinkRows) -> None:
         """Raise ReceiptError unless the sink took all rows, and stores the batch or a later one."""
         if not rows.taken:
+            # guard: sink-takes-all-rows
             raise ReceiptError(f"{self.place} returned from batch {batch.batch_id} before it took all of its rows")
         last = self._last()
         if last is None or last.version < batch.version or (last.version == batch.version and not last.is_same(batch)):
-            raise ReceiptError(
+            raise ReceiptError(  # guard: sink-stores-batch
                 f"{self.place} was given {_words(batch)} of {self.stage}, but the last batch that it stores is "
                 f"{_words(last)}"
             )
@@ -215,6 +216,7 @@ class Served:
             self.sink.empty(mark)
         last = self._last()
         if last is not None and not last.is_same(mark):
+            # guard: emptied-sink-stores-mark
             raise ReceiptError(f"{self.place} was emptied, but the last batch that it stores is {_words(last)}")
 
     def check(self, schema: StructType) -> None:
@@ -319,7 +321,7 @@ class Served:
         return ChainCommit(batch.batch_id, "UPSERT", {}, metrics, batch.committed_ms, metadata, changes_data=True)
 
 
-def without_secrets(text: str, options: Mapping[str, str]) -> str:
+def without_secrets(text: str, options: Mapping[str, str]) -> str:  # guard: option-values-hidden
     """Return a text with the values of options replaced by their names: any of them may be a password."""
     for name, value in sorted(options.items(), key=lambda each: -len(each[1])):
         if len(value) >= _SHORTEST:
@@ -347,7 +349,7 @@ def _is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: st
     if last is None:
         if metadata.batch_id == 0:
             return False
-        raise ReplayError(
+        raise ReplayError(  # guard: served-predecessors-exist
             f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}, "
             f"but {place} has recorded no batch of this stage. "
             f"{_UNDONE}"
@@ -360,7 +362,7 @@ def _is_applied(metadata: CommitMetadata, last: CommitMetadata | None, place: st
         and same_position(metadata.before, last.end)
     ):
         return False
-    raise ReplayError(
+    raise ReplayError(  # guard: served-batch-follows-position
         f"batch {metadata.batch_id} of {metadata.stage} (query {metadata.query_id}) "
         f"covers {metadata.before} to {metadata.end}, but {place} "
         f"has recorded batch {last.batch_id} (query {last.query_id}) with {last.before} to {last.end}: "

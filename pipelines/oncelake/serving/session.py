@@ -94,13 +94,14 @@ def _fit_mysql(cursor: Any, dialect: Dialect) -> None:
     if int(found[_PACKET]) < SMALLEST_PACKET:
         raise _refused(_PACKET, found[_PACKET], f"at least {SMALLEST_PACKET}", "Raise it on the server")
     for name, wanted in _MYSQL.items():
-        if name not in found or _is_set(name, found, wanted):
+        if name not in found or _is_set(name, found, wanted):  # guard: mysql-session-settings
             continue
         try:
             cursor.execute(f"SET SESSION {name} = {_literal(wanted)}")
         except dialect.loaded_dbapi.Error as error:
             if error.args[0] not in _NOT_ALLOWED:
                 raise
+            # guard: unchangeable-setting-named
             raise _refused(name, found[name], wanted, f"{_BY_OTHERS} (it says: {error.args[-1]})") from None
 
 
@@ -115,7 +116,7 @@ def _literal(value: str | int) -> str:
 
 
 def _fit_postgres(cursor: Any, dialect: Dialect) -> None:
-    for name, wanted in _POSTGRES.items():
+    for name, wanted in _POSTGRES.items():  # guard: postgres-exact-session
         try:
             cursor.execute(f"SET SESSION {name} = {_literal(wanted)}")
         except dialect.loaded_dbapi.Error as error:

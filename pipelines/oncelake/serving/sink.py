@@ -229,12 +229,12 @@ class SinkRows:
 
     def _part(self, chunk: list[Row]) -> list[Row]:
         """Return a part of the rows, if this process may still write."""
-        self.fence()
+        self.fence()  # guard: lock-check-before-part
         return chunk
 
     def _end(self) -> None:
         """Let the sink store the batch, if this process may still write."""
-        self.fence()
+        self.fence()  # guard: lock-check-before-commit
         self.taken = True
 
 

@@ -84,9 +84,10 @@ class SqlSink(Sink):
 
         def work(connection: Connection) -> None:
             if not self._checked.is_set():  # the database may have been unavailable in the preflight
-                self._check_tables(connection, there)
+                self._check_tables(connection, there)  # guard: tables-checked-before-batch
             last = position.recorded(connection, self.stage, lock=True)
             if (last.version if last else 0) != batch.version - 1:
+                # guard: database-batch-follows-position
                 raise OvertakenError(f"{self}: {table.name} has got another batch")
             # the position first: so two first batches conflict at its key, not at the rows
             position.write(connection, batch, first=last is None)
@@ -176,7 +177,7 @@ class SqlSink(Sink):
     def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
         """Raise ReplayError if the first batch would add its counts to rows that no recorded batch wrote."""
         if self.transactional and connection.execute(select(table.primary_key.columns[0]).limit(1)).first():
-            raise ReplayError(
+            raise ReplayError(  # guard: first-served-table-empty
                 f"{self.database}: {table.name} holds rows, but oncelake_position records no batch of {self.stage}. "
                 f"New counts would be added to them. To delete them and count again: oncelake rebuild {self.stage}"
             )
@@ -185,38 +186,39 @@ class SqlSink(Sink):
 def _check_table(connection: Connection, table: SqlTable) -> None:
     inspector = inspect(connection)
     if not inspector.has_table(table.name):
+        # guard: served-tables-exist
         raise ConfigError(f"there is no table {table.name} in the serving database. Run: oncelake serving init")
     found = {column["name"] for column in inspector.get_columns(table.name)}
     missing = [column.name for column in table.columns if column.name not in found]
     if missing:
-        raise ConfigError(
+        raise ConfigError(  # guard: served-tables-have-columns
             f"{table.name} in the serving database has no column {', '.join(missing)} "
             f"(it has {', '.join(sorted(found))}). Drop the table, or name another database; then run: "
             "oncelake serving init"
         )
     key = inspector.get_pk_constraint(table.name)["constrained_columns"]
     if key != [column.name for column in table.primary_key]:
-        raise ConfigError(
+        raise ConfigError(  # guard: served-tables-have-keys
             f"{table.name} in the serving database has the primary key ({', '.join(key)}), "
             f"accepted: ({', '.join(column.name for column in table.primary_key)}). Rows would be stored twice. "
             "Drop the table, or name another database; then run: oncelake serving init"
         )
     unique = [str(each["name"]) for each in inspector.get_indexes(table.name) if each["unique"]]
     if unique:
-        raise ConfigError(
+        raise ConfigError(  # guard: no-other-unique-index
             f"{table.name} in the serving database has a unique index {', '.join(unique)} in addition to its key. "
             "An upsert could then change the wrong row. Drop the index"
         )
     engine = str(inspector.get_table_options(table.name).get(f"{connection.dialect.name}_engine", "InnoDB"))
     if engine.lower() != "innodb":
-        raise ConfigError(
+        raise ConfigError(  # guard: served-tables-keep-transactions
             f"{table.name} is of engine {engine}, which has no transactions. "
             f"Run: ALTER TABLE {table.name} ENGINE=InnoDB"
         )
     wrong = wrong_columns(connection, table)
     if wrong:
         stage = "serving" if table in (POSITION, REFUSED) else f"serving.{table.name}"
-        raise ConfigError(
+        raise ConfigError(  # guard: served-tables-hold-values
             f"{table.name} in the serving database has columns that cannot hold every served value: "
             f"{'; '.join(wrong)}. Change the columns, or drop the table and run: oncelake serving init. If the table "
             f"held rows, then run: oncelake rebuild {stage}"

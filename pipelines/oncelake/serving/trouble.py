@@ -87,7 +87,7 @@ def of_the_driver(error: Exception, dialect: Dialect) -> DBAPIError | None:
     if isinstance(error, DBAPIError):
         return error
     driver = dialect.loaded_dbapi
-    own = isinstance(error, driver.Error)
+    own = isinstance(error, driver.Error)  # guard: unwrapped-driver-error
     passed = {str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame, _ in walk_tb(error.__traceback__)}
     if not own and not (isinstance(error, _STREAM_ERRORS) and driver.__name__.partition(".")[0] in passed):
         return None

@@ -73,8 +73,9 @@ def _merge(merge: Merge, kind: Kind, backend: str) -> Value:
     if kind != "decimal" or backend != "sqlite":
         return _MERGES[merge]
     if merge == "sum":
-        return lambda old, new: func.coalesce(getattr(func, ADDED)(old, new), old, new)
+        return lambda old, new: func.coalesce(getattr(func, ADDED)(old, new), old, new)  # guard: sqlite-exact-sums
     # SQLite compares by the collation of the left side
+    # guard: sqlite-decimal-extremes
     return lambda old, new: _MERGES[merge](old, collate(type_coerce(new, Text), DECIMALS))
 
 

@@ -43,7 +43,7 @@ class ValueLimits:
     infinity: bool = True
     nul: bool = True
 
-    def refusals(self, column: Column, kind: DataType) -> list[tuple[Column, str]]:
+    def refusals(self, column: Column, kind: DataType) -> list[tuple[Column, str]]:  # guard: values-fit-database
         """Return the conditions under which a value of a column is not held, each with the reason."""
         if isinstance(kind, (TimestampType, DateType)):
             days = [date(self.first_year, 1, 1).toordinal() - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH + 1]

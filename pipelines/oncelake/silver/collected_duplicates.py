@@ -35,6 +35,7 @@ def split(accepted: Collected, before: TableBefore, declared: Deduplicate) -> tu
     counts = pc.value_counts(lines[EVENT_KEY].combine_chunks())
     several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     suspects = pyarrow.concat_arrays([several, held[EVENT_KEY].combine_chunks()])
+    # guard: collected-repeats-by-arrival
     lines = _by_arrival(lines.filter(pc.is_in(lines[EVENT_KEY], value_set=suspects)))
     twins = dict(_twins(held, lines, declared.window))
     is_repeat = pc.is_in(rows["_row"], value_set=pyarrow.array(twins.keys(), pyarrow.int64()))
@@ -120,7 +121,7 @@ def _twins(held: "pyarrow.Table", lines: "pyarrow.Table", window: int) -> Iterat
     for number, (key, at) in enumerate(_keys_and_times(lines)):
         found = kept.get(key, [])
         first, last = (bisect_left(found, (end, -1)) for end in (at - window, at + window + 1))
-        if first < last:
+        if first < last:  # guard: collected-repeat-within-window
             yield numbers[number], min(place for _, place in found[first:last])
         else:
             _keep(kept, key, (at, held.num_rows + number))

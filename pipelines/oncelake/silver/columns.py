@@ -114,4 +114,4 @@ def _decimal(text: Column, made: DecimalType) -> Column:
     power = rf"\A[+-]?+(?=(?:\.?\d){{1,{_DIGITS_OF_DOUBLE}}}\.?[eE])[\d.]++[eE][+-]?+0*+\d{{1,2}}\z"
     value = F.when(is_near(text), text).try_cast(made)
     same = text.rlike(power) & (value.cast("double") == text.try_cast("double"))
-    return F.when(text.rlike(plain) | same, value)
+    return F.when(text.rlike(plain) | same, value)  # guard: exact-decimal

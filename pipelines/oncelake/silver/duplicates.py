@@ -61,6 +61,7 @@ def with_event(parsed: DataFrame, declared: Deduplicate) -> DataFrame:
     is null if a part is null.
     """
     parts = [_text(part, parsed.schema) for part in declared.key]
+    # guard: key-part-lengths
     texts = [each for part in parts for each in (F.octet_length(part).cast("string"), F.lit(":"), part)]
     hashed = F.sha2(F.concat(F.lit(json.dumps(declared.key)), *texts), 256)
     key = F.unhex(F.substring(hashed, 1, 2 * _HASH_BYTES))
@@ -104,7 +105,7 @@ def near(parts: Iterable[int], window: int) -> Times:
     """Return the ranges of times that are at most a window from one of these parts of time, each a window long."""
     ranges: list[tuple[int, int]] = []
     for part in sorted(parts):
-        first, last = (part - 1) * window, (part + 2) * window - 1
+        first, last = (part - 1) * window, (part + 2) * window - 1  # guard: window-on-both-sides
         if ranges and first <= ranges[-1][1] + 1:
             ranges[-1] = (ranges[-1][0], last)
         else:
@@ -165,7 +166,7 @@ def _judged(lines: Column, window: int) -> Column:
     none = F.filter(marks, lambda _: F.lit(False))
 
     def keep(kept: Column, mark: Column) -> Column:
-        repeats = F.exists(kept, lambda each: F.abs(each["at"] - mark["at"]) <= window)
+        repeats = F.exists(kept, lambda each: F.abs(each["at"] - mark["at"]) <= window)  # guard: repeat-within-window
         return F.when(mark["is_new"] & repeats, kept).otherwise(F.concat(kept, F.array(mark)))
 
     def with_twins(kept: Column) -> Column:
@@ -194,6 +195,7 @@ def _order(rows: DataFrame, *, is_new: bool) -> Column:
         SOURCE.name: SOURCE.dataType,
     }
     values = [parts.get(name, F.lit(None)).cast(kinds[name]).alias(name) for name in (SOURCE.name, *WITHIN_SOURCE)]
+    # guard: repeats-by-arrival
     return F.struct(F.lit(is_new).alias("is_new"), F.col("ingested_at"), *values).alias("order")
 
 

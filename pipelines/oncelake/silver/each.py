@@ -91,7 +91,7 @@ def as_lines(events: DataFrame, of_line: Sequence[str], added: Sequence[str]) ->
     )
     in_order = F.array_sort(F.col(EVENTS), lambda one, other: one[EVENT_INDEX] - other[EVENT_INDEX])
     lines = lines.withColumns({EVENTS: in_order})
-    found = F.flatten(F.transform(EVENTS, _reasons))
+    found = F.flatten(F.transform(EVENTS, _reasons))  # guard: bad-event-refuses-line
     reasons = F.when(F.size(EVENTS) == 0, F.col(f"{_ROW}.reasons")).otherwise(_first_of_each_rule(found))
     marks = F.array_distinct(F.flatten(F.filter(F.col(EVENTS)[MARKS], lambda each: each.isNotNull())))
     kept = F.transform(EVENTS, lambda each: each.dropFields("reasons"))

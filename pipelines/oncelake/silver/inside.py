@@ -107,7 +107,7 @@ def _parts() -> list[Column]:
     """Return the parts of a line inside, with the time and the fields of the line around where it has none."""
     outer = F.col(_OUTER)
     lacks_time = F.coalesce(F.col("time_text"), F.lit("")) == ""
-    made = {
+    made = {  # guard: inner-line-without-time
         "log_time": F.when(lacks_time, outer.log_time).otherwise(F.col("log_time")),
         "fields": with_outer(F.col("fields"), outer.fields),
     }

@@ -62,7 +62,7 @@ def read_lines(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     texts = {name: _without_ansi(F.col(name)) for name in ("time_text", "level_text", "message")}
     fields = F.transform_values("fields", lambda _, text: _without_ansi(text))
     of_columns = {name: _without_ansi(F.col("texts")[name]) for name in fmt.columns}
-    return frame.withColumns({**texts, "fields": fields, **_texts(of_columns)})
+    return frame.withColumns({**texts, "fields": fields, **_texts(of_columns)})  # guard: colours-stripped-from-values
 
 
 def _without_ansi(text: Column) -> Column:
@@ -82,7 +82,7 @@ def _take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
     )
 
 
-def unmatched_rule(fmt: LogFormat) -> Column:
+def unmatched_rule(fmt: LogFormat) -> Column:  # guard: pattern-steps-rule
     """Return the name of the rule that a line breaks which the format does not match."""
     if fmt.pattern is None or is_fixed_width(fmt):
         return F.lit("pattern")
@@ -162,7 +162,7 @@ def by_json(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn]
     sources = (*keys.time, *keys.level, *keys.message, *(each.source for each in columns.values()))
     paths = [key for key in dict.fromkeys(sources) if is_path(key)]
     read = line_functions.json_object(F.col("line"), [_steps(path) for path in paths])
-    if read is None:
+    if read is None:  # guard: exact-json-number
         return _by_json_of_spark(frame, keys, columns)
     frame = frame.withColumns({"read": read}).withColumns({"object": F.col("read.object")})
     frame = frame.withColumns({"matched": F.col("read").isNotNull()})
@@ -186,9 +186,9 @@ def _by_json_of_spark(frame: DataFrame, keys: PartKeys, columns: Mapping[str, Ty
     both = F.from_json(F.concat(F.lit("["), "line", end), f"array<{_TEXT}>", _JSON_OPTIONS)
     frame = frame.withColumns({"both": both}).withColumns({"object": F.get("both", F.lit(0))})
     is_end = F.try_element_at(F.get("both", F.lit(1)), F.lit("end")) == F.sha2("line", 256)
-    matched = (F.size("both") == 2) & is_end & F.col("object").isNotNull()
+    matched = (F.size("both") == 2) & is_end & F.col("object").isNotNull()  # guard: one-json-object-without-java
     frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
-    texts = {
+    texts = {  # guard: exact-json-digits-without-java
         name: _exact(each.source) if has_exact_digits(each.type) else _at(each.source) for name, each in columns.items()
     }
     return _by_keys(frame, keys, texts).drop("both")
@@ -213,7 +213,7 @@ def _unquoted(value: Column) -> Column:
         others = F.regexp_replace(others, pattern, text)
     as_json = _json_at(F.concat(F.lit('{"v":'), value, F.lit("}")), "$.v")
     unescaped = F.when(inner.contains("\\"), F.coalesce(as_json, others)).otherwise(inner)
-    return F.when(value.startswith('"'), unescaped).otherwise(value)
+    return F.when(value.startswith('"'), unescaped).otherwise(value)  # guard: escapes-only-in-quotes
 
 
 def _by_keys(
@@ -254,7 +254,7 @@ def _at(key: str) -> Column:
     return _json_at(F.col("line"), key) if is_path(key) else F.try_element_at("object", F.lit(key))
 
 
-def _json_at(line: Column, path: str) -> Column:
+def _json_at(line: Column, path: str) -> Column:  # guard: json-escapes-stay-valid
     """Return the text at a path; two escaped surrogates that are no pair give Spark a text that is not UTF-8."""
     return F.make_valid_utf8(F.get_json_object(line, path))
 

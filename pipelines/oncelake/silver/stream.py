@@ -255,7 +255,7 @@ class Parsed:
         if made is None:
             return self._counting(frame)
         if made.rows.num_rows != rows.rows.num_rows:
-            raise ReceiptError(
+            raise ReceiptError(  # guard: transform-keeps-row-count
                 f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
                 f"{batch.batch_id}; nothing was written. Correct it: each row must stay one row"
             )
@@ -329,7 +329,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             _must_add_up(batch.append(SILVER, accepted(frame)), batch.append(QUARANTINE, quarantined(frame)))
             return
         if batch.holds(SILVER) and not batch.same_rules(SILVER):
-            raise ReplayError(
+            raise ReplayError(  # guard: same-rules-for-both-tables
                 f"batch {batch.batch_id} is half written: {SILVER} has it, {QUARANTINE} does not. The log format, "
                 "silver's time limits, its transform, its suite or silver.deduplicate changed since this batch began, "
                 "or the sources did. Put the old values back, run oncelake run --once, then set the new values again"
@@ -341,13 +341,13 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             counted = write_silver(parsed, silver, batch)
             strange = parsed.arrivals.warning(counted.lines - counted.refused) if parsed.arrivals else None
             if strange is not None and not said:
-                batch.warned.append(strange)
+                batch.warned.append(strange)  # guard: later-than-file-warned
                 said.append(strange)
             if parsed.repeats is not None and parsed.dropped:
                 _must_be(parsed.dropped, batch.append(DUPLICATES, parsed.repeats.dropped), "is a repeat", "are repeats")
             warned, invalid = _warned(silver, counted, batch), parsed.made_valid(written=not is_held)
             batch.warned.extend(warnings(invalid))
-            if counted.rules or warned or invalid:
+            if counted.rules or warned or invalid:  # guard: replay-writes-quarantine
                 quality = recorded({"lines": counted.lines, "rules": counted.rules, "warned": warned}, invalid)
                 written = batch.append(QUARANTINE, parsed.quarantined(batch), quality)
                 _must_be(counted.refused, written, "was refused", "were refused")
@@ -359,7 +359,7 @@ def _must_be(expected: int, written: Written, one: str, several: str) -> None:
     """Raise ReceiptError if a table got another number of rows than was counted."""
     rows, metadata = written.commit.rows_added, written.commit.metadata
     if rows != expected:
-        raise ReceiptError(
+        raise ReceiptError(  # guard: quarantine-rows-add-up
             f"{metadata.table} got {count_of(rows, 'row')} of batch {metadata.batch_id}, but "
             f"{count_of(expected, one, several)}. {rebuild_hint('silver')}"
         )
@@ -403,7 +403,7 @@ def _count_repeats(judged: DataFrame, before: TableBefore, batch: Batch) -> int:
     except (PySparkException, Py4JJavaError) as error:
         if not before.replayed:
             raise
-        raise ReplayError(
+        raise ReplayError(  # guard: repeats-version-still-there
             f"batch {batch.batch_id} is half written, and its lines must be compared with version {before.version} of "
             f"{SILVER}, which cannot be read any more: {reason(error)}. {rebuild_hint('silver')}"
         ) from error
@@ -418,14 +418,14 @@ def write_silver(parsed: Parsed, silver: Silver, batch: Batch) -> Counted:
     elif silver.counts_first or parsed.collected is not None or parsed.repeats is not None:
         counted = _count(parsed, silver, batch)
         _stop(parsed.frame, silver, counted, batch)
-        lines = counted.accepted if silver.has_events else None
+        lines = counted.accepted if silver.has_events else None  # guard: events-counted-before-silver
         rows = batch.append(SILVER, parsed.accepted(batch), deduplicated=recorded, lines=lines).commit.rows_added
     else:
         rows, counted = _write_counting(parsed, silver, batch)
     if rows is not None and rows + parsed.dropped != counted.rows:
         repeats = f" and {count_of(parsed.dropped, 'is a repeat', 'are repeats')}" if parsed.repeats else ""
         repeats += f", and the others have {count_of(counted.rows, 'event')}" if silver.has_events else ""
-        raise ReceiptError(
+        raise ReceiptError(  # guard: silver-rows-add-up
             f"{SILVER} got {count_of(rows, 'row')} of batch {batch.batch_id}, and of {count_of(counted.lines, 'line')} "
             f"{count_of(counted.refused, 'was refused', 'were refused')}{repeats}: the numbers do not add up. "
             f"{rebuild_hint('silver')}"
@@ -489,7 +489,7 @@ def _must_add_up(in_silver: Written, in_quarantine: Written) -> None:
     lines, repeats = metadata.quality.get("lines"), in_silver.commit.metadata.deduplicated.get("dropped", 0)
     if lines is not None and silver + quarantine + repeats != lines:
         more = f", {count_of(repeats, 'is a repeat', 'are repeats')}" if repeats else ""
-        raise ReceiptError(
+        raise ReceiptError(  # guard: replayed-rows-add-up
             f"{SILVER} got {count_of(silver, 'row')} of batch {metadata.batch_id} and {QUARANTINE} {quarantine:,}"
             f"{more}, of {count_of(lines, 'line')}: the numbers do not add up. {rebuild_hint('silver')}"
         )
@@ -529,7 +529,7 @@ def _stop(parsed: DataFrame, silver: Silver, counted: Counted, batch: Batch) -> 
         return
     said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
     broken = counted.frequent
-    raise GateError(
+    raise GateError(  # guard: gate-before-write
         f"the gate refused batch {batch.batch_id}. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
         f"{_lines(parsed)}Nothing of the batch was written. Every start tries it again, so change the format, the "
         "rule, or the limit in quality.gate"

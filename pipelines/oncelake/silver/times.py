@@ -63,7 +63,7 @@ def log_time(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
 
 
 def _of_line(at: Column, pattern: str) -> Column:
-    return F.when(at >= F.lit(FIRST_EPOCH), at) if pattern in _EPOCHS else at
+    return F.when(at >= F.lit(FIRST_EPOCH), at) if pattern in _EPOCHS else at  # guard: uptime-is-no-time
 
 
 def time_of(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
@@ -97,6 +97,7 @@ def with_latest(frame: DataFrame, patterns: tuple[str, ...], ahead: timedelta) -
     last = F.try_add(F.unix_micros("ingested_at"), F.lit(ahead // timedelta(microseconds=1)))
     is_possible = F.unix_micros("timestamp").between(F.lit(int(_FIRST_TIMESTAMP.timestamp()) * 10**6), last)
     outer = ["outer_time"] if "outer_time" in frame.columns else []
+    # guard: possible-timestamp-for-year
     origin = F.coalesce(*outer, F.when(is_possible, F.col("timestamp")), "file_modified", "ingested_at")
     frame = frame.withColumns({"latest": F.try_add(origin, F.lit(timedelta(days=1)))})
     # year() alone would use the session's zone

@@ -276,12 +276,13 @@ def _refusal(fmt: LogFormat) -> Column:
     out = F.when(F.col("value").isNull(), F.array(reason(F.lit("null_value"), "value", F.lit(None))))
     line_size, nul_bytes = map(F.lit, STAND_IN_RULES)
     rule, size = F.when(digest().isNull(), nul_bytes).otherwise(line_size), bytes_in_file().cast("string")
+    # guard: stand-in-to-quarantine
     out = out.when(is_stand_in(), F.array(reason(rule, "value", F.concat(size, F.lit(" bytes: "), "line"))))
     if fmt.record is not None:
         of_file = F.col("file").isNotNull()
         record = F.col("line") if fmt.record.joint is None else F.col("as_read")
         is_started = F.col("is_started")
-        broken = {
+        broken = {  # guard: broken-record-refused
             "record_size": fmt.record.is_too_long(record),
             "record_start": (record != "") & ~is_started,
             "pattern_steps": (record != "") & (is_started.isNull() | F.col("line").isNull()),
@@ -297,7 +298,7 @@ def _reasons(fmt: LogFormat, refusing: Sequence[Broken]) -> Column:
     out = _refusal(fmt) if fmt.each is None else F.when(F.col(OF_LINE).isNotNull(), F.col(OF_LINE))
     unclear = F.when(F.col("log_time").isNull(), F.col("unclear"))
     rule = F.when(F.col("log_time").isNotNull(), "time_range").when(unclear.isNotNull(), "time_zone").otherwise("time")
-    time = reason(rule, "log_time", F.coalesce(unclear, "time_text"))
+    time = reason(rule, "log_time", F.coalesce(unclear, "time_text"))  # guard: unclear-zone-named
     level = reason(F.lit("level"), "level", F.col("level_text"))
     bad_time, bad_level = ~F.col("in_range"), F.col("level").isNull()
     return (

@@ -115,11 +115,12 @@ class UserCode:
         top = name.partition(".")[0]
         if getattr(sys.modules.get(top), _SOURCE, None) != self._source:
             for each in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
-                del sys.modules[each]
+                del sys.modules[each]  # guard: changed-code-imported-again
             importlib.invalidate_caches()
         with _on_path(self.directory):
             made = importlib.import_module(name)
         if find_code(self.name, [Path(self.directory)] if self.directory is not None else ()).identity != self.identity:
+            # guard: imported-code-has-recorded-hash
             raise ConfigError(f"{KEY} {self.name}: {self.place} has changed since this start; start again")
         setattr(sys.modules[top], _SOURCE, self._source)
         if self.identity.distribution is None:  # Spark's Python workers may not find the file

@@ -88,6 +88,7 @@ class UserTransform:
             once = self._made(empty)
             first = _texts(empty, once)
             if first != _texts(empty, self._made(empty)):
+                # guard: same-plan-again
                 raise self._refused(f"{_RANDOM}: two calls with the same rows give two different plans")
             for days, zone in _ELSEWHERE:
                 self._compare(empty, first, days, zone)
@@ -112,6 +113,7 @@ class UserTransform:
         texts = [each for each in added if has_text(each.dataType)]
         unsure = {each.name: each.dataType for each in texts} if texts and _may_be_invalid(rows, made) else {}
         values = (
+            # guard: transform-values-valid
             valid(made[each.name], each.dataType) if each.name in unsure else one_zero(made[each.name], each.dataType)
             for each in added
         )
@@ -127,7 +129,7 @@ class UserTransform:
         import time_machine  # noqa: PLC0415 - few lakes need it
 
         moment = datetime.now(ZoneInfo(zone)) + timedelta(days=days, hours=5, minutes=7)
-        with self.code.imported_again(), time_machine.travel(moment):
+        with self.code.imported_again(), time_machine.travel(moment):  # guard: module-imported-again
             try:
                 found = _texts(rows, self._made(rows))
             except ConfigError as error:
@@ -136,6 +138,7 @@ class UserTransform:
             if one != other:
                 what = shown(one[0])
                 differs = f"would be {shown(other[0])}" if one[0] != other[0] else "has another Python function"
+                # guard: plan-without-clock-or-zone
                 raise self._refused(f"has {what}, which {differs} on {moment:%Y-%m-%d} in the zone {zone}; {_PURE}")
 
     def _made(self, rows: DataFrame) -> DataFrame:
@@ -170,12 +173,12 @@ def _faults(rows: DataFrame, made: DataFrame) -> Iterator[str]:
     nodes = _steps(rows, made)
     for node in nodes:
         kind = str(node.getClass().getSimpleName())
-        if kind not in _ALLOWED:
+        if kind not in _ALLOWED:  # guard: one-row-per-row
             away = "does not return the DataFrame that it gets" if node.children().isEmpty() else f"uses {kind}"
             yield f"{away}; {_ROW_BY_ROW}"
             return
-    yield from _impure(rows.sparkSession, nodes)
-    yield from _changed(rows, made)
+    yield from _impure(rows.sparkSession, nodes)  # guard: same-columns-again
+    yield from _changed(rows, made)  # guard: silver-columns-unchanged
     yield from _unfit(_added(rows, made))
 
 

@@ -122,7 +122,7 @@ class SourceKind(ABC):
             version: the fingerprint of the rules.
         """
         mask, rows = self.settings.mask, self.read(spark)
-        if mask is None:
+        if mask is None:  # guard: source-masked-when-read
             return rows
         return Mask(spark, mask.resolved(self.settings.max_line), self.records_of_lines).rows(rows, version)
 

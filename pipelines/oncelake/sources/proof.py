@@ -109,7 +109,7 @@ def what_waits(
     elif waits.count != 0 and not may_start:
         words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
         said = f"{words}, as bronze would not start"
-    holds = trouble is None and (waits.count == 0 or may_start)
+    holds = trouble is None and (waits.count == 0 or may_start)  # guard: any-source-can-continue
     link = Link(f"{name} → {bronze}", str(bronze), holds, said)
     if waits.count is None:
         return link.without(Uncompared(1, f"an unknown number of {waits.unit} that wait for the next run", waits=True))

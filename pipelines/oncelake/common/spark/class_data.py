@@ -92,6 +92,7 @@ def _run_demo(environment: Mapping[str, str], heard: Callable[[str], None]) -> t
     """Run the demo without the user's settings; return its exit code and the last line of its errors."""
     # -P: no module of the working directory replaces one of ours
     command = [sys.executable, "-P", "-m", "oncelake", "demo"]
+    # guard: demo-without-user-settings
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ONCELAKE_")}
     with (
         tempfile.TemporaryFile() as errors,

@@ -130,7 +130,7 @@ def _hear(line: str, step: Step) -> None:
         step("archiving Java's classes", 2 + int(part[1]) - 1)
 
 
-def _wait_for(lock: int, step: Step) -> bool:
+def _wait_for(lock: int, step: Step) -> bool:  # guard: one-process-prepares-machine
     """Lock the preparation; return False if another process has held the lock for `PATIENCE` seconds."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -140,7 +140,7 @@ def _wait_for(lock: int, step: Step) -> bool:
             step("waiting for another process that does it", 0)
         else:
             return True
-        if time.monotonic() > until:
+        if time.monotonic() > until:  # guard: wait-for-preparation-bounded
             return False
         time.sleep(_POLL)
 

@@ -119,7 +119,7 @@ def _version(java: str) -> tuple[int, str]:
     return done.returncode, done.stderr + done.stdout  # errors of the JVM's own are on its standard output
 
 
-def utf8_locale() -> Mapping[str, str]:
+def utf8_locale() -> Mapping[str, str]:  # guard: java-file-names-utf8
     """Return the variables that make a JVM use UTF-8 for file names; empty if it does so already.
 
     Java takes the encoding of file names from the locale. In a locale without UTF-8, such as `LC_ALL=C` or one that is

@@ -72,10 +72,11 @@ def launch(conf: Mapping[str, str], java_options: Iterable[str] = ()) -> JavaGat
 
 def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> JavaGateway:
     if any(each.startswith(_PROPERTIES_FILE) for each in shlex.split(arguments)):
-        raise ConfigError(
+        raise ConfigError(  # guard: no-other-settings-file
             f"{_SUBMIT_ARGUMENTS} has {_PROPERTIES_FILE}, but oncelake needs this option for its own settings; write "
             "that file's settings under spark.conf and remove the option"
         )
+    # guard: start-files-removed
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
         # Java does not expand an argument file named in another one; so the user's files are named next to ours
         is_given = any(TEMPORARY in each for each in java_variables())
@@ -112,7 +113,7 @@ def _start(arguments: Sequence[str], answer: Path, variables: Mapping[str, str])
     return subprocess.Popen(
         [str(Path(variables["SPARK_HOME"]) / "bin/spark-submit"), *arguments],
         stdin=subprocess.PIPE,  # the JVM ends at its end
-        env={**os.environ, **variables, **utf8_locale(), **nameless, **asked},
+        env={**os.environ, **variables, **utf8_locale(), **nameless, **asked},  # guard: jvm-in-utf8-locale
         preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - as PySpark starts it
     )
 
@@ -129,7 +130,7 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
     """
     until = time.monotonic() + PATIENCE
     while not answer.exists():
-        if process.poll() is not None:
+        if process.poll() is not None:  # guard: silent-jvm-end-noticed
             raise OncelakeError(f"Spark's JVM did not start: {how_jvm_ended()}. {_remedy()}")
         if time.monotonic() > until:
             process.kill()
@@ -232,6 +233,7 @@ def java_output_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
+    # guard: spark-log-through-no-link
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         os.dup2(target, 1)
@@ -255,7 +257,7 @@ def _without_python() -> Mapping[str, str]:
 
 
 def _write(path: Path, lines: Iterable[str]) -> Path:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # guard: settings-file-private
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     return path

@@ -231,7 +231,7 @@ def _own_directory() -> Path:
 
     It is removed when the process ends, unless a file was kept in it.
     """
-    directory = Path(tempfile.mkdtemp(prefix=f"oncelake-{os.getpid()}-"))
+    directory = Path(tempfile.mkdtemp(prefix=f"oncelake-{os.getpid()}-"))  # guard: private-temporary-directory
     atexit.register(_remove_if_empty, directory)
     return directory
 
@@ -256,7 +256,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
     if is_given():
         yield take(settings)
         return
-    check_machine(settings)
+    check_machine(settings)  # guard: machine-can-run-spark
     if settings.master.startswith("local"):
         first_use.prepare()
     with _jvm_ends_at_ctrl_c():

@@ -59,7 +59,7 @@ def is_invalid(value: Column, kind: DataType) -> Column:
     return ~valid(value, kind).eqNullSafe(value)
 
 
-def may_be_invalid(spark: SparkSession, node: Any) -> bool:
+def may_be_invalid(spark: SparkSession, node: Any) -> bool:  # guard: sure-texts-only-unchecked
     """Return False if the texts of an expression are surely valid where those of its columns are.
 
     Binary values are not the only source of others: get_json_object makes one of two escaped surrogates.

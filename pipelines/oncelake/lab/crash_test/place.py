@@ -96,5 +96,6 @@ def _no_writer(lake: Lake) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             holder = writer(lake) or "another process"
+            # guard: written-lake-not-copied
             raise LockedError(f"--copy-lake: {lake.root} is being written by {holder}; stop it first") from None
         yield

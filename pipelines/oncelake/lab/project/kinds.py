@@ -98,7 +98,7 @@ class LogKinds:
         """
         others = [file for each in self.kinds if each is not kind for file in each.files]
         others += [*self.left_out, *self.beside]
-        if not others:
+        if not others:  # guard: own-files-per-kind
             return str(inside)
         for pattern_of in (_pattern, _narrow_pattern, _exact_pattern):
             patterns = sorted({pattern_of(self._below(file)) for file in kind.files})
@@ -238,7 +238,7 @@ def _warned(kind: LogKind, warning: str) -> LogKind:
     return replace(kind, evidence=replace(kind.evidence, warnings=[*kind.evidence.warnings, warning]))
 
 
-def _of_another_kind(kind: LogKind) -> list[Path]:
+def _of_another_kind(kind: LogKind) -> list[Path]:  # guard: other-format-in-files
     """Return the files with the name of a kind whose first lines its format does not read."""
     others = []
     for file in kind.files[1 : _OTHER_FILES + 1]:

@@ -186,7 +186,7 @@ def _write_new(path: Path, text: str) -> bool:
     """Write a file unless there is one; return False if there is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8") as file:  # guard: init-overwrites-nothing
             file.write(text)
     except FileExistsError:
         return False

@@ -150,7 +150,7 @@ class SinkTest:
             raise FaultError("a replay changed what the sink holds")
         return "the last batch again, and an older one: nothing changed"
 
-    def _late_writes(self) -> str:
+    def _late_writes(self) -> str:  # guard: kit-writes-late-batch
         """Call `write` with batches that are written already, as a process does that decided before another wrote."""
         main = self._main
         for back in (1, 2):
@@ -159,7 +159,7 @@ class SinkTest:
             main.must_be(main.done, f"after batch {number} was written a second time ({answer})")
         return "two batches that are stored already were written again past the check of replays: nothing changed"
 
-    def _seeding(self) -> str:
+    def _seeding(self) -> str:  # guard: kit-writes-in-turns
         main = self._main
         seen, note = main.look(), main.made.metadata(main.done - 1, main.query)
         if (seen.query, seen.batch_id, seen.offset_log) != (note.query_id, note.batch_id, note.after):
@@ -197,7 +197,7 @@ class SinkTest:
         main.must_be(main.done, "after a batch of the query before the rebuild")
         return "the table was emptied and filled again by a new query; a batch of the old one was refused"
 
-    def _another_table(self) -> str:
+    def _another_table(self) -> str:  # guard: kit-writes-two-tables
         """Empty and write a second table, and check that the first one does not change, nor the second by the first."""
         self._main.empty()
         self._main.apply_next()
@@ -218,7 +218,7 @@ class SinkTest:
         rows = len(self._values.made.batch(0).rows)
         return f"{rows} rows that differ in one value or in a few characters of their key came back as they were"
 
-    def _sizes(self) -> str:
+    def _sizes(self) -> str:  # guard: kit-writes-any-size
         """Write batches of no row, one part, ten and a hundred."""
         if self._values.done != VALUES:
             self._begin_values(VALUES)
@@ -226,7 +226,7 @@ class SinkTest:
             self._values.apply_next()
         return f"no row, and 1, 10 and 100 parts of {PART} rows; each stored with all of its rows"
 
-    def _windows(self) -> str:
+    def _windows(self) -> str:  # guard: kit-writes-without-keys
         windows = self._course(WINDOWS)
         try:
             windows.make()
@@ -250,9 +250,11 @@ class SinkTest:
         if not must(run(values.batch(REMOVED)), "a removal that was done before").value.replayed:
             raise FaultError("a removal was done again instead of being recognized as a replay")
         values.late(REMOVED - 1, version - 1)
+        # guard: kit-writes-after-removal
         values.must_be(values.done, "after rows were removed and an older batch with these rows was written late")
         values.apply_next()
         values.late(REMOVED, version)
+        # guard: kit-removes-twice
         values.must_be(values.done, "after removed rows were written again and the removal came a second time")
         while values.done < REMOVED + 4:
             values.apply_next()
@@ -261,7 +263,7 @@ class SinkTest:
         for at, line in chosen:
             self._next_removal()
             run(values.batch(values.done), Halt(at, signal.SIGKILL, self._places))
-            values.must_survive(f"after a kill before {_named(line)} in a removal")
+            values.must_survive(f"after a kill before {_named(line)} in a removal")  # guard: kit-kills-during-removal
         return f"keys with and without rows, none, a late one, and {count_of(len(chosen), 'kill')} in a removal"
 
     def _next_removal(self) -> None:
@@ -306,13 +308,14 @@ class SinkTest:
         raised = must(run(main.child(step)), when).value
         seen = main.look()
         if seen.batch_id == number:
+            # guard: kit-finds-swallowed-error
             raise FaultError(f"{when}: the batch is stored. Let the errors pass that the rows raise, and store nothing")
         if raised:
-            raise FaultError(f"{when}: write did not let it pass, it ended with {raised}")
-        main.must_be_either(seen, when)
+            raise FaultError(f"{when}: write did not let it pass, it ended with {raised}")  # guard: kit-sees-row-errors
+        main.must_be_either(seen, when)  # guard: kit-reads-after-error
         main.apply_next(f"{when}, and the batch again")
 
-    def _errors_at_lines(self) -> str:
+    def _errors_at_lines(self) -> str:  # guard: kit-applies-failed-again
         """Raise an error before a line of the sink, read what is there, and apply the batch again by one object."""
         main = self._main
         chosen = _spread(main.lines(), 3 * self.pauses)
@@ -354,7 +357,7 @@ class SinkTest:
     def _kind_removes(self) -> bool:
         return make_sink(self.name, NAME, self.options).removes
 
-    def _two_writers(self) -> str:
+    def _two_writers(self) -> str:  # guard: kit-lets-stopped-continue
         """Stop a writer before a line, let a successor write this batch and the next one, and let it continue."""
         main = self._main
         chosen = _spread(main.lines(), self.pauses)
@@ -390,7 +393,7 @@ class SinkTest:
         chosen = _spread(main.lines(), self.lines)
         for at, line in chosen:
             run(main.batch(main.done), Halt(at, signal.SIGKILL, self._places))
-            main.must_survive(f"after a kill before {_named(line)}")
+            main.must_survive(f"after a kill before {_named(line)}")  # guard: kit-kills-each-line
         return f"{count_of(len(chosen), 'kill')}, each in the middle of a batch"
 
     def _killed_in_a_rebuild(self) -> str:
@@ -403,6 +406,7 @@ class SinkTest:
             main.apply_next()
             run(empty, Halt(at, signal.SIGKILL, self._places))
             must(run(empty), f"empty after a kill before {_named(line)}")
+            # guard: kit-kills-while-emptying
             main.must_be(0, f"after a rebuild was killed before {_named(line)} and begun again")
             main.done = 0
         return f"{count_of(len(chosen), 'kill')} while the table was emptied, which was then done again"

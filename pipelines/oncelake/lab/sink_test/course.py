@@ -199,6 +199,7 @@ class Course:
         """
         seen, last = seen or self.look(), batches - 1 if batches else None
         if seen.batch_id != last:
+            # guard: kit-compares-last-batch
             raise FaultError(f"{when}: the last batch is {seen.batch_id}, expected: {last}")
         if last is not None and seen.query != self.query:
             raise FaultError(f"{when}: the last batch is of {seen.query!r}, expected: {self.query!r}")
@@ -226,7 +227,7 @@ class Course:
         label = self.made.label(key, batches)
         return f"the row with the key {_key(key)}" + (f" ({label})" if label else "")
 
-    def _misshapen(self, rows: Sequence[Row], batches: int) -> str:
+    def _misshapen(self, rows: Sequence[Row], batches: int) -> str:  # guard: kit-checks-row-length
         """Describe a row that has not the number of values or the type of key that rows have; empty without one."""
         names, key = self.made.names, next(iter(self.made.content_after(batches)), None)
         for row in rows:
@@ -243,7 +244,7 @@ class Course:
         names, wanted = self.made.names, self.made.content_after(batches)
         found = [row[0] for row in rows]
         number = f"{len(found)} rows instead of {len(wanted)}"
-        if len(set(found)) < len(found):
+        if len(set(found)) < len(found):  # guard: kit-counts-rows
             key, times = Counter(found).most_common(1)[0]
             return f"{number}: the row with the key {_key(key)} is there {times} times"
         there = {row[0]: row for row in rows}
@@ -251,10 +252,11 @@ class Course:
             if key not in there:
                 return f"{number}: {self._named(key, batches)} is missing"
             for name, one, other in zip(names, there[key], row, strict=True):
-                if one != other or type(one) is not type(other):
+                if one != other or type(one) is not type(other):  # guard: kit-compares-values
                     return f"in {self._named(key, batches)}, {name} is {_shown(one)}, expected: {_shown(other)}"
         for key in there.keys() - wanted.keys():
-            return f"{number}: the row with the key {_key(key)} should not be there"
+            return f"{number}: the row with the key {_key(key)} should not be there"  # guard: kit-finds-extra-rows
+        # guard: kit-compares-order
         return "" if found == sorted(found) else "the rows are not in the order of their key"
 
 
@@ -314,7 +316,7 @@ def _must_be_stored(given: SinkBatch, stored: SinkBatch | None, when: str) -> No
     there = asdict(stored) if stored else {}
     for name, value in asdict(given).items():
         if there.get(name) != value:
-            raise FaultError(
+            raise FaultError(  # guard: kit-compares-stored-batch
                 f"{when}: the stored batch has {name} {_shown(there.get(name))}, expected: {_shown(value)}. "
                 "Store all of it: to_json returns it as text"
             )

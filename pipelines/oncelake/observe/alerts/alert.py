@@ -65,7 +65,7 @@ class Alert:
             StateError: the state cannot be read.
             OSError: the lake is not writable.
         """
-        with self.alone():
+        with self.alone():  # guard: one-process-per-alert
             before = read_state(self.files, self.directory)
             now = self.now_ms()
             state = self._begun(before, now)
@@ -73,7 +73,7 @@ class Alert:
                 state = self._looked(state, now)
             finally:
                 if state != before:
-                    state = write_state(self.files, self.directory, state)
+                    state = write_state(self.files, self.directory, state)  # guard: alert-kept-before-sent
             return self._sent(state, None if seconds is None else time.monotonic() + seconds)
 
     def test(self) -> Message:
@@ -102,6 +102,7 @@ class Alert:
             since_ms = now if declared is None else declared
             return replace(state, since_ms=since_ms, declared=declared, version=None, until_ms=0)
         # a start after now was taken from a clock that has been set back
+        # guard: alert-begins-not-later
         return replace(state, since_ms=min(state.since_ms, now)) if declared is None else state
 
     # --- look ---
@@ -124,7 +125,8 @@ class Alert:
         table_id, version = head
         changed = (table_id, version) != (state.table_id, state.version)
         newest = self.look.newest(version) if changed else state.newest_ms
-        clock = now if settled else min(newest or 0, now)
+        clock = now if settled else min(newest or 0, now)  # guard: alert-ends-when-counted
+        # guard: window-finished-by-clock
         until = max(self._finished(clock), min(state.until_ms, self._finished(now))) if falling else None
         waits = until is not None and newest is not None and state.until_ms < min(until, newest + self._length)
         if changed or waits:
@@ -134,7 +136,7 @@ class Alert:
             if whole:
                 state = _fallen(state, found, now)
             state, all_taken = self._taken(state, found)
-            if whole and all_taken:
+            if whole and all_taken:  # guard: alert-position-when-kept
                 state = replace(state, table_id=table_id, version=version, newest_ms=newest, until_ms=until or 0)
         if clock != now and state.open and self.look.settled() and self.look.head() == head:
             clock = now
@@ -150,6 +152,7 @@ class Alert:
 
     def _refused(self, state: AlertState, now: int) -> AlertState:
         length = self.settings.condition.span * 1000
+        # guard: clock-behind-refused-lines
         known = min(state.until_ms, now - now % length)  # less if the clock was set back
         entries = (
             _over(each, now, "the clock was set back") if each.start_ms > now else each for each in state.entries
@@ -169,7 +172,7 @@ class Alert:
         fresh = []
         for each in found:
             key = self._key(each.start_ms)
-            if each.start_ms not in done and key not in keys:
+            if each.start_ms not in done and key not in keys:  # guard: one-message-per-window
                 fresh.append(Entry(key, each.start_ms, each.end_ms, each.text))
         room = max(MOST - state.unsent, 0)
         return replace(state, entries=(*state.entries, *fresh[:room])), len(fresh) <= room
@@ -201,12 +204,12 @@ class Alert:
                     return self._failed(state, failed)
                 left -= 1
                 try:
-                    self.send(self._message(entry, status, self.now_ms()))
+                    self.send(self._message(entry, status, self.now_ms()))  # guard: alert-sent-then-recorded
                 except DeliveryError as error:
                     failed = str(error)
                     if not error.refused:
                         return self._failed(state, failed)
-                    break
+                    break  # guard: refused-message-not-sent
                 entry = replace(entry, sent_ms=entry.sent_ms or self.now_ms())
                 state = state.finish(entry) if status == "end" else state.put(entry)
                 state = self._record(replace(state, last_ms=self.now_ms(), failed=failed))

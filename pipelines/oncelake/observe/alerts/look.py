@@ -135,6 +135,7 @@ class LakeLook(Look):
             )
         value = F.col(quoted(self.condition.column)).cast("double")
         rows = self._rows(version).where(_COMPARE[self.condition.operator](value, self.condition.limit))
+        # guard: windows-before-first-look
         rows = rows.where(~F.isnan(value) & (F.col(LOG_TIME) > F.timestamp_millis(F.lit(after_ms - length))))
         if until_ms is not None:
             rows = rows.where(F.col(LOG_TIME) <= F.timestamp_millis(F.lit(until_ms - length)))
@@ -207,6 +208,7 @@ class LakeLook(Look):
         last = state.first.last
         if last is None:
             return None
+        # guard: future-commit-not-fresh
         age = abs(now_ms - last.timestamp) / 1000  # a clock that was ahead, and is right again, tells no age
         when = ago(age) if last.timestamp <= now_ms else "later than this machine's clock"
         said = f"the last commit of {stage.name} was {when}, at {utc(last.timestamp)}"

@@ -143,7 +143,7 @@ class Sender:
             raise self._failed(f"the command ended with exit code {process.returncode}")
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def _opener() -> urllib.request.OpenerDirector:  # guard: redirect-is-no-success
     """Return what posts to a web address. It follows no redirect: Python would drop the message on the way."""
     opener = urllib.request.OpenerDirector()
     for handler in (

@@ -119,6 +119,7 @@ def key_of(lake: str, alert: str, when: str, start: str) -> str:
         when: the condition.
         start: the window's start, in UTC.
     """
+    # guard: alert-key-from-window
     made = hashlib.sha256("\n".join((lake, alert, when, start)).encode()).hexdigest()[:16]
     return f"{alert}/{start}/{made}"
 
@@ -144,7 +145,7 @@ def read_state(files: Files, where: str) -> AlertState | None:
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     if numbers:
-        raise StateError(
+        raise StateError(  # guard: unreadable-alert-state
             f"{where}: the state of the alert cannot be read. Restore one of its files; or remove the directory: then "
             "messages that are not sent are lost, and the alert begins now"
         )

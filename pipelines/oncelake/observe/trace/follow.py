@@ -90,7 +90,7 @@ class Tracer:
             raise errors[0]
         raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
 
-    def _masks(self, tables: Sequence[Table]) -> Masks | None:
+    def _masks(self, tables: Sequence[Table]) -> Masks | None:  # guard: traced-text-masked
         """Return the rules that lines of some bronze tables were masked with; None if none was and none will be."""
         rows = [each for each in map(self._read, tables) if VERSION in each.columns]
         if not rows and not any(each.mask for each in self.chain.settings.by_name.values()):

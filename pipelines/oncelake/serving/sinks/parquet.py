@@ -124,10 +124,10 @@ class Store:
             changed: returns all rows of the days that change, from the files of the version before.
         """
         newest = self.newest()
-        if newest is not None and newest.batch.is_same(batch):
+        if newest is not None and newest.batch.is_same(batch):  # guard: store-skips-known-batch
             return
         if (newest.batch.version if newest else 0) != batch.version - 1:
-            raise OvertakenError(f"{self.directory} has got another batch")
+            raise OvertakenError(f"{self.directory} has got another batch")  # guard: store-batch-follows
         files = dict(newest.files) if newest else {}
         for day, rows in changed(files).items():
             files.pop(day, None)
@@ -193,7 +193,7 @@ class Store:
         try:
             os.link(partial, self._path(manifest.number))
         except FileExistsError:
-            raise OvertakenError(f"{self.directory} has got another batch") from None
+            raise OvertakenError(f"{self.directory} has got another batch") from None  # guard: manifest-created-once
         finally:
             partial.unlink()
         _sync(self._manifests)
@@ -303,7 +303,7 @@ class ParquetStores(Sink):
         parts = {}
         for name, store in self.stores.items():
             with _away(name):
-                parts[name] = store.read(table, last.version if last else 0)
+                parts[name] = store.read(table, last.version if last else 0)  # guard: stores-at-common-version
         if self.by is not None:
             return iter(sorted((row for part in parts.values() for row in part), key=lambda row: row[0]))
         (first, rows), *others = parts.items()
@@ -315,6 +315,7 @@ class ParquetStores(Sink):
     def check(self, table: SinkTable) -> None:
         keys = [each.name for each in table.columns if each.merge is None and not each.never_null and each.name != KEY]
         if self.by is not None and self.by not in keys:
+            # guard: split-by-key-only
             raise ConfigError(f"serving.options.{_BY} must be a key of gold.{table.name}, accepted: {', '.join(keys)}")
 
     make = check

@@ -22,16 +22,16 @@ def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
     """
     keys: set[FaultKey] = set()
     for name in files.names(_records(lake)):
-        if name.startswith(".") or not name.endswith(".json"):
+        if name.startswith(".") or not name.endswith(".json"):  # guard: half-written-acceptance-ignored
             continue
         try:
             value = json.loads(files.read(f"{_records(lake)}/{name}") or "{}")
-            if value["form"] == _FORM:
+            if value["form"] == _FORM:  # guard: acceptance-form-known
                 keys |= {
                     (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
                     for each in value["files"]
                 }
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):  # guard: unreadable-acceptance-ignored
             continue
     return frozenset(keys)
 

@@ -101,7 +101,7 @@ class Faulty:
     @property
     def key(self) -> FaultKey:
         """The key that an acceptance is bound to; another fault or another change of the file has another key."""
-        return self.fault.value, self.path, self.size, self.modified
+        return self.fault.value, self.path, self.size, self.modified  # guard: acceptance-of-one-fault
 
 
 @dataclass
@@ -171,28 +171,29 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
     faults: list[Faulty] = []
     hidden: dict[str, Found] = {}
     for each in found:
-        if each.hidden:
+        if each.hidden:  # guard: hidden-file-does-not-wait
             hidden[each.path] = each
             continue
         if each.path in there:  # two paths that match a pattern lead to it
             continue
         there.add(each.path)
         recorded = _recorded(each.path, inputs)
-        if recorded is not None and each.problem in _OF_A_NAME:
+        if recorded is not None and each.problem in _OF_A_NAME:  # guard: read-file-compared-anyhow
             _compare(each, recorded, census, faults)
-        elif each.problem is not None:
+        elif each.problem is not None:  # guard: unreadable-file-is-fault
             faults.append(Faulty(each.path, Fault[each.problem.name], each.size, each.modified))
         elif each.size == 0:
             census.empty.append(each)
         else:
             unread.append(each)
-    census.hidden = [each for path, each in hidden.items() if path not in there]
+    census.hidden = [each for path, each in hidden.items() if path not in there]  # guard: hidden-directory-of-pattern
     there |= hidden.keys()
     faults += _unread(unread, inputs, census)
     faults += _gone(there, inputs, census)
     if inputs.source and inputs.recorded and not (census.read or census.renamed or census.waiting or faults):
-        faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]
+        faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]  # guard: source-emptied
     for fault in sorted(faults):
+        # guard: acceptance-of-size-and-time
         (census.accepted if fault.key in inputs.accepted else census.faults).append(fault)
     return census
 
@@ -211,12 +212,12 @@ def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faul
             census.read.append(found.path)
         else:
             census.touched.append(found)
-    elif found.size != recorded.size:
+    elif found.size != recorded.size:  # guard: file-size-unchanged
         fault = Fault.GREW if found.size > recorded.size else Fault.SHRANK
         faults.append(Faulty(found.path, fault, found.size, found.modified, recorded.size))
     else:
         census.read.append(found.path)
-        if found.modified != recorded.modified:
+        if found.modified != recorded.modified:  # guard: other-time-is-compared
             census.touched.append(found)
 
 
@@ -228,15 +229,15 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
         aside = _set_aside(each, inputs)
         if aside is not None:
             faults.append(aside)
-        elif planned is not None and planned.number <= inputs.position:
+        elif planned is not None and planned.number <= inputs.position:  # guard: listed-file-does-not-wait
             passed.append(each)
-        elif planned is not None and planned.number <= inputs.position_now:
+        elif planned is not None and planned.number <= inputs.position_now:  # guard: file-read-by-parallel-run
             census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
-        elif not inputs.may_start:
+        elif not inputs.may_start:  # guard: no-file-wait-if-refused
             faults.append(Faulty(each.path, Fault.BLOCKED, each.size, each.modified))
-        elif not inputs.may_read(each.path):
+        elif not inputs.may_read(each.path):  # guard: forbidden-file-does-not-wait
             faults.append(Faulty(each.path, Fault.RIGHTS, each.size, each.modified))
-        elif planned is not None and planned.modified != each.modified:
+        elif planned is not None and planned.modified != each.modified:  # guard: planned-file-changed
             faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
         else:
             census.waiting.append(each)
@@ -253,14 +254,15 @@ def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[F
             others.append(each)
     held = inputs.has_lines([each.path for each in others]) if others else set()
     for each in others:
-        if each.path in held:
+        if each.path in held:  # guard: packed-file-without-lines
+            # guard: listed-file-never-read
             faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
         else:
             census.empty.append(each)
     return faults
 
 
-def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:
+def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:  # guard: binary-file-is-fault
     """Return a file as a fault if no run reads it because of what it holds."""
     content = inputs.content(found.path)
     if content is None or content.aside is None:
@@ -274,6 +276,7 @@ def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]
     read = inputs.recorded if inputs.recorded is not None else inputs.planned
     census.gone = sorted(path for path in read if path not in there and path not in open_batch)
     gone = (path for path in open_batch if path not in there and path not in (inputs.recorded or ()))
+    # guard: planned-file-gone
     return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
 
 

@@ -105,6 +105,7 @@ def by_version(rows: DataFrame, versions: MaskVersions) -> Iterator[ReadSame | s
         yield found if isinstance(found, str) else _as_read(part, found, versions.spark)
 
 
+# guard: compared-under-read-rules
 def _version(versions: MaskVersions, version: str | None) -> MaskVersion | str | None:
     return versions.of(version) if version is not None else None
 
@@ -158,7 +159,7 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
-def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set[str]:
+def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set[str]:  # guard: renamed-file-in-rebuild
     """Return the files that are gone, and whose lines a file of the same size and time holds that bronze lacks."""
     read = (
         bronze.where("file IS NOT NULL")
@@ -193,11 +194,11 @@ def _listed(spark: SparkSession, source_path: str) -> DataFrame:
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
     uri = row["file"]
     if uri is None:
-        return "bronze holds lines of Kafka, but the source is a directory"
+        return "bronze holds lines of Kafka, but the source is a directory"  # guard: rebuild-of-file-lines
     if not row["listed"]:
-        return f"{uri} {_unlisted(spark, uri, source_path)}"
+        return f"{uri} {_unlisted(spark, uri, source_path)}"  # guard: rebuild-lists-each-file
     if is_local(uri) and not os.access(local_path(uri), os.R_OK):
-        return f"{uri} is not readable by this process"
+        return f"{uri} is not readable by this process"  # guard: rebuild-may-read-files
     return None
 
 
@@ -210,6 +211,7 @@ def _unlisted(spark: SparkSession, uri: str, source_path: str) -> str:
     return f"would not be read again: it is outside source.path {source_path}, or its name is hidden"
 
 
+# guard: rebuild-files-have-lines
 def _lines_gone(bronze: DataFrame, uris: list[str], versions: MaskVersions) -> list[str]:
     """Read files again, and return one message for each file that lacks a line that bronze holds."""
     if not uris:
@@ -328,7 +330,7 @@ def _differing(files: ReadSame) -> list[Differs]:
         found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
-        if not broken:
+        if not broken:  # guard: unreadable-read-file-named
             raise
         rest = [uri for uri in uris if place_of(uri) not in broken]
         return [*((uri, 0, None) for uri in uris if uri not in rest), *_differing(files.of(rest))]
@@ -345,7 +347,7 @@ def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     return {place_of(row["file"]) for row in found}
 
 
-def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:  # guard: waiting-archive-read-to-end
     """Return the files that cannot be read to their end; reads the files once if none is broken."""
     if not paths:
         return []

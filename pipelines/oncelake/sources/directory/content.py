@@ -327,7 +327,7 @@ def _unpacked(packed: _Packed) -> bytes:
     return found
 
 
-def _not_whole(packed: _Packed) -> str:
+def _not_whole(packed: _Packed) -> str:  # guard: archive-end-checked
     """Return why a compressed file cannot be read to its end; empty if it can.
 
     What only `zstd` knows is not checked: then Spark stops at a file that is not whole.

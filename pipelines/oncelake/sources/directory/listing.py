@@ -86,11 +86,13 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
     """
     ours = list(_roots(os.fsencode(path)))
     theirs = ours if named is None else [each.encode("utf-8", "surrogateescape") for each in named]
+    # guard: unlisted-file-is-fault
     hopeless = {root for root in ours if not _is_read(root, encoding)}  # Hadoop does not list these
     roots = [*theirs, *sorted(hopeless - {*theirs})]
     if not roots and not (has_pattern(path) and os.path.isdir(above(path))):  # noqa: PTH112
-        raise FileNotFoundError(f"there is nothing at {path}")
+        raise FileNotFoundError(f"there is nothing at {path}")  # guard: missing-source-is-not-empty
     for root in roots:
+        # guard: colon-beside-pattern
         if has_pattern(path) and b":" in os.path.basename(root):  # noqa: PTH119 - bytes
             yield Found(_text(root), 0, 0, problem=Problem.COLON)
             continue
@@ -164,22 +166,22 @@ def _is_read(root: bytes, encoding: str) -> bool:
     return b":" not in os.path.basename(root) and os.path.exists(root)  # noqa: PTH110, PTH119 - bytes
 
 
-def is_hidden_directory(name: bytes) -> bool:
+def is_hidden_directory(name: bytes) -> bool:  # guard: hidden-directory-name
     """Return True if Spark skips a directory with this name."""
-    return is_hidden_file(name) and not name.startswith(_KEPT)
+    return is_hidden_file(name) and not name.startswith(_KEPT)  # guard: metadata-directory-entered
 
 
-def is_hidden_file(name: bytes) -> bool:
+def is_hidden_file(name: bytes) -> bool:  # guard: hidden-file-name
     """Return True if Spark reads no file with this name; it lists a file `_metadata…` but does not read it."""
     return name.startswith(b".") or name.endswith(b"._COPYING_") or (name.startswith(b"_") and b"=" not in name)
 
 
 def may_be_broken(path: str) -> bool:
     """Return True if Spark may fail to read a file to its end, because it is compressed or has checksums."""
-    return is_packed(path) or has_checksums(path)
+    return is_packed(path) or has_checksums(path)  # guard: checksum-file-beside
 
 
-def is_packed(path: str) -> bool:
+def is_packed(path: str) -> bool:  # guard: packed-size-not-compared
     """Return True if a file's name has the ending of a compressed file."""
     return path.lower().endswith(COMPRESSED)
 
@@ -212,7 +214,7 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
             if directory == root:
                 raise
             if not isinstance(error, FileNotFoundError):  # otherwise it was deleted after it was listed
-                yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)
+                yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)  # guard: unlistable-directory-is-problem
             continue
         for entry in within:
             if _is_directory(entry):
@@ -245,14 +247,14 @@ def _directories_below(root: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
                 waiting.append((entry.path, above | {at}))
 
 
-def _way_to(root: bytes) -> frozenset[tuple[int, int]]:
+def _way_to(root: bytes) -> frozenset[tuple[int, int]]:  # guard: link-above-source-is-loop
     """Return the device and inode of a directory and of every directory above it."""
     parts = root.split(b"/")
     found = (os.stat(b"/".join(parts[:end]) or b"/") for end in range(1, len(parts) + 1))  # noqa: PTH116 - bytes
     return frozenset((at.st_dev, at.st_ino) for at in found)
 
 
-def _link(path: bytes, root: bytes) -> bytes:
+def _link(path: bytes, root: bytes) -> bytes:  # guard: loop-named-by-link
     """Return the last link on the path from the root to a directory; the directory itself if there is none."""
     at = path
     while len(at) >= len(root):
@@ -269,13 +271,13 @@ def _identity(path: bytes, above: frozenset[tuple[int, int]]) -> tuple[int, int]
     except FileNotFoundError:
         return None
     except OSError:
-        return Problem.RIGHTS
-    return Problem.LOOP if (at.st_dev, at.st_ino) in above else (at.st_dev, at.st_ino)
+        return Problem.RIGHTS  # guard: directory-rights-are-problem
+    return Problem.LOOP if (at.st_dev, at.st_ino) in above else (at.st_dev, at.st_ino)  # guard: link-loop-is-problem
 
 
 def _is_directory(entry: os.DirEntry[bytes]) -> bool:
     try:
-        return entry.is_dir()
+        return entry.is_dir()  # guard: directory-links-followed
     except OSError:  # a link into itself
         return False
 
@@ -285,15 +287,18 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
     except OSError as error:
+        # guard: file-rights-are-problem
         if error.errno not in _NOTHING:  # Spark silently skips a file without permission
             return Found(_text(path), 0, 0, hidden, Problem.RIGHTS)
+        # guard: dead-link-is-problem
         dangling = os.path.islink(path)  # noqa: PTH114 - bytes
         return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
     try:
         path.decode(encoding)
+        # guard: colon-in-name-is-problem
         problem = Problem.COLON if b":" in os.path.basename(path) else None  # noqa: PTH119
     except UnicodeDecodeError:
-        problem = Problem.NAME
+        problem = Problem.NAME  # guard: undecodable-name-is-problem
     is_regular = stat.S_ISREG(at.st_mode)
     size, identity = (at.st_size, (at.st_dev, at.st_ino)) if is_regular else (0, None)
     return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity, at.st_ctime_ns)
@@ -311,7 +316,7 @@ def _text(path: bytes) -> str:
 
 def _roots(path: bytes) -> Iterator[bytes]:
     """Yield the paths that match a path with patterns, as Hadoop's globStatus does."""
-    if _PATTERN.isdisjoint(path):
+    if _PATTERN.isdisjoint(path):  # guard: pattern-files-listed
         if _is_there(path):
             yield path
         return
@@ -343,7 +348,7 @@ def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
         if _is_there(path):
             yield from _matching(path, rest)
         elif each != name and os.path.islink(path):  # noqa: PTH114 - bytes
-            yield path
+            yield path  # guard: broken-link-of-pattern
 
 
 def _is_there(path: bytes) -> bool:
@@ -357,7 +362,7 @@ def _is_there(path: bytes) -> bool:
     except OSError as error:
         if error.errno in _NOTHING:
             return False
-        raise
+        raise  # guard: pattern-path-rights
     return True
 
 

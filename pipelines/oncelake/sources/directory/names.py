@@ -20,7 +20,7 @@ BACKUPS = ("~", ".bak", ".orig", ".save", ".backup", ".copy")
 
 def unpacked(path: str) -> str:
     """Return a path without the ending of a compressed file, or of one that logback is compressing."""
-    if being_packed := _BEING_PACKED.search(path):
+    if being_packed := _BEING_PACKED.search(path):  # guard: logback-temporary-name
         return path[: being_packed.start()]
     stem, dot, ending = path.rpartition(".")
     return stem if dot + ending.lower() in COMPRESSED else path

@@ -38,7 +38,7 @@ class Claims:
                 raise SourceError(found)
             self._begun = True
 
-    def overlap(self) -> str | None:
+    def overlap(self) -> str | None:  # guard: no-file-of-two-sources
         """Return which directory or file two sources both read now; None if there is none. Claim all files.
 
         A source that cannot be listed says so elsewhere.

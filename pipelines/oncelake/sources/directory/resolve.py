@@ -65,11 +65,12 @@ class Resolve:
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
         if any(_is_in(each.place, faulty.path) for each in self.held.files):
-            raise StateError(
+            raise StateError(  # guard: read-file-not-excluded
                 f"{shown_path(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would "
                 "lose. For another fix, run: oncelake census"
             )
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
+            # guard: only-links-excluded
             raise StateError(f"{shown_path(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
         return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
 
@@ -82,7 +83,7 @@ class Resolve:
         self._local()
         _allowed(faulty, REREAD, "read again")
         if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
-            raise StateError(
+            raise StateError(  # guard: grown-file-keeps-name
                 f"{shown_path(faulty.path)} grew, so it is not read again from its start: the lines that bronze "
                 "has of it would count twice. To count the added lines, read all files again: oncelake rebuild "
                 f"{self.ingestion.stage}. To leave them out, run: {_accept(faulty)}"
@@ -94,7 +95,7 @@ class Resolve:
             return f"{shown_path(faulty.path)} no longer exists, because its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
         if any(each.place.startswith(f"{part}/") for each in self.held.files):
-            raise StateError(
+            raise StateError(  # guard: read-directory-keeps-name
                 f"{shown_path(part)} has files that bronze has read; their lines would count twice under a new name. "
                 f"Fix: move {shown_path(faulty.path)} out of it, to another place in the source with a readable name"
             )
@@ -117,18 +118,18 @@ class Resolve:
         """
         target = source.with_name(name)
         if not is_named(self.root, str(target)):
-            raise StateError(
+            raise StateError(  # guard: new-name-is-read
                 f"{shown_path(str(source))} was not renamed: source.path {self.root} does not match {target}. "
                 "Rename the file yourself to a name that source.path matches, and that no file had before"
             )
         if is_hidden_file(os.fsencode(name)):
-            raise StateError(
+            raise StateError(  # guard: hidden-file-not-read
                 f"{shown_path(str(source))} was not renamed: {target} would be ignored, as its name starts with a "
                 "dot or _. Rename the file yourself to a name that no file had before"
             )
         places = (*self.listed, *(each.place for each in self.held.files))
         taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
-        return None if taken else target
+        return None if taken else target  # guard: new-name-is-free
 
     def _undecodable(self, path: str) -> str:
         """Return a path up to the first part, below the fixed part of the source's path, whose bytes are not UTF-8."""
@@ -136,7 +137,7 @@ class Resolve:
         for at in range(len(self.root.rstrip("/").split("/")) if not has_pattern(self.root) else 1, len(parts)):
             if _readable(parts[at]) != parts[at].replace(":", "-"):
                 return "/".join(parts[: at + 1])
-        raise StateError(
+        raise StateError(  # guard: undecodable-name-changes
             f"{shown_path(path)} is UTF-8, but Spark's JVM reads names in another encoding. Fix: start it in a "
             "UTF-8 locale"
         )
@@ -149,7 +150,7 @@ class Resolve:
         """
         target = source.with_name(f".{_readable(source.name)}{f'.{number}' if number > 1 else ''}")
         if is_named(self.root, str(target), itself=True):
-            raise StateError(
+            raise StateError(  # guard: excluded-file-matches-nothing
                 f"{shown_path(str(source))} was not renamed: source.path {self.root} matches {target} too, so it "
                 "would be read. Fix: move the file out of the source, or remove it"
             )
@@ -158,7 +159,7 @@ class Resolve:
     def _refuse_broken(self, faulty: Faulty) -> None:
         """Raise StateError if Spark cannot read a file to its end: under a new name it would stop the run."""
         if may_be_broken(faulty.path) and broken_of(self.ingestion.spark, [faulty.path]):
-            raise StateError(
+            raise StateError(  # guard: broken-file-keeps-name
                 f"{shown_path(faulty.path)} was not renamed: it cannot be read to its end, and would stop the "
                 f"run. Restore the old file, or run: {_accept(faulty)}"
             )
@@ -172,17 +173,18 @@ class Resolve:
         source = Path(_spelled(path))
         target = next(filter(None, (named(source, number) for number in count(1))))
         if not self._as_seen(faulty):
+            # guard: renamed-file-changed
             raise StateError(f"{shown_path(faulty.path)} or bronze has changed since the census. Run: oncelake census")
         try:
             source.rename(target)
         except OSError as error:
-            raise StateError(
+            raise StateError(  # guard: failed-rename-reported
                 f"{shown_path(path)} cannot be renamed to {target} ({error.strerror}). Give this process the "
                 "right to write in the directory, or rename it yourself to a name that no file had before"
             ) from None
         return f"{shown_path(path)} is now {target}"
 
-    def _as_seen(self, faulty: Faulty) -> bool:
+    def _as_seen(self, faulty: Faulty) -> bool:  # guard: file-as-census-saw
         """Return True if a file has the size and time that the census saw, and bronze is the same table."""
         try:
             at = Path(_spelled(faulty.path)).stat()
@@ -193,7 +195,7 @@ class Resolve:
 
     def _local(self) -> None:
         if not is_local(self.root):
-            raise StateError(
+            raise StateError(  # guard: rename-local-files-only
                 f"{self.root} is not on this machine, so its files cannot be renamed from here. Rename the file there, "
                 "or run oncelake census accept with its name"
             )
@@ -219,6 +221,7 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
     for name in names:
         fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
         if fault is None:
+            # guard: resolve-only-faults
             raise StateError(f"{shown_path(name)} is not at fault. To list the files at fault, run: oncelake census")
         found.append(fault)
     return list(dict.fromkeys(found))
@@ -227,6 +230,7 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
 def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
     if faulty.fault not in allowed:
         kinds = ", ".join(sorted(allowed))
+        # guard: fault-has-safe-commands
         raise StateError(f"{shown_path(faulty.path)} ({faulty.fault}) cannot be {done}. Only these faults can: {kinds}")
     return faulty
 
@@ -261,4 +265,5 @@ def copy_start(source: Path, target: Path, size: int) -> None:
         while left > 0 and (chunk := read.read(min(_CHUNK, left))):
             left -= write.write(chunk)
     if left:
+        # guard: file-cut-during-comparison
         raise StateError(f"{source} was cut short while it was copied; nothing was changed")

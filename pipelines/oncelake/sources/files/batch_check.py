@@ -107,14 +107,14 @@ def check_plan(
     wanted = set(planned)
     unreadable = sorted(path for path in wanted if is_local(path) and ":" in Path(path).name)
     if unreadable:
-        raise SourceError(
+        raise SourceError(  # guard: colon-in-planned-name
             f"{_named(unreadable)}: {Problem.COLON}; rename it, then run: oncelake recover {stage} --accept-loss "
             "(this gives up only the old name: the file is read under its new name)"
         )
     _refuse_loops(sizes, stage)
     others = sorted(sizes.keys() - wanted)
     if others:
-        raise SourceError(
+        raise SourceError(  # guard: no-unplanned-file
             f"{_named(others)}: not planned for this batch, but found in the place of a planned file when Spark listed "
             "the files again; nothing of the batch was written. Restore the planned file, or continue without it: "
             f"oncelake recover {stage} --accept-loss"
@@ -123,14 +123,14 @@ def check_plan(
         f"{shown_path(path)}: {found.why}" for path in sizes if (found := content(path)) is not None and found.aside
     ]
     if aside:
-        raise SourceError(
+        raise SourceError(  # guard: planned-binary-file-refused
             f"{listed(sorted(aside), separator='; ')}; planned for this batch, of which nothing was written. Put a "
             "readable file in its place and start again, or move it out of the source and run: "
             f"oncelake recover {stage} --accept-loss (this gives up only this file)"
         )
     missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
     if missing:
-        raise SourceError(
+        raise SourceError(  # guard: planned-file-exists
             f"{_named(missing)}: planned for this batch, and missing when Spark listed it again; nothing of the batch "
             f"was written. If it exists again, restart: {_NEXT}. If it is gone for good, run: oncelake recover {stage} "
             "--accept-loss"
@@ -179,13 +179,14 @@ def check_read(reading: Reading, seen: Mapping[str, int], rows: int | None) -> N
     changed, then = _changed(reading), _NOT_IN_TABLE if rows is None else _IN_TABLE.format(stage=reading.stage)
     grown = [path for path in changed if is_packed(path)]
     if grown:  # Spark drops the part of a compressed file that lies beyond the size that it listed
-        raise ReceiptError(
+        raise ReceiptError(  # guard: archive-as-listed
             f"{_named(grown)}: compressed, and its size changed after Spark listed it, so some of its lines may be "
             f"missing. {then}"
         )
+    # guard: batch-bytes-and-rows-match
     if rows in (None, seen["rows"]) and reading.least <= seen["bytes"] <= reading.most:
         return
-    raise ReceiptError(
+    raise ReceiptError(  # guard: changed-file-fails-batch
         f"the {count_of(len(reading.sizes), 'file')} of this batch had {count_of(reading.least, 'byte')} of lines when "
         f"Spark listed them, but {count_of(seen['bytes'], 'was read', 'were read')} ({count_of(seen['rows'], 'row')}, "
         f"{rows or 0:,} in the table): a file changed while it was read"
@@ -205,7 +206,7 @@ def _size(path: str) -> int | None:
         return None
 
 
-def _has_nothing(lines: DataFrame, path: str) -> bool:
+def _has_nothing(lines: DataFrame, path: str) -> bool:  # guard: skipped-file-is-not-missing
     """Return True if Spark is right not to open a planned file: its name is hidden, or it holds no bytes."""
     if is_hidden_file(os.fsencode(Path(path).name)):
         return True
@@ -215,7 +216,7 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:
     return bool(store.exists(where)) and int(store.getFileStatus(where).getLen()) == 0
 
 
-def _refuse_loops(sizes: Mapping[str, int], stage: str) -> None:
+def _refuse_loops(sizes: Mapping[str, int], stage: str) -> None:  # guard: link-loop-not-read
     """Reject files reached through a link to a directory above it: Spark would read them again and again."""
     for directory in {os.path.dirname(path) for path in sizes if is_local(path)}:  # noqa: PTH120
         real = os.path.realpath(directory)
@@ -250,12 +251,12 @@ def _bytes_of_lines(sizes: Mapping[str, int]) -> tuple[int, int]:
                 start = file.read(len(BOM))
                 file.seek(-1, os.SEEK_END)
                 end = file.read(1)
-        except OSError as error:
+        except OSError as error:  # guard: unreadable-file-named
             raise SourceError(
                 f"{shown_path(path)} cannot be read ({error.strerror}); {_NEXT} once it is readable"
             ) from None
-        content = size - len(BOM) if start == BOM else size
-        total = content + (end != b"\n") if content else 0
+        content = size - len(BOM) if start == BOM else size  # guard: byte-order-mark-not-counted
+        total = content + (end != b"\n") if content else 0  # guard: last-line-without-newline
         least, most = least + total, most + total
     return least, most
 

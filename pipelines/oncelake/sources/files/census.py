@@ -42,13 +42,13 @@ def count_files(source: FilesSource, ingestion: Ingestion, held: Held) -> Census
     try:
         found = _found(spark, source.path)
     except OSError:
-        return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])
+        return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])  # guard: unlistable-source-is-fault
     now_at = ingestion.log.state().end
     position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
     inputs = CensusInputs(
         planned=source.planned(),
         position=position,
-        position_now=max(position, now),
+        position_now=max(position, now),  # guard: position-read-after-listing
         recorded={each.place: Recorded(each.size, each.modified) for each in held.files},
         may_start=ingestion.diagnosis().may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
@@ -65,13 +65,9 @@ def census_link(source_path: str, census: Census, held: Held) -> Link:
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    link = Link.of(
-        f"files of {source_path}",
-        held.table,
-        (said(fault, bronze_stage(held.table.name)) for fault in census.faults),
-        well,
-        _notes(census, held),
-    )
+    faults = (said(fault, bronze_stage(held.table.name)) for fault in census.faults)
+    # guard: file-fault-fails-proof
+    link = Link.of(f"files of {source_path}", held.table, faults, well, _notes(census, held))
     return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
 
 
@@ -94,13 +90,14 @@ def auto_loader_files(
         rows = spark.sql(f"SELECT path, commit_time IS NOT NULL AS done FROM cloud_files_state('{where}')").collect()
     except (Py4JJavaError, PySparkException) as error:
         words = f"not checked: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
-        return Link(name, table, False, words), ()
+        return Link(name, table, False, words), ()  # guard: auto-loader-must-answer
     held = {each.place for each in files}
     missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
     waiting = sum(1 for row in rows if not row["done"])
     if missing:
         were = "read by Auto Loader and"
         words = count_of(len(missing), f"file was {were} has", f"files were {were} have")
+        # guard: auto-loader-files-in-bronze
         return Link(name, table, False, f"{words} no line in bronze: {listed(map(shown_name, missing))}"), ()
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
@@ -119,7 +116,7 @@ def _found(spark: SparkSession, path: str) -> list[Found]:
     return [Found(place_of(uri), size, at) for uri, size, at in rows]
 
 
-def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
+def pattern_names(spark: SparkSession, path: str) -> list[str] | None:  # guard: pattern-decided-by-hadoop
     """Return the paths that match a path's patterns; None if it has no pattern, or a name stops Hadoop's listing."""
     if not has_pattern(path):
         return None
@@ -136,7 +133,7 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:
     return [each.removeprefix("file:") for each in every.split("\0")]
 
 
-def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:
+def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:  # guard: touched-file-compared
     """Read again the files with the recorded size but another modification time; flag those with other lines.
 
     A file that can no longer be read to its end counts as changed too. A file that cannot be compared, because the key
@@ -166,7 +163,7 @@ def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:
     )
 
 
-def _whole(spark: SparkSession, census: Census) -> Census:
+def _whole(spark: SparkSession, census: Census) -> Census:  # guard: cut-archive-does-not-wait
     """Read the waiting files that may be broken; a broken file would stop the next run, so it is at fault.
 
     A compressed file may be cut off. A file with a Hadoop checksum file next to it may have changed since.
@@ -245,7 +242,7 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 
-def _identity(path: str, held: Held) -> tuple[int, int]:
+def _identity(path: str, held: Held) -> tuple[int, int]:  # guard: acceptance-of-same-directory
     """Return a directory's device and inode, which differ when the disk of a mount point is not mounted.
 
     For a pattern, return those of the directory above it. For a remote store, return bronze's file count, and 0.

@@ -85,7 +85,7 @@ class FilesKind(DirectoryKind):
             loader = spark.readStream.format(AUTO_LOADER).schema("value STRING").options(**auto_loader(self.settings))
             return from_files(loader.load(self.directory))
         reader = (
-            line_reader(spark, spark.readStream, self.records, self.settings.max_line)
+            line_reader(spark, spark.readStream, self.records, self.settings.max_line)  # guard: any-age-of-file
             .option("maxFileAge", ANY_AGE)
             .option("maxBytesPerTrigger", str(int(self.settings.max_bytes_per_batch)))
         )
@@ -135,11 +135,11 @@ class FilesKind(DirectoryKind):
                 lines, reading = self._without(lines, known, reading)
         found = batch.collect(lines) if batch.seems_small(lines) else None
         if found is not None:
-            check_read(reading, counted(reading, found), None)
+            check_read(reading, counted(reading, found), None)  # guard: check-before-small-write
             self.append(found, batch)
             return
         written, totals = self.append(lines, batch, *counts(reading, lines))
-        check_read(reading, totals, written.commit.rows_added)
+        check_read(reading, totals, written.commit.rows_added)  # guard: check-after-write
 
     def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
         """Leave the files that were read under another name out of a batch, and record that they were."""
@@ -205,7 +205,7 @@ def auto_loader(source: SourceSettings) -> dict[str, str]:
     return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **given}.items()}}
 
 
-def _refuse_loops(path: str) -> None:
+def _refuse_loops(path: str) -> None:  # guard: link-loop-refused-at-start
     """Reject a link that leads back to a directory above it, before Spark follows it as deep as it can.
 
     Raises:

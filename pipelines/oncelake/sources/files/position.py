@@ -67,7 +67,7 @@ def listing_number(at: str) -> int:
     """
     found = FilesPosition.parse(at)
     if found is None:
-        raise StateError(
+        raise StateError(  # guard: listing-number-of-directory
             f"the source is a directory of complete files, but the last position is of another source: {at}. Set the "
             "source back to the one that was read before"
         )

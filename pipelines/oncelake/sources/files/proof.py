@@ -51,6 +51,7 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
     strange = sum(held.counts.values()) - total
     faults = miscounted(span, held.counts)
     if strange:
+        # guard: bronze-rows-of-files
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
     notes, well, unread = [], "each read once and whole", 0
@@ -62,13 +63,13 @@ def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, sam
         compared = len(there) - sum(len(each.uris) for each in left_out)
         well = f"{compared:,} read again and equal line by line"
         again = {*there} - {uri for each in left_out for uri in each.uris}
-        unread = sum(each.rows for each in held.files if each.uri not in again)
+        unread = sum(each.rows for each in held.files if each.uri not in again)  # guard: gone-files-are-number
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
     link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
     return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
 
 
-def _read_twice(files: Sequence[ReadFile]) -> list[str]:
+def _read_twice(files: Sequence[ReadFile]) -> list[str]:  # guard: file-in-one-batch
     """Return the files with rows of more than one batch, or with more than one recorded size or time."""
     return [
         f"{shown_name(each.place)} is in bronze more than once: "
@@ -76,11 +77,11 @@ def _read_twice(files: Sequence[ReadFile]) -> list[str]:
         if each.first != each.last
         else f"{shown_name(each.place)} has rows of different sizes or modification times"
         for each in files
-        if each.first != each.last or not each.steady
+        if each.first != each.last or not each.steady  # guard: file-in-one-state
     ]
 
 
-def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:
+def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:  # guard: file-read-whole
     """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
     said = []
     for each in files:
@@ -109,6 +110,7 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
         stream.close()
 
 
+# guard: file-lines-equal-bronze
 def _changed(held: Held, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
     """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
     assert held.rows is not None, "rows were read"

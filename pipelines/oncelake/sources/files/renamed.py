@@ -49,7 +49,7 @@ class ListedTimes:
         return self._by_time
 
 
-def renamed(
+def renamed(  # guard: renamed-file-left-out
     lines: DataFrame,
     reading: Reading,
     modified_at: Mapping[str, int],
@@ -95,7 +95,7 @@ def renamed(
     for path, key in same.items():
         uri, sums = now.get(path, ("", None))
         free = [one for one in gone[key] if then[one][1] == sums and one not in found.values()]
-        if len(free) > spent[key]:
+        if len(free) > spent[key]:  # guard: one-name-for-renamed-file
             found[uri] = free[0]
     return found
 
@@ -122,7 +122,7 @@ def _gone(listed: Mapping[int, list[str]], recorded: Mapping[str, int]) -> tuple
 
 def _keys(path: str, modified: int, size: int) -> tuple[_Key, _Key]:
     """Return what a file has in common with its other names, and with its compressed or unpacked form."""
-    return (modified, size), (modified, unpacked(path))
+    return (modified, size), (modified, unpacked(path))  # guard: packed-rename-recognized
 
 
 def _digests(rows: DataFrame) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -131,6 +131,7 @@ def _digests(rows: DataFrame) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {place_of(row["file"]): (row["file"], tuple(row[name] for name in SUMS)) for row in found}
 
 
+# guard: renamed-under-same-masks
 def _refuse_other_rules(lines: DataFrame, held: DataFrame, pairs: Mapping[str, str], stage: str) -> None:
     """Raise SourceError if a gone file was not masked as the batch is, so that lines cannot be compared.
 

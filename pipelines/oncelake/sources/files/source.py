@@ -44,7 +44,7 @@ class FilesSource(Source):
         """Return Spark's file list, rebuilt from the files that bronze holds lines of."""
         return list_texts(listing_number(at), ingested())
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[str]:  # guard: file-changed-after-reading
         """Return warnings about files that Spark cannot read, or that changed later; Spark reads a file only once."""
         census = self.glance()
         if census is None:
@@ -105,10 +105,11 @@ class FilesSource(Source):
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Return a diagnosis if the source was replaced, or a file that a planned batch still needs is missing."""
-        if recorded and _spelled(recorded) != dict(self.identity()):
+        if recorded and _spelled(recorded) != dict(self.identity()):  # guard: directory-is-the-same
             return Diagnosis(State.SOURCE_REPLACED, replaced(recorded, self.identity()))
         gone = listed(self._gone(start, end), most=1)
         if gone:
+            # guard: planned-files-exist
             return Diagnosis(State.SOURCE_TRIMMED, f"the planned batch needs {gone}, which no longer exists")
         return None
 
@@ -147,7 +148,7 @@ class AutoLoaderSource(FilesSource):
         """Return the directory; the kind differs, as Spark's own file source has other positions."""
         return {"kind": "auto_loader", "path": self.path}
 
-    def damage(self, checkpoint: Checkpoint) -> str | None:
+    def damage(self, checkpoint: Checkpoint) -> str | None:  # guard: auto-loader-list-exists
         """Return a message if Auto Loader's file list is missing."""
         if checkpoint.offsets[1] is None or self.files.names(f"{self.checkpoint}/sources/0"):
             return None
@@ -159,7 +160,7 @@ class AutoLoaderSource(FilesSource):
         Raises:
             StateError: always; the message says what to do.
         """
-        raise StateError(
+        raise StateError(  # guard: auto-loader-list-not-invented
             f"{self.stage}: only the checkpoint held Auto Loader's list of the files it has read, and oncelake "
             "cannot write that list. Fix: restore a copy of the checkpoint, or read all existing files again: "
             f"oncelake rebuild {self.stage}"
@@ -200,8 +201,8 @@ class FileFilter:
         try:
             content = self._content(place)
             if content is not None and content.aside is not None:
-                return ""
-            self._claim(place)
+                return ""  # guard: binary-file-set-aside
+            self._claim(place)  # guard: listed-file-of-one-source
         except OncelakeError as error:
             return f"{FAILED}{error}"
         except Exception as error:  # a traceback in Java's message would hide it

@@ -60,7 +60,7 @@ class FileSourceLog:
             if int(entry["batchId"]) in numbers
         ]
 
-    def damage(self, last: int) -> str | None:
+    def damage(self, last: int) -> str | None:  # guard: seen-files-list-whole
         """Return which part of the list is missing or incomplete, for a stage that has planned up to a number."""
         names = set(self._names())
         numbers = {_number(name) for name in names}

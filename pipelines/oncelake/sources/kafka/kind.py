@@ -189,7 +189,7 @@ class KafkaKind(SourceKind):
         if lost or metadata is None or not any(ends.values()):
             return lost
         found = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
-        return refilled(found.others) if found.others else None
+        return refilled(found.others) if found.others else None  # guard: rebuild-topic-not-refilled
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
         assert spark is not None, "Kafka is queried through Spark's own client"
@@ -288,10 +288,11 @@ def kafka_client(source: SourceSettings) -> dict[str, str]:
     """Return the Kafka client's settings: the given ones, the brokers, and committed records only."""
     given = {key.removeprefix("kafka."): value for key, value in source.kafka.items()}
     assert source.bootstrap_servers is not None
+    # guard: committed-records-only
     return {**given, "bootstrap.servers": source.bootstrap_servers, "isolation.level": "read_committed"}
 
 
-def _made_anew(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str | None:
+def _made_anew(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str | None:  # guard: rebuild-topic-same-id
     was = TopicIds.of(metadata.source) if metadata else None
     for name, topic_id in (was.ids if was else {}).items():
         if name in now and topic_id != now[name].topic_id:
@@ -299,7 +300,7 @@ def _made_anew(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str
     return None
 
 
-def _expired(bronze: DataFrame, words: str, now: Mapping[str, Topic]) -> str | None:
+def _expired(bronze: DataFrame, words: str, now: Mapping[str, Topic]) -> str | None:  # guard: rebuild-topic-has-offsets
     gone = []
     ends = bronze.groupBy("topic", "partition").agg(F.min("offset").alias("oldest"), F.max("offset").alias("newest"))
     for row in ends.orderBy("topic", "partition").collect():

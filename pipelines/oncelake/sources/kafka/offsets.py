@@ -100,6 +100,7 @@ def reaches_outside(found: Iterable[Bucket], segments: Iterable[Segment]) -> boo
     )
 
 
+# guard: every-offset-there
 def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int, int], int]:
     """Return the buckets that lack offsets, each with the number of missing offsets."""
     lacking: Counter[tuple[int, int]] = Counter()
@@ -184,7 +185,7 @@ def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> E
     """
     found.persist()
     try:
-        if settled:
+        if settled:  # guard: removed-offset-not-explained
             return _asked(found, client)
         # rows were deleted after they were written, and are among the missing ones
         return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], [], ()
@@ -206,7 +207,7 @@ def _asked(found: DataFrame, client: Client) -> Explained:
             "Kafka holds: it can no longer be checked whether they were committed records"
         )
         said = count_of(unheld, f"offset of {client.topic} that expired", f"offsets of {client.topic} that expired")
-        parts = (Uncompared(unheld, f"{said} and that no row has", lasting=True),)
+        parts = (Uncompared(unheld, f"{said} and that no row has", lasting=True),)  # guard: expired-offset-is-number
     return faults, notes, parts
 
 
@@ -231,6 +232,7 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
     faults = []
     if lost:
         where = offsets_listed(client.topic, first_of(committed), lost)
+        # guard: kafka-explains-missing-offsets
         faults.append(f"{where} are committed records that Kafka holds and bronze lacks: lost lines")
     others = count_of(total - lost - aborted, "control record", "control records")
     explained = {

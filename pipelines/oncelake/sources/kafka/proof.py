@@ -52,7 +52,7 @@ def kafka_offsets(look: Callable[[], StageView], bronze: Table = BRONZE) -> Link
         view = look()
         assert isinstance(view.source, KafkaSource)
         link = account(view.source, view.metadata, view.diagnosis, bronze)
-        if link.holds or each == LOOKS - 1:
+        if link.holds or each == LOOKS - 1:  # guard: topic-checked-twice
             break
         time.sleep(PAUSE)
     return link
@@ -67,17 +67,17 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
             said = (
                 f"topic {topic} has ID {now[topic].topic_id}, bronze has read {was}: the topic's records are not read"
             )
-            return Link(name, str(bronze), False, said)
+            return Link(name, str(bronze), False, said)  # guard: bronze-of-existing-topic
     first = source.first_position()
     at = source.continues(metadata.end if metadata else first)
     parts = {topic: census(topic, at, each, first) for topic, each in now.items()}
     waiting = sum(len(each.waiting) + len(each.behind) for _, each in _each(parts))
     faults = [*source.vanished(metadata.end if metadata else None), *_lost(parts, bronze_stage(bronze.name))]
     faults += _beyond(parts)
-    last = source.last_records() if not faults else LastRecords()
+    last = source.last_records() if not faults else LastRecords()  # guard: last-record-unchanged
     if last.others:
         faults.append(f"{refilled(last.others)}. See what to do with: oncelake doctor")
-    if waiting and not diagnosis.may_start:
+    if waiting and not diagnosis.may_start:  # guard: no-offset-wait-if-refused
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
     link = Link.of(name, bronze, faults, _counted(parts), (*_expired(parts), *_left(source)))
@@ -96,7 +96,7 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
 Parts = Mapping[str, list[PartitionCensus]]
 
 
-def _lost(parts: Parts, stage: str) -> list[str]:
+def _lost(parts: Parts, stage: str) -> list[str]:  # guard: no-offset-expired-unread
     gone = [_range(topic, each.partition, each.lost) for topic, each in _each(parts) if each.lost]
     if not gone:
         return []
@@ -104,7 +104,7 @@ def _lost(parts: Parts, stage: str) -> list[str]:
     return [f"{listed(gone)} are gone and bronze has not read them. {accept}"]
 
 
-def _beyond(parts: Parts) -> list[str]:
+def _beyond(parts: Parts) -> list[str]:  # guard: bronze-within-topic
     return [
         f"{topic}/{each.partition} ends at {each.end}, but bronze has read up to {each.read}: it is another topic"
         for topic, each in _each(parts)
@@ -244,7 +244,7 @@ def _topic_rows(rows: DataFrame, span: Span, topic: str, client: Client, rows_ch
     found = offsets.buckets(rows)
     segments, lost = _covered(span, topic, found)
     if offsets.reaches_outside(found, segments):
-        faults.append(_strangers(rows, topic, [*segments, *lost]))
+        faults.append(_strangers(rows, topic, [*segments, *lost]))  # guard: offsets-in-batch-ranges
         rows = rows.where(offsets.inside([*segments, *lost]))
         found = offsets.buckets(rows)
     faults += _duplicated(rows, topic, found)
@@ -293,6 +293,7 @@ def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment]
     end = reached | _offsets(span.end, topic)
     if span.rest and not end:
         end = {int(part): offset for part, offset in _left_at(span).get(topic, {}).items()}
+    # guard: offsets-below-oldest-commit
     if span.before is None or span.rest:  # where reading began is not recorded: nothing before the first row was read
         before = {
             part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
@@ -321,8 +322,8 @@ def _miscounted(span: Span, rows: DataFrame, topics: list[str]) -> list[str]:
     others = sum(row["strange"] for row in counts)
     strangers = count_of(others, "row belongs", "rows belong")
     names = ", ".join(topics)
-    said = [f"{strangers} to another topic than {names}"] if others else []
-    return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]
+    said = [f"{strangers} to another topic than {names}"] if others else []  # guard: bronze-of-own-topic
+    return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]  # guard: topic-rows-as-recorded
 
 
 def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
@@ -331,7 +332,7 @@ def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
     return f"{said} are outside the offsets that the batches cover"
 
 
-def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:
+def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:  # guard: offset-appears-once
     extra = sum(each.rows - each.distinct for each in found)
     if not extra:
         return []

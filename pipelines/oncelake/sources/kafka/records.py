@@ -101,7 +101,7 @@ def compare(rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few:
         then = _hashed(part, "then", whole=partly is None)
         there = _hashed(now, "now", whole=partly is None)
         joined = then.join(F.broadcast(there) if few else there, _PLACE, "left")
-        absent, differs = F.col("now").isNull(), F.col("then") != F.col("now")
+        absent, differs = F.col("now").isNull(), F.col("then") != F.col("now")  # guard: record-equals-row
         found = joined.groupBy("topic", "partition").agg(
             F.count("*").alias("rows"),
             F.count_if(absent).alias("absent"),
@@ -113,7 +113,7 @@ def compare(rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few:
             yield Compared(**{**row.asDict(), "partition": str(row["partition"])}, partly=partly)
 
 
-def unread(rows: DataFrame, records: DataFrame) -> list[str]:
+def unread(rows: DataFrame, records: DataFrame) -> list[str]:  # guard: no-record-after-last-row
     """Return the first record of each partition that has no row, as `topic/partition/offset`."""
     found = records.join(rows, _PLACE, "left_anti").groupBy("topic", "partition").agg(F.min("offset"))
     return ["/".join(map(str, row)) for row in found.orderBy("topic", "partition").collect()]
@@ -148,6 +148,7 @@ def last_rows(bronze: DataFrame, end: Offsets, planned_ms: int) -> tuple[DataFra
             break
         near = [_of(*each, F.col("offset").between(at - reach, at - 1)) for each, at in open_ends.items()]
         rows = bronze.where(_any(near)) if where is None else bronze.where(where).where(_any(near))
+        # guard: last-row-compared
         last = rows.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
         for row in last:
             topic, part = row["topic"], str(row["partition"])

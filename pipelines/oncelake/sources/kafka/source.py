@@ -155,13 +155,13 @@ class KafkaSource(Source):
         if not new:
             return known
         for name in new:
-            if name in topics.left:
+            if name in topics.left:  # guard: matched-topic-is-new
                 raise SourceError(
                     f"topic {name} was read before, was gone, and is there again; nothing of this batch was written. "
                     "See the stage's state with: oncelake doctor"
                 )
             other = self.other_reader(name)
-            if other is not None:
+            if other is not None:  # guard: matched-topic-has-one-source
                 raise SourceError(
                     f"{other} chooses topic {name} as well, so its lines would count twice; change one of the patterns"
                 )
@@ -177,6 +177,7 @@ class KafkaSource(Source):
         count = readable = 0
         for name, topic in now.items():
             offsets = {**topic.earliest, **offsets_of(moved, name)}
+            # guard: backlog-includes-open-transaction
             count += sum(max(0, end - offsets[part]) for part, end in topic.ends.items())
             readable += sum(max(0, end - offsets[part]) for part, end in topic.latest.items())
         return Backlog(count, "records", behind=count - readable)
@@ -188,6 +189,7 @@ class KafkaSource(Source):
 
     def ends(self) -> Mapping[str, int]:
         """Return the next offset that Kafka will write, by `topic/partition`."""
+        # guard: end-includes-open-transaction
         return KafkaPosition({name: topic.ends for name, topic in self.describe().items()}).numbers()
 
     def exhausted(self, at: str) -> bool:
@@ -204,7 +206,7 @@ class KafkaSource(Source):
         position = KafkaPosition.parse(at)
         return position is None or position.numbers().keys() != self.ends().keys()
 
-    def damage(self, checkpoint: Checkpoint) -> str | None:
+    def damage(self, checkpoint: Checkpoint) -> str | None:  # guard: first-start-offsets-kept
         """Return what is wrong with Spark's record of the first offsets: it is missing, or Kafka no longer holds them.
 
         Without the record Spark would look up the earliest offsets again. A start that is killed before it plans a
@@ -217,6 +219,7 @@ class KafkaSource(Source):
             return None
         if self.moved(first) is not None:
             return f"sources/0/0 holds a start in other topics than {self.name}"
+        # guard: recorded-first-offsets-exist
         gone = self._unfit(first, None, {}) or self._trimmed(self.continues(first), self.describe())
         return f"sources/0/0 holds a start that is no longer valid: {gone.seen}" if gone else None
 
@@ -236,7 +239,7 @@ class KafkaSource(Source):
             return None
         left, joining = self._recorded().left, dict[str, Mapping[str, int]]()
         for name, topic in self.describe().items():
-            if name in left and name not in at.topics:
+            if name in left and name not in at.topics:  # guard: returning-topic-continues
                 joining[name] = left[name].offsets
             elif name not in at.topics and any(topic.earliest.values()):
                 joining[name] = topic.earliest
@@ -266,7 +269,7 @@ class KafkaSource(Source):
         found = self._unfit(start, end, recorded)
         if found is not None:
             return found
-        others = self.last_records().others
+        others = self.last_records().others  # guard: last-topic-record-unchanged
         if others:
             return Diagnosis(State.SOURCE_REPLACED, refilled(others))
         return self._trimmed(self.continues(start or (self.first_position() if end else None)), self.describe())
@@ -293,16 +296,18 @@ class KafkaSource(Source):
         now, topics = self.describe(), TopicIds.of(recorded)
         if topics is None:
             ids = ", ".join(each.topic_id for each in now.values())
+            # guard: topic-after-another-kind
             seen = f"topic {self.name} has ID {ids}, lines were read from {named(recorded)}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
+        # guard: returning-topic-same-id
         was = {**{name: each.topic_id for name, each in topics.left.items()}, **topics.ids}
         for name, topic in now.items():
-            if (was.get(name) or topic.topic_id) != topic.topic_id:
+            if (was.get(name) or topic.topic_id) != topic.topic_id:  # guard: topic-id-unchanged
                 seen = f"topic {name} has ID {topic.topic_id}, lines were read from {was[name]}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         text = start or (self.first_position() if end else None)
         at = KafkaPosition.parse(text)
-        if at and at.topics and not any(map(self._is_chosen, at.topics)):
+        if at and at.topics and not any(map(self._is_chosen, at.topics)):  # guard: topic-name-in-position
             seen = f"positions are of topic {', '.join(at.topics)}, the source is {self.name}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         vanished = self._vanished(at, KafkaPosition.parse(end))
@@ -342,6 +347,7 @@ class KafkaSource(Source):
     def _is_chosen(self, topic: str) -> bool:
         return topic == self.name if self.chooses is None else self.chooses(topic)
 
+    # guard: chosen-topic-exists
     def _vanished(self, start: KafkaPosition | None, end: KafkaPosition | None) -> dict[str, str]:
         """Return the topics that the settings choose and Kafka no longer has, and how far each was read, in words."""
         now, read = self.describe(), start.topics if start else {}
@@ -352,14 +358,14 @@ class KafkaSource(Source):
 
     def _beyond(self, name: str, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
         for partition, offset in offsets.items():
-            if partition not in now.latest:
+            if partition not in now.latest:  # guard: topic-has-all-partitions
                 return Diagnosis(State.SOURCE_REPLACED, f"partition {partition} of {name} is gone")
-            if offset > now.latest[partition]:
+            if offset > now.latest[partition]:  # guard: topic-reaches-position
                 seen = f"{name}/{partition} ends at {now.latest[partition]}, the stage has read up to {offset}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
         return None
 
-    def _trimmed(self, at: str | None, now: Mapping[str, Topic]) -> Diagnosis | None:
+    def _trimmed(self, at: str | None, now: Mapping[str, Topic]) -> Diagnosis | None:  # guard: topic-holds-next-input
         gone = [each for name, topic in now.items() for each in _gone(name, next_offsets(at, name, topic), topic)]
         return Diagnosis(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
 
@@ -413,7 +419,7 @@ def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
     """
     if at is None:
         return {}
-    return {**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}
+    return {**dict.fromkeys(now.latest, 0), **offsets_of(at, topic)}  # guard: added-partition-from-start
 
 
 @dataclass(frozen=True)
@@ -446,7 +452,7 @@ class PartitionCensus:
         return range(self.lost.stop, max(self.lost.stop, self.end))
 
     @property
-    def behind(self) -> range:
+    def behind(self) -> range:  # guard: open-transaction-waits
         """The offsets of an open transaction, and those after them: no run reads them before it ends."""
         return range(self.waiting.stop, max(self.waiting.stop, self.written))
 

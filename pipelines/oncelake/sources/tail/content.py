@@ -66,7 +66,7 @@ class Disk(FileStore):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileMovedError(str(error)) from None
         status = os.fstat(opened.fileno())
-        if (status.st_dev, status.st_ino) != file.identity:
+        if (status.st_dev, status.st_ino) != file.identity:  # guard: opened-file-as-listed
             opened.close()
             raise FileMovedError(f"another file is at {file.path}")
         return opened
@@ -324,7 +324,7 @@ def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:
         while rest:
             if unpacker is None:
                 behind = rest.lstrip(b"\0")
-                is_padded = is_padded or len(behind) < len(rest)
+                is_padded = is_padded or len(behind) < len(rest)  # guard: text-between-gzip-members
                 if not behind:
                     break
                 if is_padded:

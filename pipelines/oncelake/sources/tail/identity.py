@@ -71,7 +71,7 @@ class Contents:
             known = self._packed[key] = Packed(known.size, known.lines, {**blank, **known.digests}, known.problem)
         return known
 
-    def why_aside(self, file: Found) -> str | None:
+    def why_aside(self, file: Found) -> str | None:  # guard: binary-growing-file-aside
         """Return why a file holds nothing that can be read; None if it holds text.
 
         Raises:
@@ -99,7 +99,7 @@ class Contents:
             start = at = 0
             for block in content_blocks(opened, file.path, offset):
                 found = block.rfind(b"\n")
-                start = at + found + 1 if found >= 0 else start
+                start = at + found + 1 if found >= 0 else start  # guard: archive-from-line-start
                 at += len(block)
             return start
 
@@ -129,6 +129,7 @@ class Contents:
         """
         stamp = self.stamp(file)
         assert file.identity is not None
+        # guard: unstamped-file-compared
         if stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry)):
             return True
         if not entry.packed and is_packed(file.path):
@@ -141,7 +142,7 @@ class Contents:
             if entry.ends:
                 same = ends_of(opened, entry.packed or entry.offset) == entry.ends
             else:
-                same = self.hasher(opened, entry) is not None
+                same = self.hasher(opened, entry) is not None  # guard: growing-file-end-unchanged
         if same and stamp:
             self._same[file.identity] = stamp, entry
         return same
@@ -155,7 +156,7 @@ class Contents:
         if file.identity is None or file.identity[1] != entry.inode or not entry.born:
             return file.identity is not None and file.identity[1] == entry.inode
         with self.store.open(file) as opened:
-            return self.store.born(opened) == entry.born
+            return self.store.born(opened) == entry.born  # guard: inode-not-created-later
 
     def still_begins_with(self, file: Found, entry: TailedFile) -> bool:
         """Return True if the content of a compressed file that has grown goes on where it was left.
@@ -174,6 +175,7 @@ class Contents:
         for block in blocks_of(opened, start, entry.offset - entry.ended):
             hasher.update(block)
         hasher.update(b"\n" * entry.ended)
+        # guard: planned-beginning-unchanged
         return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
 
     def begins_with(self, file: Found, entry: TailedFile) -> bool:
@@ -182,7 +184,7 @@ class Contents:
         Raises:
             OSError: a file cannot be opened or read.
         """
-        if entry.ended:
+        if entry.ended:  # guard: unpacked-file-lacks-last-end
             return self._begins_with_ended(file, entry)
         return self._has_digest(file, entry) if entry.digest else self._begins_as_before(file, entry)
 
@@ -208,7 +210,7 @@ class Contents:
             ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
             return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
 
-    def is_beginning(self, file: Found, other: Found) -> bool:
+    def is_beginning(self, file: Found, other: Found) -> bool:  # guard: copy-is-not-read
         """Return True if a file holds nothing but what another one holds, from its beginning.
 
         Raises:
@@ -231,7 +233,7 @@ class Contents:
             return expected and content_ends(opened, file.path, entry.offset) == entry.ends
 
 
-def has_end(opened: BinaryIO, entry: TailedFile) -> bool:
+def has_end(opened: BinaryIO, entry: TailedFile) -> bool:  # guard: no-reading-within-line
     """Return True if a file does not go on within the last line that was read of it."""
     return not entry.ended or read_at(opened, entry.offset - 1, 1) in (b"", b"\n")
 

@@ -84,16 +84,17 @@ def _keys_of(entry: TailedFile, places: Container[str], *, is_packed: bool) -> I
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
-    yield "name", unpacked(base)
+    yield "name", unpacked(base)  # guard: lost-file-name-and-time
     yield "time", entry.modified
     yield "second", entry.modified // 1000
     yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
-    if is_packed:
+    if is_packed:  # guard: lost-file-by-number
         return
     shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
         yield "shift", directory, *shift
     # otherwise each number may be a log of its own
     is_taken = entry.path in places or unpacked(entry.path) in places
+    # guard: raised-number-beside-log
     if numbered is not None and is_taken and any(join(directory, origin) in places for origin in origins(base)):
         yield "number", directory, numbered

@@ -148,7 +148,7 @@ class TailFiles:
         kept = {number: file for number, file in files.items() if number not in dropped}
         return TailPosition(read, following, kept, copies, at.forgotten + len(dropped))
 
-    def _copies(
+    def _copies(  # guard: short-copy-is-not-read
         self, at: TailPosition, survey: Survey, read: Mapping[Identity | None, tuple[int, int]]
     ) -> tuple[TailedFile, ...]:
         """Return the copies that hold no more than what is read of their files, and those that are gone.
@@ -230,6 +230,7 @@ class TailFiles:
         if is_same and not entry.gone and entry.digest:
             return entry
         try:
+            # guard: packed-entry-kept-until-read
             if is_packed(file.path) and entry.packed != file.size and contents.written(file) > entry.offset:
                 return entry
             digest = Digest(entry.digest, entry.base)
@@ -391,7 +392,7 @@ class TailFiles:
         for part in wanted:
             file = next(self._candidates(part.file, listed), None)
             whole = (file is not None and is_packed(file.path)) or (
-                self._last_start is not None and not self._last_start.is_split
+                self._last_start is not None and not self._last_start.is_split  # guard: cut-line-in-one-task
             )
             step = part.end - part.start if whole else size
             for begin in range(part.start, part.end, step):
@@ -447,10 +448,12 @@ class TailFiles:
             try:
                 same = file.identity == entry[:2] and contents.is_same(file, entry)
                 same = same and (entry.packed in (0, file.size) or contents.still_begins_with(file, entry))
+                # guard: planned-bytes-still-there
                 if same or (contents.begins_with(file, entry) and contents.has_end(file, entry)):
                     yield file
             except OSError as error:
                 if unread is not None:
+                    # guard: unreadable-file-may-hold-bytes
                     unread.append(f"{self._surveyor.name(file)}, which cannot be read: {error.strerror or error}")
 
     def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
@@ -497,7 +500,7 @@ def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
     for number, file in sorted(files.items(), key=lambda item: item[1].gone, reverse=True):
         if file.gone:
             room -= len(str(file.to_json()))
-            if room < 0 or now_ms - file.gone > REMEMBERED_MS:
+            if room < 0 or now_ms - file.gone > REMEMBERED_MS:  # guard: gone-files-remembered
                 dropped.add(number)
     return dropped
 

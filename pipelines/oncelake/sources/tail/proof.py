@@ -59,7 +59,7 @@ def tail_files(
     rest, census = source.files.waiting(position, survey), source.census(at, accepted, survey)
     faults = [said(fault, bronze_stage(table.name)) for fault in census.faults]
     waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
-    if diagnosis.state is State.SOURCE_TRIMMED:
+    if diagnosis.state is State.SOURCE_TRIMMED:  # guard: growing-file-planned-bytes
         faults.append(diagnosis.seen)
     elif rest and not diagnosis.may_start:
         faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
@@ -144,6 +144,7 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     faults = miscounted(span, counts)
     strange = sum(row["rows"] for row in rows if row["file_id"] is None or row["first"] is None)
     if strange:
+        # guard: growing-row-has-file
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     planned, names = _planned(span), batch_names(span)
     there = {(row["taken"], row["file_id"]): row for row in rows if row["file_id"] is not None}
@@ -151,13 +152,13 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
         found = there.get((ms, file_id))
         what = f"{names[ms]}: bytes {first:,} to {last - 1:,} of file {file_id}"
         if found is None:
-            faults.append(f"{what} are in no row")
+            faults.append(f"{what} are in no row")  # guard: growing-file-has-rows
         elif (found["last"], found["bytes"]) != (last, last - found["first"]) or found["first"] not in _firsts(first):
             was = f"rows hold {count_of(found['bytes'], 'byte')} from {found['first']:,} to {found['last'] - 1:,}"
-            faults.append(f"{what} were planned, its {was}")
+            faults.append(f"{what} were planned, its {was}")  # guard: growing-file-bytes-planned
         elif not found["chained"]:
-            faults.append(f"{what}: a row is missing and another one is there twice")
-    faults += [
+            faults.append(f"{what}: a row is missing and another one is there twice")  # guard: growing-file-rows-join
+    faults += [  # guard: growing-file-was-planned
         f"{names[ms]} has rows of file {file_id}, of which it was to read nothing"
         for ms, file_id in sorted(there.keys() - planned.keys(), key=str)
         if ms in names
@@ -178,7 +179,7 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
             notes = [*notes, f"not read again, as Hadoop reads no name with a colon: {listed(colons)}"]
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
     link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
-    gone = sum(rows for ms, rows in counts.items() if ms not in names)
+    gone = sum(rows for ms, rows in counts.items() if ms not in names)  # guard: growing-rows-are-number
     return link.without(
         *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
         *Uncompared.of_lines(unread, "of files that were not read again"),
@@ -204,6 +205,7 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
     return planned
 
 
+# guard: growing-file-lines-unchanged
 def _changed(span: Span, known: Mapping[int, Found], versions: MaskVersions) -> tuple[list[str], int, list[str]]:
     """Return the files that no longer hold the lines that were read of them, how many were compared, and notes.
 

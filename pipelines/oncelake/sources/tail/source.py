@@ -212,9 +212,9 @@ class Planner:
             time.sleep(waits)  # the query ends, and then the last records are whole
             end = self._files.plan(at, self._most, self._until)
         if end == at:
-            return start if at.read else ""
+            return start if at.read else ""  # guard: empty-directory-no-batch
         for number in sorted(end.files.keys() - at.files.keys()):
-            self._claim(self._files.place_of(end.files[number]))
+            self._claim(self._files.place_of(end.files[number]))  # guard: growing-file-of-one-source
         return end.to_json()
 
     class Java:

@@ -185,7 +185,7 @@ class Surveyor:
         """Return whether a file that holds the beginning of another one is a copy of it; None if nobody knows."""
         if is_certain or self._rotation == "copytruncate":
             return True
-        return False if self._rotation == "rename" else None
+        return False if self._rotation == "rename" else None  # guard: copy-or-twin-undecided
 
     def goes_on(self, file: Found, number: int, files: Mapping[int, TailedFile]) -> int:
         """Return the byte from which a file that was cut is read on: after the last line end that it has in common
@@ -233,11 +233,11 @@ class Surveyor:
             now = read_at(opened, first, len(text))
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
         if (first + common) * 2 <= offset or first + common < offset - REACH:
-            return 0
+            return 0  # guard: most-of-cut-log-left
         return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
 
 
-def _still_copies(at: TailPosition) -> list[TailedFile]:
+def _still_copies(at: TailPosition) -> list[TailedFile]:  # guard: read-copy-is-own-file
     """Return the copies of a position that were not read as files of their own since."""
     read: dict[tuple[object, ...], int] = {}
     for entry in at.files.values() if at.copies else ():
@@ -346,14 +346,14 @@ class _Comparison:
         try:
             return bool(work(file, *args))
         except FileMovedError:
-            if not self._is_last:
+            if not self._is_last:  # guard: renamed-file-listed-again
                 raise
             reason = "it is renamed again and again"
         except OSError as error:
             reason = f"it cannot be read: {error.strerror or error}"
         if file.identity not in self._faulty:
             self._faulty.add(file.identity)
-            self._survey.unreadable.append((file, reason))
+            self._survey.unreadable.append((file, reason))  # guard: unopened-file-is-fault
         return False
 
     def _lost(self) -> list[int]:
@@ -486,8 +486,9 @@ class _Comparison:
 
         Of another file, as much must have been read as the copy held before.
         """
-        if copy.of in index.files and self._know_first([copy.of], file):
+        if copy.of in index.files and self._know_first([copy.of], file):  # guard: grown-copy-continues-log
             return True
+        # guard: archive-before-shorter-log
         longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
         return self._know_first(longer, file)
 
@@ -504,7 +505,7 @@ class _Comparison:
                 return True
             if copy is not None and self._contents.size(file) - length in (0, 1):  # the end of a last line
                 return self._find_copy(number, file)
-            if copy is not None and copy.path == name:
+            if copy is not None and copy.path == name:  # guard: grown-copy-with-new-inode
                 grown = number if grown is None else grown
         return self._know_first(index.old, file) if grown is None else self._find_copy(grown, file)
 
@@ -520,7 +521,7 @@ class _Comparison:
             self._know(number, file)
         return number is not None
 
-    def _cut_in_place(self, file: Found) -> list[int]:
+    def _cut_in_place(self, file: Found) -> list[int]:  # guard: renamed-cut-file-continues
         """Return the ID of the file that was cut and goes on as this one, by its inode."""
         assert file.identity is not None
         entries = self._inodes.get(file.identity[1], ())
@@ -544,13 +545,14 @@ class _Comparison:
                     if self._contents.begins_with(file, self._at.files[number]):
                         yield number, length
 
+    # guard: packed-file-continues-last-line
     def _ended(self, entries: Mapping[int, Mapping[Digest | None, list[int]]], most: int) -> Iterator[tuple[int, int]]:
         """Yield how much was read, and the ID, of the files whose last line was read without its end."""
         read = ((length, numbers) for length, found in entries.items() if length <= most for numbers in found.values())
         pairs = ((length, number) for length, numbers in read for number in numbers)
         yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
-    def _may_continue(self, file: Found, unknown: LostFiles) -> bool:
+    def _may_continue(self, file: Found, unknown: LostFiles) -> bool:  # guard: wait-for-file-to-continue
         """Return True if a file may continue one that cannot be looked for; note that."""
         number = next((number for number, _ in self._continued(file, unknown)), None)
         return number is not None and self._wait_for(file, number)
@@ -566,7 +568,7 @@ class _Comparison:
         identities = {file.identity for file in rest}
         for number in self._lost():
             entry = self._at.files[number]
-            at_path = self._places.get(entry.path)
+            at_path = self._places.get(entry.path)  # guard: cut-log-at-its-path
             files = [*self._at_inode.get(entry.inode, ()), *([at_path] if at_path is not None else [])]
             continues = self._may_be_cut if number in self._blocked else self._continue_cut
             files = [file for file in files if file.identity in identities - self._faulty]
@@ -575,8 +577,9 @@ class _Comparison:
     def _may_be_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
         """Continue a file that was cut if its birth tells that no unreadable file is that one; otherwise note it."""
         is_at_inode = entry.born > 0 and self._is_at_inode(file, entry)
+        # guard: unreadable-file-by-birth-time
         if is_at_inode or (entry.born and self._places.get(entry.path) is not file):
-            return is_at_inode and self._continue_cut(file, number, entry)
+            return is_at_inode and self._continue_cut(file, number, entry)  # guard: cut-log-by-birth-time
         return self._surveyor.goes_on(file, number, self._at.files) != 0 and self._wait_for(file, number)
 
     def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
@@ -622,7 +625,7 @@ class _Comparison:
         del self._numbers[copy.identity]
         self._know(number, file)
 
-    def _may_have_backup(self, file: Found) -> bool:
+    def _may_have_backup(self, file: Found) -> bool:  # guard: log-beside-backup-asked
         """Return True if a file begins with all that another one holds, which was read and has the name of its backup.
 
         An editor or rsync has renamed the log then, and has written it again; or another log has the same lines.
@@ -631,6 +634,7 @@ class _Comparison:
         for name in (f"{origin}{mark}" for origin in (base, *origins(base)) for mark in BACKUPS):
             backup = self._places.get(join(directory, name))
             number = self._numbers.get(backup.identity) if backup is not None and backup is not file else None
+            # guard: log-begins-with-whole-backup
             if backup is not None and number is not None and self._contents.is_beginning(backup, file):
                 is_copy = self._surveyor.decides(is_certain=False)
                 if is_copy is None:
@@ -640,7 +644,7 @@ class _Comparison:
                 return is_copy is not False
         return False
 
-    def _is_unpacked_from(self, file: Found, packed: Found) -> bool:
+    def _is_unpacked_from(self, file: Found, packed: Found) -> bool:  # guard: file-being-unpacked-is-copy
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
 
         A file that holds all of it is one itself, except if the compressed file holds nothing new, or was read to the
@@ -652,7 +656,7 @@ class _Comparison:
         is_part = is_copy or is_ended or file.size < written
         return is_part and self._contents.is_beginning(file, packed)
 
-    def _is_unpacked_of(self, file: Found, number: int) -> bool:
+    def _is_unpacked_of(self, file: Found, number: int) -> bool:  # guard: unpacked-file-continues-archive
         """Return True if a file has the name of a compressed file that was read, without its ending."""
         entry, name, now = self._at.files.get(number), self._name(file), self._survey.known.get(number)
         names = {entry.path if entry is not None else "", self._name(now) if now is not None else ""} - {name, ""}
@@ -673,6 +677,7 @@ class _Comparison:
             plain, other = self._plain.get(join(directory, unpacked(base))), self._beside.get(unpacked(file.path))
             if plain is not None:
                 yield plain, True
+            # guard: packed-forms-are-one-file
             if other not in (None, file) and self._contents.written(other) == self._contents.written(file):
                 yield other, True
         for origin in origins(base):
@@ -691,12 +696,14 @@ class _Comparison:
         survey = self._survey
         assert file.identity is not None
         is_unpacked = self._is_unpacked_of(file, entry.of)
+        # guard: packed-file-asked-for
         is_certain = entry.of < 0 or is_unpacked or (is_packed(file.path) and not entry.doubtful)
         is_copy = self._surveyor.decides(is_certain=is_certain)
         if (is_unpacked and self._takes_over(file)) or (not is_packed(file.path) and self._may_have_backup(file)):
             return
         has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
+            # guard: parted-log-is-new
             self._read_on(file, entry) if is_certain and not is_unpacked else survey.new.append(file)
         elif is_unpacked and original is None and entry.of not in self._blocked:  # it is no part of what is gone
             survey.new.append(file)
