@@ -43,9 +43,9 @@ ADVICE: Mapping[str, str] = {
 _ABOUT = """\
 # Error index
 
-Every error that a user sees is one line on standard error, `oncelake: …`, and an exit code; with `--json` also a
-JSON line. This page is generated from the source by `make docs`. `<name>` stands for a value. A message that is put
-together from parts, such as the cause of a failed batch, is not listed.
+For everyone who reads an error and looks for what to do. Every error that a user sees is one line on standard error,
+`oncelake: …`, and an exit code; with `--json` also a JSON line. `<name>` stands for a value. A message that is put
+together from parts, such as the cause of a failed batch, is not listed. `make docs` writes this page from the source.
 [Exit codes](operations/day-to-day.md#exit-codes) has the codes of every command.
 """
 _STATES = """\

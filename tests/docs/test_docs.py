@@ -131,11 +131,11 @@ def test_every_case_of_a_line_has_a_test_and_stands_there_once() -> None:
     rows = table_rows(text_of(ROOT / "docs/what-lines-mean.md"))
     assert len(rows) > 70
     for row in rows:
-        assert len(row) == 4, row
+        assert len(row) == 3, row
         assert all(cell.strip() for cell in row), row
         assert all(name for _, name in named_tests(row[-1])), row
         assert named_tests(row[-1]), row
-    assert len({(row[0], row[2]) for row in rows}) == len(rows)
+    assert len({(row[0], row[1]) for row in rows}) == len(rows)
 
 
 def test_every_module_that_a_page_names_exists() -> None:
