@@ -751,6 +751,17 @@ GUARDS = (
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
     ),
     Guard(
+        "a heap that Spark refuses is refused before Java starts",
+        "a stack trace of Spark, and its remedy is overridden by the variable",
+        "common/spark/machine.py::check_machine",
+        without("_check_heap()"),
+        tests=(
+            "unit/common/spark/test_machine.py::"
+            "test_a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it[-Xmx449m--Xmx449m]",
+        ),
+        also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
+    ),
+    Guard(
         "a JVM that ends without an error is not waited for",
         "a start that hangs for ever, for example with --version among Spark's arguments",
         "common/spark/launch.py::_gateway",

@@ -94,6 +94,7 @@ def test_starting_again_is_the_advice_for_a_cause_that_passes(passing: str) -> N
         ("java.net.UnknownHostException: web-7", "set SPARK_LOCAL_HOSTNAME=localhost"),
         ("java.io.IOException: Too many open files", "ulimit -n 4096"),
         ("OutOfMemoryError: unable to create native thread", "ulimit -u 4096"),
+        ("[INVALID_DRIVER_MEMORY] System memory 1 must be at least 471859200", "set spark.driver_memory to 512m"),
     ],
 )
 def test_no_replay_is_promised_to_cure_what_lasts(lasting: str, advice: str) -> None:

@@ -3,6 +3,7 @@
 Java and Spark report such a cause with a stack trace, or only minutes later and from a library that loads late.
 """
 
+import math
 import os
 import pwd
 import re
@@ -21,6 +22,9 @@ SPARK = "4.0."
 # Measured on a small lake, and then with room: the JVM had 328 open files; there were 87 threads in a run, and 282 in a
 # proof. Beside its heap, the JVM of a run reserved 2.6 GiB of addresses.
 FILES, THREADS, ADDRESSES = 512, 400, 3 * 1024
+# Spark refuses a heap below one and a half times the 300 MiB that it reserves, as Java reports the heap: without the part
+# that is empty at any time. How large that part is depends on the garbage collector. Source: `UnifiedMemoryManager`.
+LEAST = 450
 # The native libraries that Spark's jars unpack take a few MiB.
 ROOM = 32
 # The options in it come after those on the command line, and win.
@@ -29,7 +33,8 @@ TEMPORARY = "-Djava.io.tmpdir="
 # What Java reads for options, the last one after those of the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", _LAST_WORD)
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)")
-_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
+_HEAP = re.compile(r"-(?:Xmx|XX:MaxHeapSize=)(\d+)([kmgtKMGT]?)")
+_UNITS = {"": 1 / MEBIBYTE, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 
 
 def check_machine(settings: SparkSettings) -> None:
@@ -43,7 +48,7 @@ def check_machine(settings: SparkSettings) -> None:
     _check_host_name(settings.master)
     _check_loopback()
     _check_limits(settings)
-    _check_heap(settings)
+    _check_heap()
     _check_spark_home()
     _check_temporary(settings)
 
@@ -119,7 +124,7 @@ def _check_limits(settings: SparkSettings) -> None:
     _refuse_below("ulimit -n", "open files", files, FILES, 1)
     if os.geteuid():  # root has no limit
         _refuse_below("ulimit -u", "threads", resource.getrlimit(resource.RLIMIT_NPROC)[0], THREADS, 1)
-    needed = (mebibytes(settings.driver_memory) + ADDRESSES) * 1024
+    needed = (math.ceil(_heap(settings)) + ADDRESSES) * 1024
     _refuse_below("ulimit -v", "KiB of addresses", resource.getrlimit(resource.RLIMIT_AS)[0], needed, 1024)
 
 
@@ -131,18 +136,30 @@ def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -
         )
 
 
-def _check_heap(settings: SparkSettings) -> None:
-    """Raise ConfigError if a variable makes the heap smaller than spark.driver_memory, over which it wins."""
-    given = re.findall(r"-Xmx(\d+)([kmgt]?)", os.environ.get(_LAST_WORD, ""), re.IGNORECASE)
-    if not given:
-        return
-    number, unit = given[-1]
-    size = int(number) * _UNITS[unit.lower()] if unit else int(number) / MEBIBYTE
-    if size < mebibytes(settings.driver_memory):
+def _check_heap() -> None:
+    """Raise ConfigError if a variable makes the heap so small that Spark refuses it, whatever spark.driver_memory is."""
+    given = _given_heap()
+    if given is not None and _size(given) < LEAST:
         raise ConfigError(
-            f"{_LAST_WORD} has -Xmx{number}{unit}, which overrides spark.driver_memory ({settings.driver_memory}) with "
-            "less; remove it there, or set spark.driver_memory to the same"
+            f"{_LAST_WORD} has {given[0]}, which overrides spark.driver_memory, and Spark needs a heap of {LEAST}m or "
+            "more; remove it there"
         )
+
+
+def _heap(settings: SparkSettings) -> float:
+    """Return the size that the heap will have, in MiB."""
+    given = _given_heap()
+    return mebibytes(settings.driver_memory) if given is None else _size(given)
+
+
+def _given_heap() -> re.Match[str] | None:
+    """Return the option that overrides spark.driver_memory; None if no variable has one."""
+    found = [*map(_HEAP.fullmatch, os.environ.get(_LAST_WORD, "").split())]
+    return next((each for each in reversed(found) if each is not None), None)
+
+
+def _size(given: re.Match[str]) -> float:
+    return int(given[1]) * _UNITS[given[2].lower()]
 
 
 def _check_spark_home() -> None:
