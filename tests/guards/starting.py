@@ -776,6 +776,27 @@ GUARDS = (
         tests=("unit/common/test_explain.py::test_an_error_is_explained_although_java_does_not_give_its_text",),
     ),
     Guard(
+        "the end of a JVM is explained only by lines of its own start",
+        "a cause that was removed is named again, with its remedy",
+        "common/spark/launch.py::java_output_to",
+        reads("os.fstat(target).st_size", "0"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
+    ),
+    Guard(
+        "a warning in Spark's log explains no end of a JVM",
+        "an error that Spark overcame is named as the cause, with its remedy",
+        "common/spark/launch.py::_serious",
+        reads("record['level'] in _SERIOUS", "True"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
+    ),
+    Guard(
+        "after a kill only a lack of memory is quoted",
+        "an error of hours ago is named as the cause, with its remedy",
+        "common/spark/launch.py::how_jvm_ended",
+        reads("by in _BY_OTHERS", "False"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
+    ),
+    Guard(
         "the preparation of a machine is waited for only so long",
         "a command hangs behind another one that is stuck",
         "common/spark/first_use.py::_wait_for",

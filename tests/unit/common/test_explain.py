@@ -131,6 +131,60 @@ def test_the_end_of_the_jvm_is_told_with_what_is_known_of_it(
     assert advice in said
 
 
+WARNED = "2026-01-01 10:00:00 WARN TaskSetManager: lost a task"
+FAILED = "2026-01-01 10:00:00 ERROR Executor: FileNotFoundException: File /x does not exist"
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "how"),
+    [
+        ([WARNED, "java.io.IOException: theirs", "\tat a.b.C"], "kill -9 $$", "killed by SIGKILL"),
+        ([FAILED, "Picked up no option"], "kill -9 $$", "killed by SIGKILL"),
+        ([FAILED], "kill -15 $$", "killed by SIGTERM"),
+        (["Setting default log level to WARN"], "kill -9 $$", "killed by SIGKILL"),
+        ([WARNED, "java.io.IOException: theirs", "\tat a.b.C"], "exit 7", "exit code 7"),
+        (
+            ["2026-01-01 10:00:00 FATAL Main: the end", WARNED, "java.io.IOException: theirs"],
+            "exit 7",
+            "exit code 7; it said: 2026-01-01 10:00:00 FATAL Main: the end",
+        ),
+        (
+            [WARNED, "java.lang.OutOfMemoryError: Java heap space", WARNED],
+            "kill -9 $$",
+            "killed by SIGKILL; it said: java.lang.OutOfMemoryError: Java heap space",
+        ),
+        (
+            [WARNED, "Error: the module is broken", "26/01/01 10:00:00 INFO Utils: Exception: of no matter"],
+            "exit 7",
+            "exit code 7; it said: Error: the module is broken",
+        ),
+        (
+            [WARNED, "#  SIGSEGV (0xb) at pc=0x0, pid=1", "# Problematic frame:", "#"],
+            "kill -6 $$",
+            "killed by SIGABRT; it said: SIGSEGV (0xb) at pc=0x0, pid=1",
+        ),
+    ],
+)
+def test_only_what_may_have_ended_the_jvm_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], end: str, how: str
+) -> None:
+    log, script = tmp_path / "spark.log", f"cat {tmp_path}/said; {end}"
+    (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines))
+    log.write_text("Error: of an earlier start\nOutOfMemoryError: also\n")
+    with java_output_to(log):
+        process = subprocess.Popen(["sh", "-c", script])
+    monkeypatch.setattr(launch, "started", [process])
+    assert explain(Py4JNetworkError("Answer from Java side is empty")).startswith(f"Spark's JVM ended ({how});")
+
+
+def test_the_end_of_a_long_record_is_not_quoted_as_java_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "said").write_text(f"{WARNED}\n" + "java.io.IOException: theirs\n" * 5_000)
+    with java_output_to(tmp_path / "spark.log"):
+        process = subprocess.Popen(["sh", "-c", f"cat {tmp_path}/said; exit 7"])
+    monkeypatch.setattr(launch, "started", [process])
+    assert explain(Py4JNetworkError("Answer from Java side is empty")).startswith("Spark's JVM ended (exit code 7);")
+
+
 def test_a_connection_that_another_server_breaks_is_not_the_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as lives:
         monkeypatch.setattr(launch, "started", [lives])

@@ -22,8 +22,8 @@ SPARK = "4.0."
 # Measured on a small lake, and then with room: the JVM had 328 open files; there were 87 threads in a run, and 282 in a
 # proof. Beside its heap, the JVM of a run reserved 2.6 GiB of addresses.
 FILES, THREADS, ADDRESSES = 512, 400, 3 * 1024
-# Spark refuses a heap below one and a half times the 300 MiB that it reserves, as Java reports the heap: without the part
-# that is empty at any time. How large that part is depends on the garbage collector. Source: `UnifiedMemoryManager`.
+# In MiB. Spark refuses a heap below one and a half times the 300 MiB that it reserves, and takes the heap as Java
+# reports it: without the part that its garbage collector keeps empty. Source: Spark's `UnifiedMemoryManager`.
 LEAST = 450
 # The native libraries that Spark's jars unpack take a few MiB.
 ROOM = 32
@@ -137,7 +137,7 @@ def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -
 
 
 def _check_heap() -> None:
-    """Raise ConfigError if a variable makes the heap so small that Spark refuses it, whatever spark.driver_memory is."""
+    """Raise ConfigError if a variable makes the heap so small that Spark refuses it."""
     given = _given_heap()
     if given is not None and _size(given) < LEAST:
         raise ConfigError(
