@@ -81,7 +81,7 @@ from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.source_files import recorded_sizes, tell
-from oncelake.observe.status import StageStatus, away_status, stage_status
+from oncelake.observe.status import StageStatus, ahead, away_status, stage_status
 from oncelake.observe.trace.find import read_asked
 from oncelake.observe.trace.follow import Tracer
 from oncelake.observe.trace.way import Way
@@ -370,7 +370,7 @@ class Lakehouse:
             if state is None or census is None:
                 rows.append(row)
             else:
-                rows.append(replace(row, warnings=self._changed_files(census, state.stage.tables[0])))
+                rows.append(replace(row, warnings=[*ahead(row), *self._changed_files(census, state.stage.tables[0])]))
             states += [state] if state is not None else []
         answering = replace(chain, stages=tuple(each.stage for each in states))
         refused = refused_root(lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)

@@ -681,6 +681,16 @@ GUARDS = (
         ),
     ),
     Guard(
+        "a warning for a commit in the future",
+        "a stage that stands still looks fresh until the clock reaches that time",
+        "observe/status.py::ahead",
+        answers("[]"),
+        tests=(
+            "unit/observe/test_status.py::test_status_says_that_a_commit_is_in_the_future",
+            "unit/observe/test_status.py::test_doctor_names_a_commit_in_the_future",
+        ),
+    ),
+    Guard(
         "a gold expression that throws on a line is refused when it is declared",
         "one line ends every run, at every start",
         "gold/expression.py::throwing",
