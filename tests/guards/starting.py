@@ -11,6 +11,7 @@ _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
 _TOPICS = "unit/exactly_once/test_topics.py::"
 _SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
 _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
+_LOG = "exactly_once/delta_log.py::DeltaLog."
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
@@ -298,14 +299,14 @@ GUARDS = (
     Guard(
         "a log without batches reaches back to the table's beginning",
         "a table whose log was cleaned up counts as empty",
-        "exactly_once/delta_log.py::DeltaLog.strange",
+        f"{_LOG}strange",
         without("no batch of this chain is left in it"),
         tests=(f"{_STATES}test_a_log_with_missing_commits_is_not_fresh",),
     ),
     Guard(
         "a log has its commit files",
         "a table whose log was deleted completely counts as empty",
-        "exactly_once/delta_log.py::DeltaLog.strange",
+        f"{_LOG}strange",
         reads("'its log has no commit file any more' if cut else None", "None"),
         tests=(f"{_STATES}test_a_log_with_missing_commits_is_not_fresh",),
     ),
@@ -615,6 +616,39 @@ GUARDS = (
         f"{_DELTA}_rewritten",
         answers("None"),
         tests=("unit/exactly_once/test_delta_source.py::test_a_version_changed_by_hand_is_not_read",),
+    ),
+    Guard(
+        "no RESTORE is advised that would remove a batch of the chain",
+        "whoever follows the advice makes the stage before go back, too",
+        f"{_LOG}undo",
+        reads("by_others", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_no_restore_is_advised_that_would_remove_a_batch",),
+    ),
+    Guard(
+        "no RESTORE is advised that the table's log no longer allows",
+        "whoever follows the advice gets an error of Delta, and no other way out",
+        f"{_LOG}undo",
+        reads("self.holds(version - 1)", "True"),
+        tests=(
+            "unit/exactly_once/test_delta_source.py::"
+            "test_no_restore_is_advised_to_a_version_that_the_log_no_longer_has",
+        ),
+    ),
+    Guard(
+        "no RESTORE is advised whose data files are deleted",
+        "whoever follows the advice gets an error of Delta, and no other way out",
+        f"{_LOG}undo",
+        reads("self._has_files_removed_from(version)", "True"),
+        tests=(
+            "unit/exactly_once/test_delta_source.py::test_no_restore_is_advised_after_vacuum_has_deleted_the_files",
+        ),
+    ),
+    Guard(
+        "a RESTORE is not undone by the next one",
+        "the advice leads in a circle",
+        f"{_DELTA}_rewritten",
+        reads("commit.version > restored", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_restore_is_not_undone_by_another_one",),
     ),
     Guard(
         "Java reads the names of files as UTF-8",

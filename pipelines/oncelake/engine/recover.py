@@ -192,7 +192,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     log = state.source.log(recovery.at, recovery.first, lambda: files_read(spark, chain, state)) if recovery.at else {}
     paths = {str(table): chain.lake.at(table) for table in state.commit_logs}
     for table, version in recovery.restore.items():
-        spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
+        spark.sql(tables.restoring(paths[table], version)).collect()
     _commit(chain, spark, state.stage, recovery.commits)
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
