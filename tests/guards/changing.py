@@ -191,6 +191,14 @@ GUARDS = (
         tests=(f"{_RECOVERY}test_no_existing_input_is_given_up",),
     ),
     Guard(
+        "a loss after RESTORE is recorded by a new query",
+        "Delta skips the commit that records the loss, and no proof names it",
+        f"{_PLAN}plan_loss",
+        reads("state.newest != state.last", "False"),
+        tests=(f"{_RECOVERY}test_a_loss_after_a_restore_is_recorded_by_a_new_query",),
+        also=("streaming/test_damaged_log.py::test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more",),
+    ),
+    Guard(
         "a recovered checkpoint points into the existing source",
         "a checkpoint points into another table",
         f"{_PLAN}_Plan._check_source",

@@ -81,9 +81,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     if state.diagnosis.may_start or (steps and state.damaged):
         return Recovered(stage.name, name, steps)
     try:
-        # after a RESTORE, Delta would skip the commit that records the loss: it remembers the batch
-        lost = gone if state.first.newest == state.first.last else None
-        recovery = plan_loss(lost) if lost is not None else _plan(chain, state, accept_loss=accept_loss)
+        recovery = plan_loss(gone) if gone is not None else _plan(chain, state, accept_loss=accept_loss)
         kept = None if dry_run else _mend(chain, spark, state, recovery)
     except StateError as error:
         return Recovered(stage.name, name, steps, refused=str(error))
