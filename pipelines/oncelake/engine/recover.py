@@ -28,7 +28,7 @@ from oncelake.engine.start_gate import (
     unfinished_rebuild,
 )
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
-from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
 from oncelake.exactly_once.files import files_at
@@ -157,13 +157,16 @@ def _gone(state: StageState) -> Case | None:
     if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
         commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
         metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
-    goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)
+    goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD, State.FOREIGN)
     if state.stage.reads or metadata is None or not goes_back:
         return None
-    batch = metadata.batch_id
-    if checkpoint.query_id != metadata.query_id or checkpoint.damage or (checkpoint.planned or 0) <= batch:
+    batch, query_id, before = metadata.batch_id, metadata.query_id, state.first.previous
+    if metadata.event is CommitKind.RECOVERY and before is not None and checkpoint.query_id != query_id:
+        query_id = before.metadata.query_id  # a recovery died after the commit of its new query
+    if checkpoint.query_id != query_id or checkpoint.damage or (checkpoint.planned or 0) <= batch:
         return None
-    checkpoint = replace(checkpoint, planned=batch + 1, offsets=(metadata.after, checkpoint.offsets[1]))
+    offsets = (metadata.after, checkpoint.offsets[1])
+    checkpoint = replace(checkpoint, query_id=metadata.query_id, planned=batch + 1, offsets=offsets)
     trouble = state.source.trouble(*next_read(checkpoint, batch), metadata.source)
     if trouble is None or trouble.state is not State.SOURCE_TRIMMED:
         return None
