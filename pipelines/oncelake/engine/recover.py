@@ -157,13 +157,15 @@ def _gone(state: StageState) -> Case | None:
     if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
         commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
         metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
-    goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD, State.FOREIGN)
-    if state.stage.reads or metadata is None or not goes_back:
+    if state.stage.reads or metadata is None:
         return None
-    batch, query_id, before = metadata.batch_id, metadata.query_id, state.first.previous
-    if metadata.event is CommitKind.RECOVERY and before is not None and checkpoint.query_id != query_id:
-        query_id = before.metadata.query_id  # a recovery died after the commit of its new query
-    if checkpoint.query_id != query_id or checkpoint.damage or (checkpoint.planned or 0) <= batch:
+    batch, before = metadata.batch_id, state.first.previous
+    goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)
+    same_query = checkpoint.query_id == metadata.query_id
+    if metadata.event is CommitKind.RECOVERY and before is not None and not same_query:  # a recovery died after that
+        goes_back = before.metadata.batch_id == batch
+        same_query = checkpoint.query_id == before.metadata.query_id
+    if not (goes_back and same_query) or checkpoint.damage or (checkpoint.planned or 0) <= batch:
         return None
     offsets = (metadata.after, checkpoint.offsets[1])
     checkpoint = replace(checkpoint, query_id=metadata.query_id, planned=batch + 1, offsets=offsets)
