@@ -268,7 +268,7 @@ GUARDS = (
         "the marker of a rebuild",
         "a half-emptied lake continues",
         "engine/rebuild.py::Rebuild.go",
-        without("self._files.write(self._marker"),
+        without("mark(self._files, self._marker"),
         tests=("unit/engine/test_rebuild.py::test_a_rebuild_that_died_while_it_deleted_is_detected_by_its_marker",),
     ),
     Guard(

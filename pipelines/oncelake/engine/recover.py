@@ -1,6 +1,5 @@
 """Recovery of a stage: restore tables, commit a new query ID or a loss, and rewrite the checkpoint."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from oncelake.engine.start_gate import (
     READ_AGAIN,
     accept,
     block_reason,
+    mark,
     refuse_unless_finished,
     unfinished_rebuild,
 )
@@ -109,8 +109,8 @@ def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:
 def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     """Mark stages as those of an unfinished rebuild, so that nothing else runs before it."""
     begun = {*unfinished_rebuild(chain), *names}
-    marked = json.dumps({"stages": [each.name for each in chain.stages if each.name in begun]})
-    files_at(chain.lake.root, spark).write(f"{chain.lake.root}/{MARKER}", marked)
+    marked = (each.name for each in chain.stages if each.name in begun)
+    mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
 
 
 def set_logs_aside(

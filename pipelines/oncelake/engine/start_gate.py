@@ -1,7 +1,7 @@
 """The start gate: refuse a start that would lose or repeat rows, and say why, with the command that fixes the stage."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
@@ -10,7 +10,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import CONSEQUENCE, State
@@ -96,6 +96,11 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
 def emptied(chain: Chain) -> list[str]:
     """Return the names of the stages that a rebuild emptied and did not fill to the end."""
     return _named_in(chain, EMPTIED)
+
+
+def mark(files: Files, path: str, stages: Iterable[str]) -> None:
+    """Write the names of stages to one of the two files."""
+    files.write(path, json.dumps({"stages": [*stages]}))
 
 
 def _named_in(chain: Chain, file: str) -> list[str]:
