@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tests.guards.entries import AREAS
 from tests.guards.guard import Guard
+from tests.support.page_section import with_section
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs/guarantee.md"
@@ -18,8 +19,7 @@ def tables() -> str:
 
 def page() -> str:
     """Return the page with the current tables."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+    return with_section(PAGE, BEGIN, END, f"\n{tables()}\n")
 
 
 def _table(area: str, guards: tuple[Guard, ...]) -> Iterator[str]:
