@@ -27,12 +27,12 @@ def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     assert source.trouble(json.dumps(at(3)), None, {}) is None
 
 
-def changed_by_hand(files: MemoryFiles, version: int, operation: str = "DELETE", **parameters: object) -> None:
-    """Write a commit that removes a data file, which is still on the disk."""
-    commit(files, "source", version, operation=operation, **parameters)
-    removed = f'{{"remove":{{"path":"part%20{version}","dataChange":true}}}}'
-    files.texts[f"source/_delta_log/{version:020d}.json"] += f"\n{removed}"
-    files.texts[f"source/part {version}"] = ""
+def changed_by_hand(files: MemoryFiles, number: int, operation: str = "DELETE") -> None:
+    """Write a commit that removes a data file, which is still on the disk; a RESTORE is to the third version."""
+    commit(files, "source", number, operation=operation, version="3")
+    removed = f'{{"remove":{{"path":"part%20{number}","dataChange":true}}}}'
+    files.texts[f"source/_delta_log/{number:020d}.json"] += f"\n{removed}"
+    files.texts[f"source/part {number}"] = ""
 
 
 def undo(files: MemoryFiles) -> str | None:
@@ -81,7 +81,7 @@ def test_a_restore_is_not_undone_by_another_one() -> None:
     files = MemoryFiles()
     source_table(files, 4)
     changed_by_hand(files, 4)
-    changed_by_hand(files, 5, "RESTORE", version="3")
+    changed_by_hand(files, 5, "RESTORE")
     assert undo(files) is None
     changed_by_hand(files, 6)
     assert undo(files) == "RESTORE TABLE delta.`source` TO VERSION AS OF 5"

@@ -19,8 +19,9 @@ NAMED = "the clock went back, or another machine's clock is ahead"
 def house(tmp_path: Path) -> House:
     """Make a lake whose bronze has committed an hour ahead of this clock, and whose silver a minute ago."""
     house, now = House(tmp_path), round(time.time() * 1000)
-    put(house, "bronze/access_log", 1, now + 3_600_000)
-    put(house, "silver/access_log", 1, now - 60_000, end=2)
+    for version in (0, 1):
+        put(house, "bronze/access_log", version, now + 3_600_000, batch=version)
+        put(house, "silver/access_log", version, now - 60_000, batch=version, first=version, end=version + 1)
     return house
 
 
