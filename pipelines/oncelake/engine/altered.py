@@ -77,9 +77,10 @@ def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType,
     gone = sorted(field.name for field in columns if field.name.lower() not in there)
     by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
     if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
+        undo = tables.restoring(place, by.version - 1)
         raise ConfigError(
             f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
-            f"{tables.restoring(place, by.version - 1)}"
+            f"{undo}"
         )
 
 
