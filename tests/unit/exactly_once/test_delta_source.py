@@ -73,6 +73,8 @@ def test_no_restore_is_advised_to_a_version_that_the_log_no_longer_has() -> None
     files = MemoryFiles()
     source_table(files, 4)
     changed_by_hand(files, 4)
+    files.texts[f"source/_delta_log/{4:020d}.json"] += '\n{"metaData":{"id":"source-id","configuration":{}}}'
+    assert undo(files) is not None
     del files.texts[f"source/_delta_log/{0:020d}.json"]
     assert undo(files) is None
 
