@@ -23,6 +23,8 @@ from oncelake.common.errors import ConfigError, LockedError, OncelakeError, Sour
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.models import shown
 from oncelake.common.spark.jvm import with_conf
+from oncelake.common.spark.machine import low_limits
+from oncelake.common.spark.runtime import is_given
 from oncelake.common.spark.session import spark_session
 from oncelake.common.wording import count_of
 from oncelake.engine.altered import fading
@@ -263,6 +265,7 @@ class Lakehouse:
             ConfigError: the exactly-once guarantee does not hold on this Spark; the message says why.
         """
         if self._spark is None:
+            self._warn(() if is_given() else low_limits(self.settings.spark))
             self._spark = self._ending.enter_context(
                 spark_session(self.settings.spark, verbose=self.verbose, quick=self._quick)
             )

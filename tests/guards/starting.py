@@ -12,6 +12,7 @@ _TOPICS = "unit/exactly_once/test_topics.py::"
 _SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
 _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
 _LOG = "exactly_once/delta_log.py::DeltaLog."
+_MACHINE = "unit/common/spark/test_machine.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
@@ -795,14 +796,26 @@ GUARDS = (
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
     ),
     Guard(
+        "a limit with which Spark cannot start is refused before Java starts",
+        "a stack trace of a library, minutes later, and the wrong remedy",
+        "common/spark/machine.py::_check_limits",
+        without("raise ConfigError"),
+        tests=(f"{_MACHINE}a_limit_is_refused_only_if_spark_cannot_start_and_warned_of_if_it_may_fail_later",),
+        also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
+    ),
+    Guard(
+        "a warning for a limit that may be too low later",
+        "a run of many cores, or a proof, fails with an error of a library",
+        "lakehouse.py::Lakehouse.spark",
+        without("low_limits"),
+        tests=(f"{_MACHINE}a_low_limit_is_warned_of_before_spark_starts",),
+    ),
+    Guard(
         "a heap that Spark refuses is refused before Java starts",
         "a stack trace of Spark, and its remedy is overridden by the variable",
         "common/spark/machine.py::check_machine",
         without("_check_heap()"),
-        tests=(
-            "unit/common/spark/test_machine.py::"
-            "test_a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it[-Xmx449m--Xmx449m]",
-        ),
+        tests=(f"{_MACHINE}a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it[-Xmx449m--Xmx449m]",),
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
     ),
     Guard(

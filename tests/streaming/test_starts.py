@@ -85,11 +85,11 @@ CAUSES = (
     ),
     Cause("Spark Connect", ("SPARK_REMOTE is set", "unset SPARK_REMOTE"), "export SPARK_REMOTE=sc://localhost"),
     # the limits
-    Cause("few files", ("may have 256 open files (ulimit -n), and Spark needs 512",), "ulimit -n 256"),
+    Cause("few files", ("may have 64 open files (ulimit -n), and Spark needs ", "ulimit -n 512"), "ulimit -n 64"),
     Cause(
         "few addresses",
-        ("may have 4000000 KiB of addresses (ulimit -v), and Spark needs 4194304 or more", "ulimit -v unlimited"),
-        "ulimit -v 4000000",
+        ("may have 2000000 KiB of addresses (ulimit -v), and Spark needs ", "ulimit -v unlimited"),
+        "ulimit -v 2000000",
     ),
     Cause(
         "a small heap", ("spark.driver_memory: expected at least 512m", "'300m'"), sets=("spark.driver_memory=300m",)

@@ -11,6 +11,8 @@ import resource
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -19,9 +21,9 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
 
 SPARK = "4.0."
-# Measured on a small lake, and then with room: the JVM had 328 open files; there were 87 threads in a run, and 282 in a
-# proof. Beside its heap, the JVM of a run reserved 2.6 GiB of addresses.
-FILES, THREADS, ADDRESSES = 512, 400, 3 * 1024
+# By trial on a small lake and two cores, with ever lower limits: what a run needed at least, and what is enough for a
+# proof and for more cores. The addresses are MiB beside the heap.
+FILES, THREADS, ADDRESSES = (256, 512), (80, 400), (1024, 3 * 1024)
 # In MiB. Spark refuses a heap below one and a half times the 300 MiB that it reserves, and takes the heap as Java
 # reports it: without the part that its garbage collector keeps empty. Source: Spark's `UnifiedMemoryManager`.
 LEAST = 450
@@ -118,22 +120,63 @@ def _check_loopback() -> None:
         ) from None
 
 
+@dataclass(frozen=True)
+class _Limit:
+    """A limit of this process that may be too low.
+
+    Attributes:
+        command: the shell's command for it.
+        what: what it limits.
+        limit: the limit.
+        least: below this, Spark does not start.
+        enough: this is enough for every command.
+        remedy: the value to set.
+    """
+
+    command: str
+    what: str
+    limit: int
+    least: int
+    enough: int
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"this process may have {self.limit} {self.what} ({self.command})"
+
+    @property
+    def raised(self) -> str:
+        """What raises it."""
+        return f"raise the limit: {self.command} {self.remedy}"
+
+
+def low_limits(settings: SparkSettings) -> list[str]:
+    """Return a warning for each limit at which Spark starts, and may fail later."""
+    return [
+        f"{each}, and Spark may need up to {each.enough} later; {each.raised}"
+        for each in _limits(settings)
+        if each.least <= each.limit < each.enough
+    ]
+
+
 def _check_limits(settings: SparkSettings) -> None:
+    for each in _limits(settings):
+        if each.limit < each.least:
+            raise ConfigError(f"{each}, and Spark needs {each.least} or more to start; {each.raised}")
+
+
+def _limits(settings: SparkSettings) -> Iterator[_Limit]:
+    """Yield the limits that are set."""
     # Java raises its own limit of files up to the hard one; for the others it does not
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    _refuse_below("ulimit -n", "open files", files, FILES, 1)
-    if os.geteuid():  # root has no limit
-        _refuse_below("ulimit -u", "threads", resource.getrlimit(resource.RLIMIT_NPROC)[0], THREADS, 1)
-    needed = (math.ceil(_heap(settings)) + ADDRESSES) * 1024
-    _refuse_below("ulimit -v", "KiB of addresses", resource.getrlimit(resource.RLIMIT_AS)[0], needed, 1024)
-
-
-def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -> None:
-    if limit != resource.RLIM_INFINITY and limit // unit < needed:
-        raise ConfigError(
-            f"this process may have {limit // unit} {what} ({command}), and Spark needs {needed} or more; raise the "
-            f"limit: {command} {needed if unit == 1 else 'unlimited'}"
-        )
+    if files != resource.RLIM_INFINITY:
+        yield _Limit("ulimit -n", "open files", files, *FILES, str(FILES[1]))
+    threads = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if threads != resource.RLIM_INFINITY and os.geteuid():  # root has no limit
+        yield _Limit("ulimit -u", "threads", threads, *THREADS, str(THREADS[1]))
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses != resource.RLIM_INFINITY:
+        least, enough = ((math.ceil(_heap(settings)) + each) * 1024 for each in ADDRESSES)
+        yield _Limit("ulimit -v", "KiB of addresses", addresses // 1024, least, enough, "unlimited")
 
 
 def _check_heap() -> None:
