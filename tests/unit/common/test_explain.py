@@ -114,6 +114,11 @@ ENDS = [
         "exit code 53; it said: Failed",
         "nothing is lost or repeated. If",
     ),
+    (
+        "echo '# Native memory allocation (malloc) failed to allocate 16 bytes.'; exit 1",
+        "exit code 1; it said: Native memory allocation (malloc) failed",
+        "(ulimit -v unlimited), then start again",
+    ),
     ("kill -15 $$", "killed by SIGTERM", "nothing is lost or repeated. If it comes again"),
 ]
 

@@ -21,9 +21,10 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
 
 SPARK = "4.0."
-# By trial on a small lake and two cores, with ever lower limits: what a run needed at least, and what is enough for a
-# proof and for more cores. The addresses are MiB beside the heap.
-FILES, THREADS, ADDRESSES = (256, 512), (80, 400), (1024, 3 * 1024)
+# By trial on a small lake: with the first no run got through, of threads and addresses not even on one core; the second
+# has room for a proof and for more cores. On two cores, a run failed with 312 files, with 80 threads, and with 2.25 GiB
+# of addresses beside its heap; it got through with 348, 90 and 2.5 GiB. The addresses are in MiB.
+FILES, THREADS, ADDRESSES = (240, 512), (70, 400), (2 * 1024, 3 * 1024)
 # In MiB. Spark refuses a heap below one and a half times the 300 MiB that it reserves, and takes the heap as Java
 # reports it: without the part that its garbage collector keeps empty. Source: Spark's `UnifiedMemoryManager`.
 LEAST = 450
