@@ -199,6 +199,13 @@ GUARDS = (
         also=("streaming/test_damaged_log.py::test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more",),
     ),
     Guard(
+        "a loss is recorded although a recovery died before it",
+        "the next recovery continues without the lost lines, and no commit names them",
+        "engine/recover.py::_gone",
+        reads("before.metadata.batch_id == batch", "False"),
+        tests=("streaming/test_damaged_log.py::test_a_recovery_that_died_before_it_recorded_the_loss_is_done_again",),
+    ),
+    Guard(
         "a recovered checkpoint points into the existing source",
         "a checkpoint points into another table",
         f"{_PLAN}_Plan._check_source",
