@@ -146,7 +146,7 @@ class _Limit:
 
     @property
     def raised(self) -> str:
-        """What raises it."""
+        """Return the command that raises it, in words."""
         return f"raise the limit: {self.command} {self.remedy}"
 
 
