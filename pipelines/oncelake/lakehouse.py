@@ -22,6 +22,8 @@ from oncelake.common.errors import ConfigError, OncelakeError, StageError
 from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of, bronze_stage, is_local
 from oncelake.common.models import shown
 from oncelake.common.spark.jvm import with_conf
+from oncelake.common.spark.machine import low_limits
+from oncelake.common.spark.runtime import is_given
 from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import (
     Chain,
@@ -196,6 +198,7 @@ class Lakehouse:
     def _session(self, *, quick: bool = False) -> SparkSession:
         """Return the session; start Spark if there is none yet, with `quick` for work of a few seconds."""
         if self._spark is None:
+            self._warn(() if is_given() else low_limits(self.settings.spark))  # guard: low-limit-warned
             self._spark = self._ending.enter_context(
                 spark_session(self.settings.spark, verbose=self.verbose, quick=quick)
             )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.support.page_section import with_section
 from tests.support.places import ROOT
 from tests.support.readers import FILTERS, READERS, VALUES, WRITERS
 
@@ -14,12 +15,11 @@ _MOST = 24
 
 def page() -> str:
     """Return the page with the current table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     every = f"{', '.join(FILTERS)} in {', '.join(READERS)}"
     rows = "".join(f"| `{kind}` | {', '.join(map(_shown, values))}, null |\n" for kind, values in VALUES.items())
     writers = f"Each value is in a file of its own, written by {', '.join(WRITERS[:-1])} and {WRITERS[-1]}."
     table = f"| type | values that are found by {every} |\n|---|---|\n{rows}"
-    return f"{before}{BEGIN}\n{writers}\n\n{table}\n{END}{rest.partition(END)[2]}"
+    return with_section(PAGE, BEGIN, END, f"\n{writers}\n\n{table}\n")
 
 
 def _shown(value: Any) -> str:

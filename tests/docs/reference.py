@@ -25,6 +25,7 @@ from oncelake.engine.alerts import AlertSettings
 from oncelake.engine.settings import SECRET_KEYS, Settings
 from oncelake.gold.declaration import GoldTable
 from tests.docs import damages, error_index, statements
+from tests.support.page_section import with_section
 from tests.support.places import ROOT
 from tests.support.setting_keys import keys, section_of
 
@@ -56,9 +57,7 @@ _ALONE = "Keys outside the sections"
 
 def page() -> str:
     """Return docs/configuration.md with the tables of today's settings."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{tables(Settings)}\n{END}{after}"
+    return with_section(PAGE, BEGIN, END, f"\n\n{tables(Settings)}\n")
 
 
 def commands() -> str:

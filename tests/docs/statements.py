@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tests.support.alterations import COMPATIBLE, REFUSED, TABLES
+from tests.support.page_section import with_section
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs/operations/table-changed.md"
@@ -11,9 +12,7 @@ BEGIN, END = "<!-- statements -->\n", "<!-- end of statements -->"
 
 def page() -> str:
     """Return the page with the table of today's tests."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return "".join([before, BEGIN, *_rows(), END, after])
+    return with_section(PAGE, BEGIN, END, "".join(_rows()))
 
 
 def _rows() -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Write the table of wrong sinks in docs/sinks.md: the fault of each, and the check of the kit that names it."""
 
+from tests.support.page_section import with_section
 from tests.support.places import ROOT
 from tests.support.wrong_sinks import WRONG
 
@@ -10,10 +11,9 @@ BEGIN, END = "<!-- wrong sinks: written by make docs -->\n", "<!-- end of wrong 
 
 def page() -> str:
     """Return the page with the current table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     rows = "".join(f"| {each.fault} | {each.check} | `{each.said}` |\n" for each in WRONG)
     table = f"| fault | check that does not hold | what it says, among others |\n|---|---|---|\n{rows}"
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+    return with_section(PAGE, BEGIN, END, f"\n{table}\n")
 
 
 if __name__ == "__main__":

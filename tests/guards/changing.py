@@ -190,6 +190,21 @@ GUARDS = (
         tests=(f"{_RECOVERY}test_no_existing_input_is_given_up",),
     ),
     Guard(
+        "loss-after-restore-recorded",
+        "a loss after RESTORE is recorded by a new query",
+        "Delta skips the commit that records the loss, and no proof names it",
+        reads("state.newest != state.last", "False"),
+        tests=(f"{_RECOVERY}test_a_loss_after_a_restore_is_recorded_by_a_new_query",),
+        also=("streaming/test_damaged_log.py::test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more",),
+    ),
+    Guard(
+        "loss-recorded-after-death",
+        "a loss is recorded although a recovery died before it",
+        "the next recovery continues without the lost lines, and no commit names them",
+        reads("before.metadata.batch_id == batch", "False"),
+        tests=("streaming/test_damaged_log.py::test_a_recovery_that_died_before_it_recorded_the_loss_is_done_again",),
+    ),
+    Guard(
         "recovered-checkpoint-fits-source",
         "a recovered checkpoint points into the existing source",
         "a checkpoint points into another table",

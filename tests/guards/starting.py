@@ -8,6 +8,7 @@ _TOPIC = f"{_STATES}test_a_topic_is_compared_by_id_and_offsets"
 _TOPICS = "unit/sources/kafka/test_topics.py::"
 _SOURCES, _SEVERAL = "unit/engine/test_sources.py::test_", "streaming/test_sources.py::test_"
 _TABLES = "unit/exactly_once/test_delta_sources.py::test_"
+_MACHINE = "unit/common/spark/test_machine.py::test_"
 _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
@@ -607,6 +608,39 @@ GUARDS = (
         tests=("unit/exactly_once/test_delta_source.py::test_a_version_changed_by_hand_is_not_read",),
     ),
     Guard(
+        "restore-can-work",
+        "no RESTORE is advised that would remove a batch of the chain",
+        "whoever follows the advice makes the stage before go back, too",
+        reads("by_others", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_no_restore_is_advised_that_would_remove_a_batch",),
+    ),
+    Guard(
+        "restore-can-work",
+        "no RESTORE is advised that the table's log no longer allows",
+        "whoever follows the advice gets an error of Delta, and no other way out",
+        reads("self.holds(version - 1)", "True"),
+        tests=(
+            "unit/exactly_once/test_delta_source.py::"
+            "test_no_restore_is_advised_to_a_version_that_the_log_no_longer_has",
+        ),
+    ),
+    Guard(
+        "restore-can-work",
+        "no RESTORE is advised whose data files are deleted",
+        "whoever follows the advice gets an error of Delta, and no other way out",
+        reads("self._has_files_removed_from(version)", "True"),
+        tests=(
+            "unit/exactly_once/test_delta_source.py::test_no_restore_is_advised_after_vacuum_has_deleted_the_files",
+        ),
+    ),
+    Guard(
+        "restore-not-undone",
+        "a RESTORE is not undone by the next one",
+        "the advice leads in a circle",
+        reads("commit.version > restored", "True"),
+        tests=("unit/exactly_once/test_delta_source.py::test_a_restore_is_not_undone_by_another_one",),
+    ),
+    Guard(
         "java-file-names-utf8",
         "Java reads the names of files as UTF-8",
         "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
@@ -662,6 +696,16 @@ GUARDS = (
         tests=(
             "unit/engine/test_put_if_absent.py::test_the_lock_holder_records_a_disk_without_hard_links",
             "unit/engine/test_put_if_absent.py::test_doctor_prints_the_warning_and_changes_nothing",
+        ),
+    ),
+    Guard(
+        "commit-in-future-named",
+        "a warning for a commit in the future",
+        "a stage that stands still looks fresh until the clock reaches that time",
+        answers("[]"),
+        tests=(
+            "unit/observe/test_status.py::test_status_says_that_a_commit_is_in_the_future",
+            "unit/observe/test_status.py::test_doctor_names_a_commit_in_the_future",
         ),
     ),
     Guard(
@@ -735,6 +779,29 @@ GUARDS = (
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
     ),
     Guard(
+        "limit-too-low-refused",
+        "a limit with which Spark cannot start is refused before Java starts",
+        "a stack trace of a library, minutes later, and the wrong remedy",
+        removed(),
+        tests=(f"{_MACHINE}a_limit_is_refused_only_if_spark_cannot_start_and_warned_of_if_it_may_fail_later",),
+        also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
+    ),
+    Guard(
+        "low-limit-warned",
+        "a warning for a limit that may be too low later",
+        "a run of many cores, or a proof, fails with an error of a library",
+        removed(),
+        tests=(f"{_MACHINE}a_low_limit_is_warned_of_before_spark_starts",),
+    ),
+    Guard(
+        "heap-too-small-refused",
+        "a heap that Spark refuses is refused before Java starts",
+        "a stack trace of Spark, and its remedy is overridden by the variable",
+        removed(),
+        tests=(f"{_MACHINE}a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it[-Xmx449m--Xmx449m]",),
+        also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
+    ),
+    Guard(
         "silent-jvm-end-noticed",
         "a JVM that ends without an error is not waited for",
         "a start that hangs for ever, for example with --version among Spark's arguments",
@@ -747,6 +814,27 @@ GUARDS = (
         "a command hangs while it reports an error of a JVM that is stuck",
         reads("SECONDS_TO_ANSWER", "None"),
         tests=("unit/common/test_explain.py::test_an_error_is_explained_although_java_does_not_give_its_text",),
+    ),
+    Guard(
+        "output-of-this-start",
+        "the end of a JVM is explained only by lines of its own start",
+        "a cause that was removed is named again, with its remedy",
+        reads("os.fstat(target).st_size", "0"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
+    ),
+    Guard(
+        "only-serious-lines-quoted",
+        "a warning in Spark's log explains no end of a JVM",
+        "an error that Spark overcame is named as the cause, with its remedy",
+        reads("record['level'] in _SERIOUS", "True"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
+    ),
+    Guard(
+        "memory-quoted-after-kill",
+        "after a kill only a lack of memory is quoted",
+        "an error of hours ago is named as the cause, with its remedy",
+        reads("by in _BY_OTHERS", "False"),
+        tests=("unit/common/test_explain.py::test_only_what_may_have_ended_the_jvm_is_quoted",),
     ),
     Guard(
         "wait-for-preparation-bounded",

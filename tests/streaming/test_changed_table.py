@@ -59,7 +59,7 @@ def test_what_stops_a_stage_is_refused_by_name_and_the_way_out_leads_on(
         name = f"delta.`{house.table(table)}`"
         version = re.search(r"TO VERSION AS OF (\d+)", said)
         undone = case.undone.format(table=name, column=TABLES[table], version=version[1] if version else "")
-        assert undone.split(" TO VERSION")[-1] in said
+        assert undone in said
         altered(house, table, case.undone, spark, int(version[1]) if version else 0)
     for stage in case.rebuilds:
         with pytest.raises(OncelakeError) as refused:

@@ -8,7 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
+from oncelake.common.lake import BRONZE
 from oncelake.common.spark.jvm import jvm
+from oncelake.engine import recover as recovering
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.write import commit_note
 from tests.support.damages import DAMAGES, TABLES, Damage, of_the_second_kind, opened, with_checkpoints
 from tests.support.house import House
 from tests.support.lakes import BATCHES, LINES, MORE, keep_copy, put_back
@@ -121,11 +125,35 @@ def test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more(
         assert refused.endswith("oncelake recover bronze --accept-loss")
         assert house.recover(spark, "bronze", accept_loss=True)["bronze"].refused is None
         house.rebuild(spark, "silver", accept_loss=True)
+        said = [f"{link.said} {link.uncompared}" for link in house.lakehouse(spark).prove().links]
+        assert any("1 file of an accepted loss: " in each and "2.log" in each for each in said)
     else:
         assert refused.endswith("oncelake rebuild bronze --accept-loss")
         house.rebuild(spark, "bronze", accept_loss=True)
     assert house.size("bronze/access_log") == 7
     assert house.doubts(spark) == []
+
+
+def test_a_recovery_that_died_before_it_recorded_the_loss_is_done_again(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"RESTORE TABLE delta.`{house.table('bronze/access_log')}` TO VERSION AS OF 2")
+    (house.logs / "2.log").unlink()
+
+    def die(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:
+        if metadata.event is CommitKind.LOSS:
+            raise KeyboardInterrupt
+        commit_note(spark, path, metadata)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovering, "commit_note", die)
+        with pytest.raises(KeyboardInterrupt):
+            house.recover(spark, "bronze", accept_loss=True)
+    assert "--accept-loss" in str(house.recover(spark, "bronze")["bronze"].refused)
+    assert house.recover(spark, "bronze", accept_loss=True)["bronze"].refused is None
+    metadata = house.chain().commit_log(BRONZE).state().metadata
+    assert metadata is not None
+    assert [each.endswith("2.log") for each in metadata.lost] == [True]
 
 
 def test_new_commits_are_not_taken_for_those_that_silver_has_read(house: House, spark: SparkSession) -> None:

@@ -85,11 +85,11 @@ CAUSES = (
     ),
     Cause("Spark Connect", ("SPARK_REMOTE is set", "unset SPARK_REMOTE"), "export SPARK_REMOTE=sc://localhost"),
     # the limits
-    Cause("few files", ("may have 256 open files (ulimit -n), and Spark needs 512",), "ulimit -n 256"),
+    Cause("few files", ("may have 64 open files (ulimit -n), and Spark needs ", "ulimit -n 512"), "ulimit -n 64"),
     Cause(
         "few addresses",
-        ("may have 4000000 KiB of addresses (ulimit -v), and Spark needs 4194304 or more", "ulimit -v unlimited"),
-        "ulimit -v 4000000",
+        ("may have 2000000 KiB of addresses (ulimit -v), and Spark needs ", "ulimit -v unlimited"),
+        "ulimit -v 2000000",
     ),
     Cause(
         "a small heap", ("spark.driver_memory: expected at least 512m", "'300m'"), sets=("spark.driver_memory=300m",)
@@ -103,7 +103,7 @@ CAUSES = (
     # Java
     Cause(
         "another small heap",
-        ("_JAVA_OPTIONS has -Xmx300m, which overrides spark.driver_memory (1g) with less",),
+        ("_JAVA_OPTIONS has -Xmx300m, which overrides spark.driver_memory, and Spark needs a heap of 450m or more",),
         "export _JAVA_OPTIONS=-Xmx300m",
     ),
     Cause("no Java", ("no Java found (looked in JAVA_HOME=/none)",), "export JAVA_HOME=/none"),
@@ -198,6 +198,12 @@ CAUSES = (
     Cause("a foreign table", ("bronze: foreign", "rows"), "touch $D/foreign", code=1, command="doctor"),
 )
 LONG = (
+    Cause(
+        "a heap of which Java leaves too little",
+        ("Spark did not start with master local[*]: ", "must be at least 471859200", "remove -Xmx from _JAVA_OPTIONS"),
+        "export _JAVA_OPTIONS=-Xmx480m",
+        code=1,
+    ),
     Cause(
         "a module that this Java lacks",
         ("Spark's JVM did not start: exit code 1; it said: ", "Module no.such not found"),

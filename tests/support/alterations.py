@@ -13,6 +13,7 @@ _MAPPED = (
     "ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', "
     "'delta.minWriterVersion' = '5')"
 )
+_CHANGEABLE = "ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')"
 # Each goes on, on every table, also one after the other.
 COMPATIBLE = (
     "ALTER TABLE {table} ADD COLUMN own STRING",
@@ -111,6 +112,21 @@ REFUSED = (
         "bronze: table changed: bronze.access_log was changed by WRITE in version",
         "RESTORE TABLE {table} TO VERSION AS OF {version}",
         ("silver",),
+    ),
+    *(
+        Alteration(
+            (_CHANGEABLE, statement),
+            (table,),
+            f"source replaced: {table.replace('/', '.')} was changed by {statement.split()[0]} in version",
+            "RESTORE TABLE {table} TO VERSION AS OF {version}",
+            stages,
+        )
+        for table, stages in (("bronze/access_log", ("silver",)), ("silver/access_log", ("gold",)))
+        for statement in (
+            "DELETE FROM {table} WHERE ingested_at IS NOT NULL",
+            "UPDATE {table} SET {column} = {value}",
+            "MERGE INTO {table} USING (SELECT 1) ON true WHEN MATCHED THEN DELETE",
+        )
     ),
     Alteration(
         ("DELETE FROM {table} WHERE log_count > 0",),

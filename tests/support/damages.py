@@ -197,29 +197,20 @@ DAMAGES = (
         refused="json is gone",
         commands=_RECOVERS,
     ),
-    Damage(
-        "the newest commit is cut, and a checkpoint holds it",
-        lambda log: cut(commits(log)[-1]),
-        refused="json cannot be read",
-        commands=_RECOVERS,
-    ),
-    Damage(
-        "the newest commit is cut, and no checkpoint holds it",
-        after(without_checkpoints, lambda log: cut(commits(log)[-1])),
-        refused="json cannot be read",
-        commands=_RECOVERS,
-    ),
-    Damage(
-        "the newest commit is empty",
-        after(without_checkpoints, lambda log: cut(commits(log)[-1], 0)),
-        refused="json cannot be read",
-        commands=_RECOVERS,
-    ),
-    Damage(
-        "the commit before the newest one is cut, and no checkpoint holds it",
-        after(without_checkpoints, lambda log: cut(commits(log)[-2])),
-        refused="json cannot be read",
-        commands=_RECOVERS,
+    *(
+        Damage(what, do, refused="json cannot be read", commands=_RECOVERS)
+        for what, do in (
+            ("the newest commit is cut, and a checkpoint holds it", lambda log: cut(commits(log)[-1])),
+            (
+                "the newest commit is cut, and no checkpoint holds it",
+                after(without_checkpoints, lambda log: cut(commits(log)[-1])),
+            ),
+            ("the newest commit is empty", after(without_checkpoints, lambda log: cut(commits(log)[-1], 0))),
+            (
+                "the commit before the newest one is cut, and no checkpoint holds it",
+                after(without_checkpoints, lambda log: cut(commits(log)[-2])),
+            ),
+        )
     ),
     Damage(
         "older commits were cleaned up, and the newest checkpoint is cut",

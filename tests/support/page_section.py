@@ -1,14 +1,18 @@
-"""Write a section of docs/chaos.md, between two marks."""
+"""Write a section of a page of the docs, between two marks."""
 
-import re
+from pathlib import Path
 
 from tests.support.places import ROOT
 
-PAGE = ROOT / "docs" / "chaos.md"
+CHAOS = ROOT / "docs" / "chaos.md"
+
+
+def with_section(page: Path, begin: str, end: str, text: str) -> str:
+    """Return a page with a text between its two marks, in place of the last one."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
 
 
 def keep(kind: str, text: str) -> None:
-    """Write a summary into the page, in place of the last one of its kind."""
-    page = PAGE.read_text(encoding="utf-8")
-    begin, end = f"<!-- {kind} -->", f"<!-- end of {kind} -->"
-    PAGE.write_text(re.sub(f"(?<={begin}\n).*(?={end})", lambda _: text, page, flags=re.DOTALL), encoding="utf-8")
+    """Write a summary into docs/chaos.md, in place of the last one of its kind."""
+    CHAOS.write_text(with_section(CHAOS, f"<!-- {kind} -->\n", f"<!-- end of {kind} -->", text), encoding="utf-8")

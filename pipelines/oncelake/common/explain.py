@@ -77,6 +77,15 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "noexec",
     ),
     (
+        r"Native memory allocation",
+        "nothing is lost or repeated. Give the machine or its container more memory, or the process more addresses "
+        "(ulimit -v unlimited), then start again",
+    ),
+    (
+        r"INVALID_DRIVER_MEMORY",
+        "set spark.driver_memory to 512m or more, and remove -Xmx from _JAVA_OPTIONS, which overrides it",
+    ),
+    (
         r"OutOfMemoryError|GC overhead",
         "give Spark more memory (spark.driver_memory) or use smaller batches (max_bytes_per_batch)",
     ),

@@ -18,6 +18,11 @@ def identifier(at: str) -> str:
     return at if is_name(at) else f"delta.`{at}`"
 
 
+def restoring(at: str, version: int) -> str:
+    """Return the statement that takes a table back to a version."""
+    return f"RESTORE TABLE {identifier(at)} TO VERSION AS OF {version}"
+
+
 def read(spark: SparkSession, at: str) -> DataFrame:
     """Read the newest version of a table."""
     return spark.read.table(at) if is_name(at) else spark.read.format("delta").load(at)

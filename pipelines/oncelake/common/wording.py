@@ -47,14 +47,21 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return an age in its largest whole unit, as the report's script does: `15 s`, `2 min`."""
+    """Return an age in its largest whole unit, as the report's script does: `15 s`, `2 min`; `?` of a future time."""
+    if is_ahead(seconds):
+        return "?"
     size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
     return f"{max(int(seconds // size), 0)} {unit}"
 
 
 def ago(seconds: float) -> str:
-    """Return an age with `ago`: `15 s ago`."""
-    return f"{age(seconds)} ago"
+    """Return an age with `ago`: `15 s ago`; of a time that the clock has not reached, `15 s in the future`."""
+    return f"{age(-seconds)} in the future" if is_ahead(seconds) else f"{age(seconds)} ago"
+
+
+def is_ahead(seconds: float) -> bool:
+    """Return True if an age is that of a time in the future, by more than clocks usually differ."""
+    return seconds <= -1
 
 
 def size(count: int) -> str:

@@ -62,10 +62,11 @@ def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType 
             f"Fix: ALTER TABLE {name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
         )
     if columns is not None:
-        _check_columns(table, name, log, columns, StructType.fromJson(json.loads(metadata["schemaString"])))
+        _check_columns(table, place, log, columns, StructType.fromJson(json.loads(metadata["schemaString"])))
 
 
-def _check_columns(table: Table, name: str, log: DeltaLog, columns: StructType, held: StructType) -> None:
+def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType, held: StructType) -> None:
+    name = tables.identifier(place)
     there, known = ({field.name.lower(): field for field in each} for each in (held, columns))
     for field in held:
         if not field.nullable and (field.name.lower() not in known or known[field.name.lower()].nullable):
@@ -76,9 +77,10 @@ def _check_columns(table: Table, name: str, log: DeltaLog, columns: StructType, 
     gone = sorted(field.name for field in columns if field.name.lower() not in there)
     by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
     if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
+        undo = tables.restoring(place, by.version - 1)
         raise ConfigError(
             f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
-            f"RESTORE TABLE {name} TO VERSION AS OF {by.version - 1}"
+            f"{undo}"
         )
 
 

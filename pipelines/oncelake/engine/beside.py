@@ -28,7 +28,7 @@ from oncelake.engine.preflight import is_changed
 from oncelake.engine.recover import recover
 from oncelake.engine.rules import record_rules
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import MARKER, finish_rebuild, refuse_unless_finished, unfinished_rebuild
+from oncelake.engine.start_gate import MARKER, finish_rebuild, mark, refuse_unless_finished, unfinished_rebuild
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.write import again_on_conflict, replace_table
@@ -187,7 +187,7 @@ class Change:
             jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def _mark(self) -> None:
-        self._files.write(self._marker, json.dumps({"stages": [each.name for each in self.after]}))
+        mark(self._files, self._marker, (each.name for each in self.after))
 
     @property
     def _files(self) -> Files:

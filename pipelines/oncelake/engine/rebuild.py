@@ -5,7 +5,6 @@ are empty. So every start detects an unfinished rebuild, and a second run emptie
 Another file names the stages until they are filled again: until then, a proof does not hold over an empty table.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
-from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, unfinished_rebuild, unfinished_replay
+from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, mark, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.delta_sources import DeltaSources
@@ -64,13 +63,13 @@ class Rebuild:
                 self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
             for stage in self._heads():
                 self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
-        names = json.dumps({"stages": [stage.name for stage in self.stages]})
-        self._files.write(self._marker, names)  # guard: rebuild-marker-written
+        names = [stage.name for stage in self.stages]
+        mark(self._files, self._marker, names)  # guard: rebuild-marker-written
         for stage in reversed(self.stages):
             self._empty(stage)
         if has_delta_log(self.spark):
             jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
-        self._files.write(self._emptied, names)
+        mark(self._files, self._emptied, names)
         self._files.remove(self._marker)
         self.run(replace(self.chain, stages=self.stages))
         self._files.remove(self._emptied)

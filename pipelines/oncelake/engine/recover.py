@@ -1,6 +1,5 @@
 """Recovery of a stage: restore tables, commit a new query ID or a loss, and rewrite the checkpoint."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,11 +23,12 @@ from oncelake.engine.start_gate import (
     READ_AGAIN,
     accept,
     block_reason,
+    mark,
     refuse_unless_finished,
     unfinished_rebuild,
 )
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
-from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
 from oncelake.exactly_once.files import files_at
@@ -81,9 +81,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     if state.diagnosis.may_start or (steps and state.damaged):
         return Recovered(stage.name, name, steps)
     try:
-        # after a RESTORE, Delta would skip the commit that records the loss: it remembers the batch
-        lost = gone if state.first.newest == state.first.last else None
-        recovery = plan_loss(lost) if lost is not None else _plan(chain, state, accept_loss=accept_loss)
+        recovery = plan_loss(gone) if gone is not None else _plan(chain, state, accept_loss=accept_loss)
         kept = None if dry_run else _mend(chain, spark, state, recovery)
     except StateError as error:
         return Recovered(stage.name, name, steps, refused=str(error))
@@ -111,8 +109,8 @@ def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reade
 def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     """Mark stages as those of an unfinished rebuild, so that nothing else runs before it."""
     begun = {*unfinished_rebuild(chain), *names}
-    marked = json.dumps({"stages": [each.name for each in chain.stages if each.name in begun]})
-    files_at(chain.lake.root, spark).write(f"{chain.lake.root}/{MARKER}", marked)
+    marked = (each.name for each in chain.stages if each.name in begun)
+    mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
 
 
 def set_logs_aside(
@@ -159,13 +157,18 @@ def _gone(state: StageState) -> Case | None:
     if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
         commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
         metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
+    if state.stage.reads or metadata is None:
+        return None
+    batch, before = metadata.batch_id, state.first.previous
     goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)
-    if state.stage.reads or metadata is None or not goes_back:
+    same_query = checkpoint.query_id == metadata.query_id
+    if metadata.event is CommitKind.RECOVERY and before is not None and not same_query:  # a recovery died after that
+        goes_back = before.metadata.batch_id == batch  # guard: loss-recorded-after-death
+        same_query = checkpoint.query_id == before.metadata.query_id
+    if not (goes_back and same_query) or checkpoint.damage or (checkpoint.planned or 0) <= batch:
         return None
-    batch = metadata.batch_id
-    if checkpoint.query_id != metadata.query_id or checkpoint.damage or (checkpoint.planned or 0) <= batch:
-        return None
-    checkpoint = replace(checkpoint, planned=batch + 1, offsets=(metadata.after, checkpoint.offsets[1]))
+    offsets = (metadata.after, checkpoint.offsets[1])
+    checkpoint = replace(checkpoint, query_id=metadata.query_id, planned=batch + 1, offsets=offsets)
     trouble = state.source.trouble(*next_read(checkpoint, batch), metadata.source)
     if trouble is None or trouble.state is not State.SOURCE_TRIMMED:
         return None
@@ -192,7 +195,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     log = state.source.log(recovery.at, recovery.first, lambda: files_read(spark, chain, state)) if recovery.at else {}
     paths = {str(table): chain.lake.at(table) for table in state.commit_logs}
     for table, version in recovery.restore.items():
-        spark.sql(f"RESTORE TABLE {tables.identifier(paths[table])} TO VERSION AS OF {version}").collect()
+        spark.sql(tables.restoring(paths[table], version)).collect()
     _commit(chain, spark, state.stage, recovery.commits)
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)

@@ -1,7 +1,7 @@
 """The start gate: refuse a start that would lose or repeat rows, and say why, with the command that fixes the stage."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
@@ -9,7 +9,8 @@ from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import CONSEQUENCE, State
@@ -98,6 +99,11 @@ def emptied(chain: Chain) -> list[str]:
     return _named_in(chain, EMPTIED)
 
 
+def mark(files: Files, path: str, stages: Iterable[str]) -> None:
+    """Write the names of stages to one of the two files."""
+    files.write(path, json.dumps({"stages": [*stages]}))
+
+
 def _named_in(chain: Chain, file: str) -> list[str]:
     text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
     names: list[str] = json.loads(text)["stages"] if text else []
@@ -143,6 +149,8 @@ def way_out(state: StageState) -> str:
     if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         of_source = "Set the source back to the one it read before, or start over with this one"
         of_tables = f"Replay it from {', '.join(map(str, state.stage.reads))}"
+        if state.diagnosis.undo is not None:
+            of_tables = f"Undo it in Spark: {state.diagnosis.undo}. After that, or to keep the change, replay"
         return f"{of_tables if state.stage.reads else of_source}: oncelake rebuild {name}"
     try:
         plan(case(state))
@@ -177,6 +185,10 @@ def stage_of(table: Table) -> str:
 
 
 def _undo(state: StageState) -> str:
-    last = next(each.last.version for each in state.table_states.values() if each.changed and each.last)
-    built = f", or make its rows again: oncelake rebuild {state.stage.name}" if state.stage.reads else ""
-    return f"Undo it in Spark with RESTORE TABLE … TO VERSION AS OF {last}{built}"
+    table, last = next((table, each.last) for table, each in state.table_states.items() if each.changed and each.last)
+    log = state.commit_logs[table]
+    undo = log.undo(last.version + 1) if isinstance(log, DeltaLog) else None
+    built = f"ake its rows again: oncelake rebuild {state.stage.name}"
+    if undo is None:
+        return f"M{built}"
+    return f"Undo it in Spark: {undo}{f', or m{built}' if state.stage.reads else ''}"

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from oncelake.common.lake import opens_in_delta_rs
+from oncelake.common.tables import restoring
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
@@ -198,11 +200,15 @@ class CommitLog(Protocol):
 
 
 class DeltaLog:
-    """The log of a Delta table, read as text."""
+    """The log of a Delta table, read as text.
+
+    Attributes:
+        place: the table's path, or its name in a catalog.
+    """
 
     def __init__(self, files: Files, table_path: str) -> None:
         self._files = files
-        self._table_path = table_path
+        self.place = table_path
         self._log = f"{table_path}/_delta_log"
 
     def versions(self) -> list[int]:
@@ -230,10 +236,10 @@ class DeltaLog:
                 actions = [] if found else _actions(self._text(version) or "")
                 found = found or next((action["metaData"] for action in actions if "metaData" in action), None)
             if found is None and number == LOOK_BACK:
-                found = _metadata_in_checkpoint(self._table_path)
+                found = _metadata_in_checkpoint(self.place)
             if found is not None:
                 return dict(found)
-        return _metadata_in_checkpoint(self._table_path) if self.versions() else None
+        return _metadata_in_checkpoint(self.place) if self.versions() else None
 
     def properties(self) -> Mapping[str, str]:
         """Return the table's properties; empty without a table."""
@@ -370,6 +376,24 @@ class DeltaLog:
             return False
         points = (int(name[:20]) for name in self.whole_names() if CHECKPOINT.fullmatch(name))
         return versions[0] == 0 or any(versions[0] - 1 <= point <= version for point in points)
+
+    def undo(self, version: int) -> str | None:
+        """Return the statement that undoes a commit of another writer, and all after it; None if none can.
+
+        None also if a batch of the chain is after it, which the statement would remove.
+        """
+        by_others = all(commit.metadata is None for commit in self.since(version - 1))
+        can = by_others and self.holds(version - 1) and self._has_files_removed_from(version)  # guard: restore-can-work
+        return restoring(self.place, version - 1) if can else None
+
+    def _has_files_removed_from(self, version: int) -> bool:
+        """Return True if no data file is gone that a commit has removed since a version: VACUUM deletes them."""
+        newest = self.newest()
+        texts = (self._text(each) or "" for each in range(version, (version if newest is None else newest) + 1))
+        changes = (change for text in texts for change in _file_changes(text))
+        removed = [unquote(path).rpartition("/") for path, added in changes if not added]
+        there = {folder: set(self._files.names(f"{self.place}/{folder}".rstrip("/"))) for folder, _, _ in removed}
+        return all(name in there[folder] for folder, _, name in removed)
 
     def last_alike(self, version: int) -> int:
         """Return the last version with the same rows as this one: only maintenance and empty batches are between."""

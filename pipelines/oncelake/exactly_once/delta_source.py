@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from oncelake.common.wording import listed
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.positions import TablePosition, is_whole, version_of
 from oncelake.exactly_once.source import Backlog, Source
@@ -130,11 +131,15 @@ class DeltaSource(Source):
 
     def _rewritten(self, version: int) -> Diagnosis | None:  # guard: no-changed-source-rows
         """Return a diagnosis if rows were changed or removed in a version that is still to be read."""
-        for commit in self.commit_log.since(version - 1):
-            if commit.rewrites:
-                seen = f"{self.name} was changed by {commit.operation} in version {commit.version}"
-                return Diagnosis(State.SOURCE_REPLACED, seen)
-        return None
+        rewriting = [commit for commit in self.commit_log.since(version - 1) if commit.rewrites]
+        if not rewriting:
+            return None
+        seen = listed(f"{commit.operation} in version {commit.version}" for commit in rewriting)
+        restored = max((commit.version for commit in rewriting if commit.operation == "RESTORE"), default=-1)
+        # guard: restore-not-undone
+        first = next((commit.version for commit in rewriting if commit.version > restored), None)
+        undo = self.commit_log.undo(first) if first is not None else None
+        return Diagnosis(State.SOURCE_REPLACED, f"{self.name} was changed by {seen}", undo=undo)
 
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:

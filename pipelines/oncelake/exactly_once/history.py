@@ -43,7 +43,7 @@ class DeltaHistory(DeltaLog):
 
     def __init__(self, spark: SparkSession, name: str, *, at_one_moment: bool = False) -> None:
         self._spark = spark
-        self._name = name
+        self.place = name
         self._look_once = at_one_moment
         self._looked = False
         self._described: Row | None = None
@@ -72,7 +72,7 @@ class DeltaHistory(DeltaLog):
         found = self._detail()
         if found is None:
             return None
-        schema = tables.read(self._spark, self._name).schema.json()
+        schema = tables.read(self._spark, self.place).schema.json()
         return {"id": found["id"], "configuration": dict(found["properties"]), "schemaString": schema}
 
     def table_id(self) -> str | None:
@@ -115,9 +115,13 @@ class DeltaHistory(DeltaLog):
         """Return True if the history lists a version: Delta removes old commits only up to a checkpoint."""
         return version in self.versions()
 
+    def _has_files_removed_from(self, version: int) -> bool:
+        """Return True: the history does not name files; RESTORE itself names one that is gone."""
+        return True
+
     def files_added(self, version: int) -> list[str]:
         """Raise NotImplementedError: the history does not name files."""
-        raise NotImplementedError(f"the history of {self._name} does not name the files of version {version}")
+        raise NotImplementedError(f"the history of {self.place} does not name the files of version {version}")
 
     def added(self, version: int) -> list[dict[str, Any]] | None:
         """Return None: the history does not name files."""
@@ -147,7 +151,7 @@ class DeltaHistory(DeltaLog):
         if self._look_once and self._looked:
             return
         self._looked = True
-        if not tables.has_table(self._spark, self._name):
+        if not tables.has_table(self._spark, self.place):
             self._known, self._to_the_end = {}, False
             return
         limit, found = FIRST, self._asked(FIRST)
@@ -165,15 +169,15 @@ class DeltaHistory(DeltaLog):
 
     def _asked(self, limit: int | None) -> dict[int, Commit]:
         """Query the newest commits; all of them if there is no limit."""
-        table = tables.opened(self._spark, self._name)
+        table = tables.opened(self._spark, self.place)
         rows = (table.history(limit) if limit else table.history()).withColumn("at", F.unix_millis("timestamp"))
         return {commit.version: commit for commit in map(_commit, rows.collect())}
 
     def _detail(self) -> Row | None:
         if self._look_once and self._described is not None:
             return self._described
-        there = tables.has_table(self._spark, self._name)
-        self._described = tables.opened(self._spark, self._name).detail().first() if there else None
+        there = tables.has_table(self._spark, self.place)
+        self._described = tables.opened(self._spark, self.place).detail().first() if there else None
         return self._described
 
 

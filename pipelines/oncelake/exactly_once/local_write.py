@@ -29,7 +29,7 @@ from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.new_files import DataFile, NewFiles, stats_text
-from oncelake.exactly_once.upkeep import NOTHING_AFTER, KeptTable, keep_up
+from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
@@ -158,7 +158,7 @@ class LocalTable:
             write_checksum(self._log, commit.version)
             with suppress(DeltaError):
                 self._table.update_incremental()  # a commit of files leaves it at the version before
-            keep_up(self._table, KeptTable(self._log, self.windows, self.needed), self._kept_up, commit)
+            keep_up(self._table, self, self._kept_up, commit)
             self._kept_up = commit.version
 
 

@@ -6,7 +6,7 @@ nothing. It refuses a stage that cannot be fixed exactly, and the error says wha
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from oncelake.common.errors import StateError
@@ -66,7 +66,11 @@ class Case:
         return next(iter(self.commit_logs.items()))
 
 
-def plan(case: Case, new_query_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> Recovery:
+def _new_query_id() -> str:
+    return str(uuid.uuid4())
+
+
+def plan(case: Case, new_query_id: Callable[[], str] = _new_query_id) -> Recovery:
     """Plan how a stage continues from its tables.
 
     Raises:
@@ -96,8 +100,10 @@ def _begin_anew(case: Case) -> Recovery:
     return Recovery(steps=("start from the beginning: no table of the stage holds a batch, so nothing is read twice",))
 
 
-def plan_loss(case: Case) -> Recovery:
+def plan_loss(case: Case, new_query_id: Callable[[], str] = _new_query_id) -> Recovery:
     """Plan how a stage continues after a lost part of its source; a commit to its table records the loss.
+
+    If a RESTORE has removed later batches, Delta would skip a commit with their numbers. So a new query records it.
 
     Raises:
         StateError: nothing is permanently lost, so there is a better fix; the message names it.
@@ -113,10 +119,13 @@ def plan_loss(case: Case) -> Recovery:
     at, lost = skipped
     batch = metadata.batch_id + 1 if metadata else 0
     header = metadata.after if metadata else checkpoint.offsets[1] or ""
+    again: tuple[CommitMetadata, ...] = ()
+    if metadata is not None and state.newest != state.last:  # guard: loss-after-restore-recorded
+        again = _Plan(case, state, metadata).commits(new_query_id(), {})
     missed = CommitMetadata(
         stage=case.stage,
         table=table,
-        query_id=checkpoint.query_id,
+        query_id=again[0].query_id if again else checkpoint.query_id,
         batch_id=batch,
         before=start,
         after=offsets_text(header, at),
@@ -128,10 +137,11 @@ def plan_loss(case: Case) -> Recovery:
         lost=tuple(lost),
     )
     steps = (
+        *([_continues(again)] if again else []),
         f"commit to {table}, without rows: {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} lost",
         f"write the checkpoint with batch {batch} done, at {at}",
     )
-    return Recovery(commits=(missed,), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
+    return Recovery(commits=(*again, missed), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
 
 
 def plan_move(case: Case) -> Recovery | None:
@@ -267,15 +277,14 @@ class _Plan:
         restore = {name: other.target for name, other in others.items() if other.target is not None}
         forgotten = self.state.newest != self.state.last or any(other.is_ahead for other in others.values())
         query_id = new_query_id() if forgotten else self.metadata.query_id  # guard: new-query-after-restore
-        commits = self._commits(query_id, others) if forgotten else ()
+        commits = self.commits(query_id, others) if forgotten else ()
         replay = not forgotten and any(other.batch_id != self.metadata.batch_id for other in others.values())
         if replay:
             self._check_source(self.metadata.before, self.metadata.end)
         texts = _checkpoint(replace(self.metadata, query_id=query_id), replay=replay)
         steps = [f"restore {name} to version {version}" for name, version in restore.items()]
         if commits:
-            names = " and ".join(metadata.table for metadata in commits)
-            steps.append(f"commit to {names}, without rows: a new query continues from batch {self.metadata.batch_id}")
+            steps.append(_continues(commits))
         whose = "the same query" if query_id == self.metadata.query_id else "a new query"
         what = f"batch {self.metadata.batch_id} {'open, to be replayed' if replay else 'done'}"
         steps.append(f"write the checkpoint of {whose} {query_id} with {what}, at {self.metadata.end}")
@@ -292,7 +301,7 @@ class _Plan:
             # guard: recovered-checkpoint-fits-source
             raise StateError(f"{self.case.stage}: {trouble.seen}. {rebuild_hint(self.case.stage)}")
 
-    def _commits(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[CommitMetadata, ...]:
+    def commits(self, query_id: str, others: Mapping[str, SecondTable]) -> tuple[CommitMetadata, ...]:
         """Return the commits of the new query; the first table's comes last, as it decides the stage's state."""
         batch = self.metadata.batch_id
         carried = replace(self.metadata, query_id=query_id, run=self.case.run, event=CommitKind.RECOVERY, lost=())
@@ -301,6 +310,11 @@ class _Plan:
         )
         first = replace(carried, **self.state.totals, beside=dict.fromkeys(others, batch))
         return (*beside, first)
+
+
+def _continues(commits: Sequence[CommitMetadata]) -> str:
+    names = " and ".join(metadata.table for metadata in commits)
+    return f"commit to {names}, without rows: a new query continues from batch {commits[-1].batch_id}"
 
 
 def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:

@@ -51,11 +51,13 @@ class Diagnosis:
         state: the state's name.
         seen: the evidence, in one clause.
         batch_id: the last batch in the stage's first table; None without one.
+        undo: the statement that undoes what is seen; None if none can.
     """
 
     state: State
     seen: str
     batch_id: int | None = None
+    undo: str | None = None
 
     @property
     def may_start(self) -> bool:

@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow
 from deltalake import DeltaTable, PostCommitHookProperties
@@ -21,6 +21,9 @@ from deltalake.exceptions import DeltaError
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
+
+if TYPE_CHECKING:
+    from oncelake.exactly_once.local_write import LocalTable
 
 # A commit is followed by nothing of delta-rs' own: a batch must not fail by what comes after its commit.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -54,37 +57,22 @@ _DURATION = re.compile(r"interval (\d+) (second|minute|hour|day|week)s?")
 _MARGIN = timedelta(days=2)
 
 
-@dataclass(frozen=True)
-class KeptTable:
-    """A table that gets upkeep.
-
-    Attributes:
-        log: the directory of its log.
-        windows: the column by which a gold table is sorted; None for a table that is only appended to.
-        needed: returns the oldest version that a stage still reads from the table; None if there is none.
-    """
-
-    log: Path
-    windows: str | None = None
-    needed: Callable[[], int | None] = lambda: None
-
-
-def keep_up(table: DeltaTable, kept_table: KeptTable, since: int, commit: ChainCommit) -> None:
+def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCommit) -> None:
     """Do what is due after a commit.
 
     Args:
         table: the table, at the commit's version.
-        kept_table: what is known of it.
+        local: what is known of it.
         since: the version at the last call.
         commit: the commit of a batch.
     """
-    log, windows = kept_table.log, kept_table.windows
+    log, windows = Path(local.path, "_delta_log"), local.windows
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
     kept = properties.get("delta.logRetentionDuration", "interval 30 days")
     cleans = properties.get("delta.enableExpiredLogCleanup", "true")  # guard: cleanup-property-respected
     is_due = commit.version // EVERY > since // EVERY
-    cuts = is_due and cleans == "true" and _would_cut(log, kept_table.needed(), kept)
+    cuts = is_due and cleans == "true" and _would_cut(log, local.needed(), kept)
     understood = _is_understood(kept, cleans) and not cuts
     if is_due:
         # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken

@@ -13,7 +13,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
 from oncelake.engine.sources import Failed, missing_key, refused_change, stands_alone, try_sources
 from oncelake.engine.start_gate import unfinished
-from oncelake.observe.status import StageStatus, away_status, stage_status
+from oncelake.observe.status import StageStatus, ahead, away_status, stage_status
 from oncelake.sources.directory.held import recorded_sizes
 
 # Returns the session; starts Spark if there is none yet.
@@ -75,7 +75,7 @@ def statuses(chain: Chain) -> Iterator[tuple[StageStatus, StageState | None]]:
 def _with_details(row: StageStatus, state: StageState, chain: Chain, session: Session) -> StageStatus:
     """Return a status with the old sizes of files that have changed; Spark is used only if one has."""
     details = state.source.details(partial(_recorded_sizes, chain, session, state.stage.tables[0]))
-    return row if details is None else replace(row, warnings=details)
+    return row if details is None else replace(row, warnings=[*ahead(row), *details])
 
 
 def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collection[str]) -> Mapping[str, int]:

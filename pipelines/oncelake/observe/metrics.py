@@ -97,7 +97,7 @@ _GAUGES: dict[Metric, Read] = {
     BACKLOG: lambda reading: [
         (waits.count, {"unit": waits.unit}) for waits in (reading.backlog,) if waits and waits.count is not None
     ],
-    FRESHNESS: lambda reading: [(max(time.time() - at, 0.0), {}) for at in (reading.committed,) if at is not None],
+    FRESHNESS: lambda reading: [(time.time() - at, {}) for at in (reading.committed,) if at is not None],
     INPUT: lambda reading: [(reading.input_rate, {})],
 }
 

@@ -35,7 +35,7 @@ class BatchRecord:
         rows: per table, the rows that it appended, inserted or updated.
         end: the source's position after it, in the checkpoint's format.
         freshness: seconds from the ingestion of its oldest line to its commit; None if the log of an earlier table no
-            longer reaches back that far.
+            longer reaches back that far, or if the clock went back in between.
         waiting: rows of its input that were committed before it and that it had not read; None for bronze, whose source
             keeps no history.
         event: the kind of the commit: a batch, or an accepted loss.
@@ -147,7 +147,7 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str |
             committed_ms=commit.timestamp,
             rows=rows,
             end=metadata.end,
-            freshness=max(commit.timestamp - oldest, 0) / 1000 if oldest >= 0 else None,
+            freshness=(commit.timestamp - oldest) / 1000 if 0 <= oldest <= commit.timestamp else None,
             waiting=waiting,
             event=metadata.event.value,
             quality=next(filter(None, quality), {}),

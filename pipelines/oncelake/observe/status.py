@@ -1,7 +1,7 @@
 """A stage's state in words and numbers, for `status` and `doctor`."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from oncelake.common.errors import SourceError
 from oncelake.common.lake import DUPLICATES, QUARANTINE, Table
-from oncelake.common.wording import age, ago, count_of
+from oncelake.common.wording import age, ago, count_of, is_ahead
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import block_reason
@@ -35,9 +35,9 @@ class StageStatus:
         rows: rows that the chain has written, per table.
         backlog: input that is not processed yet, in `backlog_unit`; null if it is too costly to count.
         backlog_behind: how much of it waits for the end of an open transaction in Kafka; no run can read it before.
-        freshness_seconds: seconds since its last batch was committed.
-        seconds_behind: seconds since the commit of the oldest row that the stage has not read; 0 if there is none; null
-            if the stage does not read a table, or if it is too costly to find out.
+        freshness_seconds: seconds since its last batch was committed; negative if that is in the future by this clock.
+        seconds_behind: seconds since the commit of the oldest row that the stage has not read, negative if that is in
+            the future; 0 if there is none; null if the stage does not read a table, or if it is too costly to find out.
         detail: what was found, and what to do if the stage may not start.
         warnings: problems that do not stop the chain.
         quality: about the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
@@ -86,7 +86,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     waits, last = backlog(state), state.first.last
     now_ms = (now or datetime.now(UTC)).timestamp() * 1000
     behind = 0.0 if waits.count == 0 else None
-    return StageStatus(
+    row = StageStatus(
         stage=state.stage.name,
         state=state.diagnosis.state.value,
         may_start=state.diagnosis.may_start,
@@ -102,6 +102,18 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         page=state.diagnosis.state.page,
         backlog_behind=waits.behind,
     )
+    return replace(row, warnings=[*ahead(row), *row.warnings])
+
+
+def ahead(row: StageStatus) -> list[str]:  # guard: commit-in-future-named
+    """Return a warning if a stage's last commit is in the future."""
+    seconds = row.freshness_seconds
+    if seconds is None or not is_ahead(seconds):
+        return []
+    return [
+        f"{row.stage}: the last commit is {round(-seconds):,} s in the future; the clock went back, or another "
+        "machine's clock is ahead"
+    ]
 
 
 def away_status(chain: Chain, stage: Stage, error: SourceError) -> StageStatus:
@@ -131,7 +143,7 @@ def _quality(state: StageState) -> dict[str, Any] | None:
 
 
 def _seconds(now_ms: float, then_ms: int) -> float:
-    return round(max(0.0, now_ms - then_ms) / 1000, 1)
+    return round((now_ms - then_ms) / 1000, 1) + 0.0  # no -0.0
 
 
 def status_sentence(row: StageStatus) -> str:

@@ -94,6 +94,7 @@ def test_starting_again_is_the_advice_for_a_cause_that_passes(passing: str) -> N
         ("java.net.UnknownHostException: web-7", "set SPARK_LOCAL_HOSTNAME=localhost"),
         ("java.io.IOException: Too many open files", "ulimit -n 4096"),
         ("OutOfMemoryError: unable to create native thread", "ulimit -u 4096"),
+        ("[INVALID_DRIVER_MEMORY] System memory 1 must be at least 471859200", "set spark.driver_memory to 512m"),
     ],
 )
 def test_no_replay_is_promised_to_cure_what_lasts(lasting: str, advice: str) -> None:
@@ -113,6 +114,11 @@ ENDS = [
         "exit code 53; it said: Failed",
         "nothing is lost or repeated. If",
     ),
+    (
+        "echo '# Native memory allocation (malloc) failed to allocate 16 bytes.'; exit 1",
+        "exit code 1; it said: Native memory allocation (malloc) failed",
+        "(ulimit -v unlimited), then start again",
+    ),
     ("kill -15 $$", "killed by SIGTERM", "nothing is lost or repeated. If it comes again"),
 ]
 
@@ -128,6 +134,60 @@ def test_the_end_of_the_jvm_is_told_with_what_is_known_of_it(
     assert said.startswith("Spark's JVM ended (")
     assert how in said
     assert advice in said
+
+
+WARNED = "2026-01-01 10:00:00 WARN TaskSetManager: lost a task"
+FAILED = "2026-01-01 10:00:00 ERROR Executor: FileNotFoundException: File /x does not exist"
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "how"),
+    [
+        ([WARNED, "java.io.IOException: theirs", "\tat a.b.C"], "kill -9 $$", "killed by SIGKILL"),
+        ([FAILED, "Picked up no option"], "kill -9 $$", "killed by SIGKILL"),
+        ([FAILED], "kill -15 $$", "killed by SIGTERM"),
+        (["Setting default log level to WARN"], "kill -9 $$", "killed by SIGKILL"),
+        ([WARNED, "java.io.IOException: theirs", "\tat a.b.C"], "exit 7", "exit code 7"),
+        (
+            ["2026-01-01 10:00:00 FATAL Main: the end", WARNED, "java.io.IOException: theirs"],
+            "exit 7",
+            "exit code 7; it said: 2026-01-01 10:00:00 FATAL Main: the end",
+        ),
+        (
+            [WARNED, "java.lang.OutOfMemoryError: Java heap space", WARNED],
+            "kill -9 $$",
+            "killed by SIGKILL; it said: java.lang.OutOfMemoryError: Java heap space",
+        ),
+        (
+            [WARNED, "Error: the module is broken", "26/01/01 10:00:00 INFO Utils: Exception: of no matter"],
+            "exit 7",
+            "exit code 7; it said: Error: the module is broken",
+        ),
+        (
+            [WARNED, "#  SIGSEGV (0xb) at pc=0x0, pid=1", "# Problematic frame:", "#"],
+            "kill -6 $$",
+            "killed by SIGABRT; it said: SIGSEGV (0xb) at pc=0x0, pid=1",
+        ),
+    ],
+)
+def test_only_what_may_have_ended_the_jvm_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], end: str, how: str
+) -> None:
+    log, script = tmp_path / "spark.log", f"cat {tmp_path}/said; {end}"
+    (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines))
+    log.write_text("Error: of an earlier start\nOutOfMemoryError: also\n")
+    with java_output_to(log):
+        process = subprocess.Popen(["sh", "-c", script])
+    monkeypatch.setattr(launch, "started", [process])
+    assert explain(Py4JNetworkError("Answer from Java side is empty")).startswith(f"Spark's JVM ended ({how});")
+
+
+def test_the_end_of_a_long_record_is_not_quoted_as_java_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "said").write_text(f"{WARNED}\n" + "java.io.IOException: theirs\n" * 5_000)
+    with java_output_to(tmp_path / "spark.log"):
+        process = subprocess.Popen(["sh", "-c", f"cat {tmp_path}/said; exit 7"])
+    monkeypatch.setattr(launch, "started", [process])
+    assert explain(Py4JNetworkError("Answer from Java side is empty")).startswith("Spark's JVM ended (exit code 7);")
 
 
 def test_a_connection_that_another_server_breaks_is_not_the_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:

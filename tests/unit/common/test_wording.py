@@ -45,13 +45,19 @@ def test_a_duration_has_tenths_below_a_minute_and_two_units_above(seconds: float
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        *((-1.0, "0 s"), (0.9, "0 s"), (15.2, "15 s"), (59.9, "59 s"), (60, "1 min"), (150, "2 min"), (7199, "1 h")),
+        *((-0.9, "0 s"), (0.9, "0 s"), (15.2, "15 s"), (59.9, "59 s"), (60, "1 min"), (150, "2 min"), (7199, "1 h")),
         *((7200, "2 h"), (200_000, "2 d")),
     ],
 )
 def test_an_age_is_shown_in_its_largest_unit_and_rounded_down(seconds: float, text: str) -> None:
     assert age(seconds) == text
     assert ago(seconds) == f"{text} ago"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-1.0, "1 s"), (-125.0, "2 min"), (-7200, "2 h")])
+def test_a_time_in_the_future_has_no_age(seconds: float, text: str) -> None:
+    assert age(seconds) == "?"
+    assert ago(seconds) == f"{text} in the future"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.delta_source import LOOK
+from oncelake.exactly_once.delta_source import LOOK, DeltaSource
 from oncelake.exactly_once.state import State
 from tests.support.memory import MemoryFiles, at, commit, metadata
 from tests.support.states import source_table
@@ -25,6 +25,68 @@ def test_a_version_changed_by_hand_is_not_read(operation: str) -> None:
     assert source.trouble(json.dumps(at(5)), None, {}) is None
     commit(files, "source", 4, operation="OPTIMIZE")
     assert source.trouble(json.dumps(at(3)), None, {}) is None
+
+
+def changed_by_hand(files: MemoryFiles, number: int, operation: str = "DELETE") -> None:
+    """Write a commit that removes a data file, which is still on the disk; a RESTORE is to the third version."""
+    commit(files, "source", number, operation=operation, version="3")
+    removed = f'{{"remove":{{"path":"part%20{number}","dataChange":true}}}}'
+    files.texts[f"source/_delta_log/{number:020d}.json"] += f"\n{removed}"
+    files.texts[f"source/part {number}"] = ""
+
+
+def undo(files: MemoryFiles) -> str | None:
+    """Return the statement that undoes what keeps a stage at version 3 from reading on."""
+    source = DeltaSource("bronze.access_log", DeltaLog(files, "source"))
+    diagnosis = source.trouble(json.dumps(at(3)), None, {})
+    assert diagnosis is not None
+    return diagnosis.undo
+
+
+@pytest.mark.parametrize("operation", ["DELETE", "UPDATE", "MERGE"])
+def test_a_change_by_hand_is_undone_by_the_version_before_it(operation: str) -> None:
+    files = MemoryFiles()
+    source_table(files, 4)
+    changed_by_hand(files, 4, operation)
+    changed_by_hand(files, 5)
+    commit(files, "source", 6, operation="OPTIMIZE")
+    assert undo(files) == "RESTORE TABLE delta.`source` TO VERSION AS OF 3"
+
+
+def test_no_restore_is_advised_after_vacuum_has_deleted_the_files() -> None:
+    files = MemoryFiles()
+    source_table(files, 4)
+    changed_by_hand(files, 4)
+    del files.texts["source/part 4"]
+    assert undo(files) is None
+
+
+def test_no_restore_is_advised_that_would_remove_a_batch() -> None:
+    files = MemoryFiles()
+    source_table(files, 4)
+    changed_by_hand(files, 4)
+    commit(files, "source", 5, metadata(4))
+    assert undo(files) is None
+
+
+def test_no_restore_is_advised_to_a_version_that_the_log_no_longer_has() -> None:
+    files = MemoryFiles()
+    source_table(files, 4)
+    changed_by_hand(files, 4)
+    files.texts[f"source/_delta_log/{4:020d}.json"] += '\n{"metaData":{"id":"source-id","configuration":{}}}'
+    assert undo(files) is not None
+    del files.texts[f"source/_delta_log/{0:020d}.json"]
+    assert undo(files) is None
+
+
+def test_a_restore_is_not_undone_by_another_one() -> None:
+    files = MemoryFiles()
+    source_table(files, 4)
+    changed_by_hand(files, 4)
+    changed_by_hand(files, 5, "RESTORE")
+    assert undo(files) is None
+    changed_by_hand(files, 6)
+    assert undo(files) == "RESTORE TABLE delta.`source` TO VERSION AS OF 5"
 
 
 @pytest.mark.parametrize(

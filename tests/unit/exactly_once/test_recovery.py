@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.recovery import plan, plan_loss
@@ -100,6 +100,32 @@ def test_an_accepted_loss_moves_the_position_and_is_a_batch_of_its_own(files: Me
     commit(files, "table", 2, lost)
     put(files, dict(recovery.texts))
     assert case(files, kafka(files, earliest=10)).diagnosis.state is State.ALIGNED
+
+
+def test_a_loss_after_a_restore_is_recorded_by_a_new_query(files: MemoryFiles) -> None:
+    """Delta remembers the batches that the RESTORE removed, and skips commits of their query with their numbers."""
+    source = {"kind": "kafka", "topic": "alog", "topic_id": "id"}
+    after = [offsets({"alog": {"0": end, "1": 6}}) for end in (4, 6, 9, 12)]
+    for batch, text in enumerate(after):
+        before = position(after[batch - 1]) if batch else None
+        commit(files, "table", batch + 1, metadata(batch, before=before, after=text, source=source))
+    commit(files, "table", 5, operation="RESTORE", version="2")
+    put(files, {"metadata": json.dumps({"id": QUERY}), "offsets/2": after[2], "offsets/3": after[3]})
+    files.write("ckpt/commits/3", "v1\n{}")
+    found = case(files, kafka(files, earliest=8))
+    assert found.diagnosis.state is State.CHECKPOINT_AHEAD
+    restored = replace(found.checkpoint, planned=2, offsets=(after[1], after[3]))
+    recovery = plan_loss(replace(found, checkpoint=restored), lambda: "new")
+    continued, lost = recovery.commits
+    assert [continued.event, lost.event] == [CommitKind.RECOVERY, CommitKind.LOSS]
+    assert [(each.query_id, each.batch_id) for each in recovery.commits] == [("new", 1), ("new", 2)]
+    assert lost.lost == ("alog/0/6 to 7",)
+    assert same_position(lost.before, continued.end)
+    for version, each in enumerate(recovery.commits, 6):
+        commit(files, "table", version, each)
+    files.remove("ckpt")
+    put(files, dict(recovery.texts))
+    assert case(files, kafka(files, earliest=8)).diagnosis.state is State.ALIGNED
 
 
 def test_a_new_partition_whose_first_offsets_expired_is_skipped_over(files: MemoryFiles) -> None:

@@ -176,7 +176,7 @@ def test_a_wait_counts_once_however_often_it_is_reported(provider: MeterProvider
         assert points(reader)["oncelake.waits"] == {("silver",): 2}
 
 
-def test_freshness_grows_without_new_batches(
+def test_freshness_grows_without_new_batches_and_is_negative_in_the_future(
     provider: MeterProvider, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = measure(provider)
@@ -185,6 +185,8 @@ def test_freshness_grows_without_new_batches(
         monkeypatch.setattr("oncelake.observe.metrics.time.time", lambda: 1060.0)
         run.see()  # Kafka is away: the last values stay
         assert points(reader)["oncelake.freshness"] == {("silver",): 60.0}
+        run.stages["silver"].committed = 1180.0
+        assert points(reader)["oncelake.freshness"] == {("silver",): -120.0}
 
 
 def test_the_backlog_has_its_unit_and_is_omitted_if_unknown(

@@ -38,20 +38,30 @@ _one_at_a_time = threading.Lock()
 started: list[Any] = []
 _SECONDS_TO_END = 5
 SECONDS_TO_SAY = 2
-# The file that the JVM's output goes to; None if it goes to this process's own.
-_output: Path | None = None
+# The file that the JVM's output goes to, and where the last start's begins; None if it goes to this process's own.
+_output: tuple[Path, int] | None = None
 # A start takes seconds; on a machine that swaps, a minute.
 PATIENCE = 300.0
 # How much of the output's end is read, and how long a quoted line may be.
 _TAIL, _LONGEST = 65536, 300
 # Lines of Java that only repeat what it was given, or where it was.
 _NOISE = ("at ", "... ", "Picked up ", "NOTE: ", "WARNING: ", "Error: A fatal", "Error: Could not create the Java")
-_WHERE = re.compile(r'^(Exception in thread "[^"]*" |Caused by: )')
+_WHERE = re.compile(r'^(# +|Exception in thread "[^"]*" |Caused by: )')
 # What Java says when it cannot go on, above lines that say less.
 _TELLING = re.compile(
     r"OutOfMemoryError|Could not |Unrecognized |Invalid |Error: |Exception: |Exception in thread|Caused by: |"
-    r"annot allocate|No space left|Too many open files"
+    r"annot allocate|No space left|Too many open files|SIG[A-Z]+ \(0x|Native memory allocation"
 )
+# The beginning of a record in Spark's log, by its own pattern or by ours; and the levels that say why something ended.
+_RECORD = re.compile(r"[\d/:.,T -]+ (?P<level>TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_SERIOUS = ("ERROR", "FATAL")
+# What Java itself says after a record of any level; other lines after a record belong to it.
+_OF_JAVA = re.compile(
+    r'Exception in thread "|Error: |Error occurred|Terminating due to |\S+ VM warning: |# |java\.lang\.OutOfMemoryError'
+)
+# By these, somebody ends a process that has nothing to do with it: only a lack of memory before is a cause.
+_BY_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+_MEMORY, _ANYTHING = re.compile(r"OutOfMemoryError|GC overhead|annot allocate"), re.compile("")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
@@ -154,8 +164,11 @@ def how_jvm_ended() -> str:
     code = _exit_code()
     if code is None:
         return f"it does not answer{_last_line()}"
-    ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{ended}{_last_line()}"
+    if code >= 0:
+        return f"exit code {code}{_last_line()}"
+    by = signal.Signals(-code)
+    # guard: memory-quoted-after-kill
+    return f"killed by {by.name}{_last_line(_MEMORY if by in _BY_OTHERS else _ANYTHING)}"
 
 
 def jvm_lives() -> bool:
@@ -172,18 +185,38 @@ def _exit_code() -> int | None:
     return code
 
 
-def _last_line() -> str:
-    """Return the line of the JVM's output that says most, in words; empty without any."""
+def _last_line(of: re.Pattern[str] = _ANYTHING) -> str:
+    """Return the line of the JVM's output since its start that says most, in words; empty without any.
+
+    Args:
+        of: what a line must have.
+    """
     if _output is None:
         return ""
-    with suppress(OSError), _output.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+    path, start = _output
+    with suppress(OSError), path.open("rb") as file:
+        begins = file.seek(max(start, file.seek(0, os.SEEK_END) - _TAIL))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        said = [line for line in lines if not line.startswith(_NOISE)]
+        said = [
+            line
+            for line in _serious(lines, from_start=begins == start)
+            if not line.startswith(_NOISE) and of.search(line)
+        ]
         telling = [line for line in said if _TELLING.search(line)]
         if said:
             return f"; it said: {_WHERE.sub('', (telling or said)[-1])[:_LONGEST]}"
     return ""
+
+
+def _serious(lines: Iterable[str], *, from_start: bool) -> Iterator[str]:
+    """Yield the lines of Java itself, and of records in Spark's log that say why something ended."""
+    is_serious = from_start  # otherwise the first lines may belong to any record
+    for line in lines:
+        record = _RECORD.match(line)
+        if record is not None:
+            is_serious = record["level"] in _SERIOUS  # guard: only-serious-lines-quoted
+        if is_serious or _OF_JAVA.match(line):
+            yield line
 
 
 def end_jvm() -> None:
@@ -229,12 +262,12 @@ def java_output_to(log: Path) -> Iterator[None]:
     would appear between the lines that people, or a program that asked for JSON, read.
     """
     global _output  # noqa: PLW0603 - the JVM writes there as long as it lives
-    _output = log
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
     # guard: spark-log-through-no-link
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    _output = log, os.fstat(target).st_size  # guard: output-of-this-start
     try:
         os.dup2(target, 1)
         os.dup2(target, 2)

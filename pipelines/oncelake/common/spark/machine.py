@@ -3,6 +3,7 @@
 Java and Spark report such a cause with a stack trace, or only minutes later and from a library that loads late.
 """
 
+import math
 import os
 import pwd
 import re
@@ -10,6 +11,8 @@ import resource
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -18,9 +21,13 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
 
 SPARK = "4.0."
-# Measured on a small lake, and then with room: the JVM had 328 open files; there were 87 threads in a run, and 282 in a
-# proof. Beside its heap, the JVM of a run reserved 2.6 GiB of addresses.
-FILES, THREADS, ADDRESSES = 512, 400, 3 * 1024
+# By trial on a small lake: with the first no run got through, of threads and addresses not even on one core; the second
+# has room for a proof and for more cores. On two cores, a run failed with 312 files, with 80 threads, and with 2.25 GiB
+# of addresses beside its heap; it got through with 348, 90 and 2.5 GiB. The addresses are in MiB.
+FILES, THREADS, ADDRESSES = (240, 512), (70, 400), (2 * 1024, 3 * 1024)
+# In MiB. Spark refuses a heap below one and a half times the 300 MiB that it reserves, and takes the heap as Java
+# reports it: without the part that its garbage collector keeps empty. Source: Spark's `UnifiedMemoryManager`.
+LEAST = 450
 # The native libraries that Spark's jars unpack take a few MiB.
 ROOM = 32
 # The options in it come after those on the command line, and win.
@@ -29,7 +36,8 @@ TEMPORARY = "-Djava.io.tmpdir="
 # What Java reads for options, the last one after those of the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", _LAST_WORD)
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)")
-_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
+_HEAP = re.compile(r"-(?:Xmx|XX:MaxHeapSize=)(\d+)([kmgtKMGT]?)")
+_UNITS = {"": 1 / MEBIBYTE, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 
 
 def check_machine(settings: SparkSettings) -> None:
@@ -43,7 +51,7 @@ def check_machine(settings: SparkSettings) -> None:
     _check_host_name(settings.master)
     _check_loopback()
     _check_limits(settings)
-    _check_heap(settings)
+    _check_heap()  # guard: heap-too-small-refused
     _check_spark_home()
     _check_temporary(settings)
 
@@ -113,36 +121,90 @@ def _check_loopback() -> None:
         ) from None
 
 
+@dataclass(frozen=True)
+class _Limit:
+    """A limit of this process that may be too low.
+
+    Attributes:
+        command: the shell's command for it.
+        what: what it limits.
+        limit: the limit.
+        least: below this, Spark does not start.
+        enough: this is enough for every command.
+        remedy: the value to set.
+    """
+
+    command: str
+    what: str
+    limit: int
+    least: int
+    enough: int
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"this process may have {self.limit} {self.what} ({self.command})"
+
+    @property
+    def raised(self) -> str:
+        """Return the command that raises it, in words."""
+        return f"raise the limit: {self.command} {self.remedy}"
+
+
+def low_limits(settings: SparkSettings) -> list[str]:
+    """Return a warning for each limit at which Spark starts, and may fail later."""
+    return [
+        f"{each}, and Spark may need up to {each.enough} later; {each.raised}"
+        for each in _limits(settings)
+        if each.least <= each.limit < each.enough
+    ]
+
+
 def _check_limits(settings: SparkSettings) -> None:
+    for each in _limits(settings):
+        if each.limit < each.least:
+            # guard: limit-too-low-refused
+            raise ConfigError(f"{each}, and Spark needs {each.least} or more to start; {each.raised}")
+
+
+def _limits(settings: SparkSettings) -> Iterator[_Limit]:
+    """Yield the limits that are set."""
     # Java raises its own limit of files up to the hard one; for the others it does not
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    _refuse_below("ulimit -n", "open files", files, FILES, 1)
-    if os.geteuid():  # root has no limit
-        _refuse_below("ulimit -u", "threads", resource.getrlimit(resource.RLIMIT_NPROC)[0], THREADS, 1)
-    needed = (mebibytes(settings.driver_memory) + ADDRESSES) * 1024
-    _refuse_below("ulimit -v", "KiB of addresses", resource.getrlimit(resource.RLIMIT_AS)[0], needed, 1024)
+    if files != resource.RLIM_INFINITY:
+        yield _Limit("ulimit -n", "open files", files, *FILES, str(FILES[1]))
+    threads = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if threads != resource.RLIM_INFINITY and os.geteuid():  # root has no limit
+        yield _Limit("ulimit -u", "threads", threads, *THREADS, str(THREADS[1]))
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses != resource.RLIM_INFINITY:
+        least, enough = ((math.ceil(_heap(settings)) + each) * 1024 for each in ADDRESSES)
+        yield _Limit("ulimit -v", "KiB of addresses", addresses // 1024, least, enough, "unlimited")
 
 
-def _refuse_below(command: str, what: str, limit: int, needed: int, unit: int) -> None:
-    if limit != resource.RLIM_INFINITY and limit // unit < needed:
+def _check_heap() -> None:
+    """Raise ConfigError if a variable makes the heap so small that Spark refuses it."""
+    given = _given_heap()
+    if given is not None and _size(given) < LEAST:
         raise ConfigError(
-            f"this process may have {limit // unit} {what} ({command}), and Spark needs {needed} or more; raise the "
-            f"limit: {command} {needed if unit == 1 else 'unlimited'}"
+            f"{_LAST_WORD} has {given[0]}, which overrides spark.driver_memory, and Spark needs a heap of {LEAST}m or "
+            "more; remove it there"
         )
 
 
-def _check_heap(settings: SparkSettings) -> None:
-    """Raise ConfigError if a variable makes the heap smaller than spark.driver_memory, over which it wins."""
-    given = re.findall(r"-Xmx(\d+)([kmgt]?)", os.environ.get(_LAST_WORD, ""), re.IGNORECASE)
-    if not given:
-        return
-    number, unit = given[-1]
-    size = int(number) * _UNITS[unit.lower()] if unit else int(number) / MEBIBYTE
-    if size < mebibytes(settings.driver_memory):
-        raise ConfigError(
-            f"{_LAST_WORD} has -Xmx{number}{unit}, which overrides spark.driver_memory ({settings.driver_memory}) with "
-            "less; remove it there, or set spark.driver_memory to the same"
-        )
+def _heap(settings: SparkSettings) -> float:
+    """Return the size that the heap will have, in MiB."""
+    given = _given_heap()
+    return mebibytes(settings.driver_memory) if given is None else _size(given)
+
+
+def _given_heap() -> re.Match[str] | None:
+    """Return the option that overrides spark.driver_memory; None if no variable has one."""
+    found = [*map(_HEAP.fullmatch, os.environ.get(_LAST_WORD, "").split())]
+    return next((each for each in reversed(found) if each is not None), None)
+
+
+def _size(given: re.Match[str]) -> float:
+    return int(given[1]) * _UNITS[given[2].lower()]
 
 
 def _check_spark_home() -> None:

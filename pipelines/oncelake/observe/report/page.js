@@ -157,7 +157,8 @@
   function tick() {
     const now = Date.now();
     for (const each of document.querySelectorAll('.ago')) {
-      const text = `${words((now - Number(each.dataset.at)) / 1000)} ago`;
+      const seconds = (now - Number(each.dataset.at)) / 1000;
+      const text = seconds <= -1 ? `${words(-seconds)} in the future` : `${words(seconds)} ago`;
       if (each.textContent !== text) each.textContent = text;
     }
     const age = (now - Number(document.body.dataset.at)) / 1000, place = document.getElementById('age');

@@ -3,16 +3,20 @@
 import os
 import resource
 import tempfile
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
 
+from oncelake import lakehouse
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark import machine, session
-from oncelake.common.spark.machine import check_machine
+from oncelake.common.spark.machine import ADDRESSES, FILES, THREADS, check_machine, low_limits
 from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
+from tests.support.house import House
 
 
 def test_this_machine_is_accepted() -> None:
@@ -30,26 +34,59 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return limits
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "said"),
-    [
-        (
-            "RLIMIT_NPROC",
-            399,
-            "may have 399 threads (ulimit -u), and Spark needs 400 or more; raise the limit: ulimit -u",
-        ),
-        ("RLIMIT_NOFILE", 511, "may have 511 open files (ulimit -n), and Spark needs 512 or more; raise the limit"),
-        ("RLIMIT_AS", 5 * 2**30 - 1024, "5242879 KiB of addresses (ulimit -v), and Spark needs 5242880 or more"),
-    ],
-)
-def test_a_limit_is_refused_with_its_value_and_what_is_needed(
-    limit: dict[int, int], kind: str, value: int, said: str
+HEAP = 2 * 1024
+# the kind, the limits in its unit, the words for it, and what raises it
+LIMITS = {
+    "threads": (resource.RLIMIT_NPROC, THREADS, "threads (ulimit -u)", f"ulimit -u {THREADS[1]}"),
+    "files": (resource.RLIMIT_NOFILE, FILES, "open files (ulimit -n)", f"ulimit -n {FILES[1]}"),
+    "addresses": (
+        resource.RLIMIT_AS,
+        ((HEAP + ADDRESSES[0]) * 1024, (HEAP + ADDRESSES[1]) * 1024),
+        "KiB of addresses (ulimit -v)",
+        "ulimit -v unlimited",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_is_refused_only_if_spark_cannot_start_and_warned_of_if_it_may_fail_later(
+    limit: dict[int, int], name: str
 ) -> None:
-    limit[getattr(resource, kind)] = value
+    kind, (least, enough), what, command = LIMITS[name]
+    settings, remedy = SparkSettings(driver_memory="2g"), f"raise the limit: {command}"
+    unit = 1024 if "KiB" in what else 1
+    limit[kind] = (least - 1) * unit
     with pytest.raises(ConfigError) as raised:
+        check_machine(settings)
+    assert f"may have {least - 1} {what}, and Spark needs {least} or more to start; {remedy}" in str(raised.value)
+    for value in (least, enough - 1):
+        limit[kind] = value * unit
+        check_machine(settings)
+        (warning,) = low_limits(settings)
+        assert f"may have {value} {what}, and Spark may need up to {enough} later; {remedy}" in warning
+    limit[kind] = enough * unit
+    check_machine(settings)
+    assert low_limits(settings) == []
+
+
+def test_a_low_limit_is_warned_of_before_spark_starts(
+    limit: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit[resource.RLIMIT_NPROC] = THREADS[0]
+    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(lakehouse, "is_given", lambda: False)
+    house = House(tmp_path)
+    _ = house.lakehouse().spark
+    assert [each for each in house.said if "ulimit -u" in each] == low_limits(SparkSettings())
+
+
+def test_a_heap_in_the_last_variable_counts_for_the_limit_of_addresses(
+    limit: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit[resource.RLIMIT_AS] = (512 + ADDRESSES[0]) * 2**20
+    with pytest.raises(ConfigError, match="ulimit -v"):
         check_machine(SparkSettings(driver_memory="2g"))
-    assert said in str(raised.value)
-    limit[getattr(resource, kind)] = value + 1024
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx512m")
     check_machine(SparkSettings(driver_memory="2g"))
 
 
@@ -57,8 +94,8 @@ def test_a_session_is_refused_before_java_is_looked_for(limit: dict[int, int], m
     monkeypatch.setattr(session, "is_given", lambda: False)
     monkeypatch.setattr(session, "refuse_connect", lambda: None)
     monkeypatch.setenv("JAVA_HOME", "/none")
-    limit[resource.RLIMIT_NOFILE] = 256
-    with pytest.raises(ConfigError, match="256 open files"), spark_session(SparkSettings(), verbose=False):
+    limit[resource.RLIMIT_NOFILE] = 32
+    with pytest.raises(ConfigError, match="32 open files"), spark_session(SparkSettings(), verbose=False):
         pass
 
 
@@ -79,14 +116,27 @@ def test_another_version_of_pyspark_is_refused_with_its_place(monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("given", "refused"),
-    [("-Xmx300m", True), ("-Xmx4g -Xmx1g", True), ("-Xmx1073741824", True), ("-Xmx2g", False), ("-Da=b", False)],
+    [
+        ("-Xmx449m", "-Xmx449m"),
+        ("-Xmx4g -Xmx300M", "-Xmx300M"),
+        ("-Xmx314572800", "-Xmx314572800"),
+        ("-XX:MaxHeapSize=300m", "-XX:MaxHeapSize=300m"),
+        ("-Xmx450m", ""),
+        ("-Xmx300m -Xmx1g", ""),
+        ("-XX:MaxHeapSize=1g", ""),
+        ("-Da=-Xmx300m", ""),
+        ("-Da=b", ""),
+    ],
 )
-def test_a_heap_in_the_last_variable_is_compared_with_the_setting(
-    monkeypatch: pytest.MonkeyPatch, given: str, *, refused: bool
+def test_a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it(
+    monkeypatch: pytest.MonkeyPatch, given: str, refused: str
 ) -> None:
     monkeypatch.setenv("_JAVA_OPTIONS", given)
-    if refused:
-        with pytest.raises(ConfigError, match=r"_JAVA_OPTIONS has -Xmx\w+, which overrides spark.driver_memory \(2g\)"):
-            check_machine(SparkSettings())
-    else:
-        check_machine(SparkSettings())
+    if not refused:
+        check_machine(SparkSettings(driver_memory="2g"))
+        return
+    with pytest.raises(ConfigError) as raised:
+        check_machine(SparkSettings(driver_memory="2g"))
+    assert f"_JAVA_OPTIONS has {refused}, which overrides spark.driver_memory, and Spark needs a heap" in str(
+        raised.value
+    )
