@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
-from itertools import count
 from typing import Any
 
 import pytest
@@ -93,17 +92,17 @@ def refused(served: Served) -> list[tuple[Any, ...]]:
 @contextmanager
 def dies_before_commit(served: Served) -> Iterator[None]:
     """Let a batch end after its last statement."""
-    engine, commits = database(served).engine, count()
+    engine = database(served).engine
 
-    def die(_: Connection) -> None:
-        if next(commits) == 1:  # the first transaction reads the position
+    def die(_: Connection, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("INSERT INTO oncelake_refused"):
             raise RuntimeError("killed")
 
-    event.listen(engine, "commit", die)
+    event.listen(engine, "after_cursor_execute", die)
     try:
         yield
     finally:
-        event.remove(engine, "commit", die)
+        event.remove(engine, "after_cursor_execute", die)
 
 
 def must_refuse_one_group(served: Served, case: str) -> None:
