@@ -47,7 +47,7 @@ REFUSED = {
 }
 
 
-# With so many digits of a sum, it holds ten of the largest lines; without a change, it holds a billion.
+# A sum of 29 digits holds ten of the largest lines; one of 37 digits holds a billion.
 FEW_DIGITS = 29
 SUMS = GoldTable.model_validate(
     {
