@@ -49,6 +49,13 @@ CASES: dict[str, tuple[Values, Values, str, str, str]] = {
         "decimal(38,0)",
     ),
     "a sum": ((1, None, EXACT), (1, None, Decimal("0.001")), "exact", "1" + "0" * 34 + ".000", "decimal(37,3)"),
+    "a sum of many digits": (
+        (1, None, Decimal("8" * 28 + "555555.556")),
+        (1, None, Decimal("1" * 28 + "444444.444")),
+        "exact",
+        "1" + "0" * 34 + ".000",
+        "decimal(37,3)",
+    ),
     "a negative sum": (
         (1, None, LEAST_EXACT),
         (1, None, Decimal("-0.001")),
@@ -138,11 +145,15 @@ def must_refuse_one_group(served: Served, case: str) -> None:
 
 
 def must_hold(served: Served, first: Values, then: Values) -> None:
-    """Add a row to another one; expect their sums."""
-    put(served, 0, {MINUTES[0]: first})
-    put(served, 1, {MINUTES[0]: then})
+    """Add a row to another one; expect their sums, also beside rows that grow so much that all sums are asked for."""
+    group, *others = MINUTES[:3]
+    zero: Values = (0, Decimal(0), Decimal(0))
+    large: list[Values] = [(2**63 - 1, WHOLE, EXACT), (0, LEAST_WHOLE, LEAST_EXACT)]
+    put(served, 0, {group: first, **dict.fromkeys(others, zero)})
+    put(served, 1, {group: then, **dict(zip(others, large, strict=True))})
     sums = [
         one if other is None else other if one is None else exact_sum(one, other)
         for one, other in zip(first[1:], then[1:], strict=True)
     ]
-    assert (stored(served), refused(served)) == ([(MINUTES[0], first[0] + then[0], *sums)], [])
+    wanted = [(group, first[0] + then[0], *sums), *((at, *each) for at, each in zip(others, large, strict=True))]
+    assert (stored(served), refused(served)) == (wanted, [])
