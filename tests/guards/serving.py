@@ -8,7 +8,7 @@ _TYPES, _BROKEN = "unit/serving/test_columns.py::", "unit/serving/test_trouble.p
 _BY_HAND, _TABLES = "unit/serving/test_served.py::", "unit/serving/test_tables.py::"
 _REFUSED = "spark/serving/test_refused_rows.py::"
 _SETTINGS = "unit/serving/test_session.py::"
-_VALUES = "unit/serving/test_values.py::"
+_VALUES, _OVERFLOW = "unit/serving/test_values.py::", "unit/serving/test_overflow.py::"
 _OWN, _PARQUET = "unit/serving/test_own_sink.py::", "unit/serving/sinks/test_parquet.py::"
 
 GUARDS = (
@@ -32,6 +32,30 @@ GUARDS = (
         "a row holds the counts of some batches only",
         always(),
         tests=(f"{_REFUSED}test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on[transactional]",),
+    ),
+    Guard(
+        "overflowing-group-refused",
+        "in transactional mode, a sum that leaves the range of its column refuses its row",
+        "serving stops for good, SQLite stores a count as a float, or a wider column holds what gold cannot",
+        answers("()"),
+        tests=(f"{_OVERFLOW}test_one_group_is_refused_and_stays_so_and_the_rest_goes_on[a count]",),
+        also=(
+            "services/test_refused_rows.py::test_one_group_whose_sum_a_server_cannot_hold_is_refused_and_the_rest_goes_on",
+        ),
+    ),
+    Guard(
+        "run-stops-at-sum",
+        "a run that is to stop at a refused row stops at a sum too",
+        "the row leaves the served table, although serving.unheld is stop",
+        removed(),
+        tests=(f"{_OVERFLOW}test_a_run_can_stop_at_a_sum_instead_and_names_the_row",),
+    ),
+    Guard(
+        "batch-sum-fits-column",
+        "a sum of one batch that its column cannot hold refuses its row",
+        "the sum is null, which is no value, and prove does not hold",
+        reads("column.isNotNull() & ~fits", "column.isNull() & fits"),
+        tests=(f"{_REFUSED}test_sums_that_their_column_cannot_hold_are_refused_and_counted_by_the_proof",),
     ),
     Guard(
         "row-served-or-refused",

@@ -620,6 +620,20 @@ GUARDS = (
         tests=(f"{_AGGREGATED}test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted",),
     ),
     Guard(
+        "batch-sum-fits-gold",
+        "a sum of one batch that gold's type cannot hold is an error",
+        "it is null, which is no value: the lines are missing in the sum, and nothing says so",
+        reads("column.isNull() | value.isNotNull()", "F.lit(True)"),
+        tests=(f"{_AGGREGATED}test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null",),
+    ),
+    Guard(
+        "batch-sum-is-exact",
+        "a sum of one batch that Spark cannot add up is an error",
+        "Spark's sum of more than 38 digits is null, as that of no value is",
+        reads("F.count(term) > 0", "F.lit(False)"),
+        tests=(f"{_AGGREGATED}test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null",),
+    ),
+    Guard(
         "windows-with-invalid-texts",
         "the windows of a large batch with such texts leave none out",
         "its rows are inserted a second time",

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import Table
@@ -161,34 +160,6 @@ def test_names_that_the_server_writes_in_lower_case_are_found(
 ) -> None:
     with MariaDB(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1") as server:
         must_serve(server.make_database(name.upper(), rights="ALL"))
-
-
-@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
-def test_a_sum_that_its_column_cannot_hold_stops_and_changes_nothing(
-    request: pytest.FixtureRequest, name: str, kind: str
-) -> None:
-    declared = GoldTable.model_validate(
-        {"every": "1 minute", "measures": {"n": "count", "total": "sum(try_cast(message as decimal(28,3)))"}}
-    )
-    kinds = {"log_time": TimestampType(), "n": LongType(), "total": DecimalType(37, 3)}
-    schema = StructType([StructField(each, of) for each, of in kinds.items()])
-    server: MariaDB | PostgreSQL = request.getfixturevalue(kind)
-    url = server.make_database(name, **({"rights": "ALL"} if isinstance(server, MariaDB) else {}))
-    sink = SqlSink("odd", {"url": url, "mode": "transactional"})
-    table = Served(Table("serving", "odd"), declared, "transactional", Table("silver", "access_log"), sink)
-    table.make(schema)
-    largest = (WHEN, 1, Decimal("9" * 34 + ".999"))
-
-    def put(row: Row, number: int) -> None:
-        given = Rows(tuple(schema.names), 1, 1, schema, lambda: iter([row]))
-        table.apply(given, metadata(number, number or None, number + 1), Patience(), lambda: None)
-
-    put(largest, 0)
-    for row in ((WHEN, 1, Decimal("0.001")), (WHEN, 2**63 - 1, Decimal(0))):
-        with pytest.raises(TargetError, match=r"(?i)(out of range|overflow).*The value does not fit its column"):
-            put(row, 1)
-        with table.snapshot(schema) as content:
-            assert list(content.rows) == [largest]
 
 
 def test_a_small_packet_is_refused_by_name(mariadb: MariaDB, name: str) -> None:

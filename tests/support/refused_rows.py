@@ -1,5 +1,6 @@
 """Rows of gold with values that databases cannot hold, and the course of serving them."""
 
+import json
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -46,6 +47,25 @@ REFUSED = {
 }
 
 
+# A sum of 29 digits holds ten of the largest lines; one of 37 digits holds a billion.
+FEW_DIGITS = 29
+SUMS = GoldTable.model_validate(
+    {
+        "every": "1 hour",
+        "by": {"logger": "level"},
+        "measures": {"total": "sum(try_cast(message as decimal(28,3)))", "n": "count"},
+    }
+)
+LARGEST = "9" * 25 + ".999"
+# `grows` leaves the range in the second batch and would be in it again with the third, `burst` in one batch
+SUM_BATCHES: list[dict[str, list[str]]] = [
+    {"plain": ["0.5"], "grows": [LARGEST] * 9},
+    {"plain": ["0.25"], "grows": [LARGEST] * 2, "burst": [LARGEST] * 11, "down": [f"-{LARGEST}"] * 10},
+    {"plain": ["0.125"], "grows": [f"-{LARGEST}"] * 9, "burst": ["1"], "down": ["-0.01"]},
+]
+SUMS_REFUSED = [set(), {"grows", "burst"}, {"grows", "burst", "down"}]
+
+
 def silver(spark: SparkSession, batch: dict[str, list[str]]) -> DataFrame:
     rows = [("2026-01-01 10:00:01", level, text) for level, texts in batch.items() for text in texts]
     frame = spark.createDataFrame(rows, "log_time string, level string, message string")
@@ -60,7 +80,7 @@ def served(url: str, mode: Mode = "idempotent") -> Served:
 
 
 def put(table: Served, gold: DataFrame, number: int) -> None:
-    with held(gold, DECLARED, lambda: 1, table.sink) as rows:
+    with held(gold, table.declared, lambda: 1, table.sink) as rows:
         table.apply(rows, replace(metadata(number, number or None, number + 1), stage=table.stage), NONE, lambda: None)
 
 
@@ -103,3 +123,23 @@ def must_refuse(spark: SparkSession, url: str, kind: str, mode: Mode) -> None:
     table.empty()
     assert stored(table) == []
     assert not compare(table, whole).holds
+
+
+def must_refuse_sums(spark: SparkSession, url: str) -> None:
+    """Serve three batches of which some sums leave their range; the caller makes FEW_DIGITS of them."""
+    table = replace(served(url, "transactional"), declared=SUMS)
+    make(spark, [table])
+    check_served(spark, table)
+    batches = [silver(spark, each) for each in SUM_BATCHES]
+    for number, (batch, wanted) in enumerate(zip(batches, SUMS_REFUSED, strict=True)):
+        put(table, aggregate(batch, SUMS, wide=True), number)
+        refused = database(table).snapshot(
+            lambda connection: connection.exec_driver_sql("SELECT row_values, reason FROM oncelake_refused").all()
+        )
+        assert {json.loads(row)["logger"] for row, _ in refused} == wanted
+        assert {json.loads(row)["log_time"] for row, _ in refused} <= {"2026-01-01T10:00:00.000Z"}
+        assert {reason for _, reason in refused} <= {"it is not within the range of decimal(29,3)"}
+        link = compare(table, aggregate(reduce(DataFrame.unionByName, batches[: number + 1]), SUMS, wide=True))
+        assert link.holds, link.said
+        assert sum(part.count for part in link.uncompared) == len(wanted)
+    assert {row[2]: str(row[3]) for row in stored(table)} == {"plain": "0.875"}

@@ -59,6 +59,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),
     (
+        r"a sum of \w+ is not within the range of|is too (large|small) to store in a Decimal128|CAST_OVERFLOW",
+        "nothing of the batch was written. Declare the sum with fewer digits after the point, then rebuild the table",
+    ),
+    (
         r"UnknownHostException",
         "this host's name has no address; add it to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost",
     ),

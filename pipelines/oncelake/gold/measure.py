@@ -5,9 +5,11 @@ value. So neither a replayed nor a late batch has to read old rows again.
 
 Types are chosen so that merging cannot wrap, round, or depend on the order of rows:
 
-- A sum of integers is DECIMAL(38,0): it holds 10^19 rows of the largest bigint.
+- A sum of integers is DECIMAL(38,0): it holds 10^19 rows of the largest bigint, more than a count can count.
 - A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark gives the sum of two DECIMAL(38,s) one digit of scale
-  less, and would round at every merge; two DECIMAL(37,s) add up exactly.
+  less, and would round at every merge; two DECIMAL(37,s) add up exactly. It holds a billion rows of the largest
+  DECIMAL(28,s). A sum beyond that is an error of gold, and a refused row of a served table: never null, which would
+  be no value.
 - A sum of floats depends on the order of its terms, so a replay could differ: it is rejected.
 
 Floats are ordered and compared as Spark does, here, in gold, and in the recount of a proof: NaN equals NaN and is above
@@ -43,6 +45,10 @@ Merge = Literal["count", "sum", "least", "greatest", "sketch"]
 TERM_DIGITS = 28
 INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
+# The digits of the sum of a batch's terms, which Spark adds up before it is merged.
+BATCH_SUM_DIGITS = 38
+# How a sum is refused that has more digits than its type.
+OUT_OF_RANGE = "is not within the range of"
 _PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
 
 
@@ -172,6 +178,11 @@ class Measure:
     def how(self) -> Function:
         """The function that the measure uses."""
         return FUNCTIONS[self.function]
+
+
+def can_overflow(measure: Measure, schema: StructType) -> bool:
+    """Return True if a measure's type holds only some billions of its largest terms: a sum of decimals."""
+    return measure.how.merge == "sum" and schema[measure.name].dataType != INTEGER_SUM
 
 
 def parse_measure(name: str, text: str) -> Measure:

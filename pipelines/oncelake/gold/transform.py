@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
+    DataType,
     DateType,
     DecimalType,
     IntegralType,
@@ -26,7 +27,7 @@ from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invali
 from oncelake.exactly_once.write import Engine, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
-from oncelake.gold.measure import Measure, Merge
+from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, can_overflow
 from oncelake.gold.schema import schema_over
 from oncelake.silver.columns import FLOATS
 
@@ -44,11 +45,13 @@ _MERGES: Mapping[Merge, str] = {
 }
 # The hidden column of the number of all lines, beside those of lines with an invalid text; no column has this name.
 LINES = INVALID_PREFIX
+# The key in the metadata of a wide sum: its digits in gold.
+_DIGITS = "digits"
 # The measures whose value is one of the terms.
 _EXTREMES = ("least", "greatest")
 
 
-def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False) -> DataFrame:
+def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wide: bool = False) -> DataFrame:
     """Aggregate silver's rows to the gold table's columns and types, one row per window and keys.
 
     Lines of every age count, and a null key is its own group. No input row gives no output row.
@@ -58,10 +61,13 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False) ->
         table: the declaration.
         counting: add, for each column whose texts may be invalid, how many lines had one that was made valid, and the
             number of all lines.
+        wide: leave sums of decimals wider than they are in gold, see `in_gold`, where a sum that gold cannot hold is
+            to be refused; without it, such a sum is an error.
     """
     schema = schema_over(silver, table)
     keys = [LOG_TIME, *table.by]
-    partials = [each.how.aggregate(F.col(each.name)).alias(_held(each)) for each in table.parsed]
+    sums = {each.name: schema[each.name].dataType for each in table.parsed if can_overflow(each, schema)}
+    partials = [_partial(each, sums.get(each.name)).alias(_held(each)) for each in table.parsed]
     terms = _terms(silver, table, schema)
     marks = marks_of(terms.columns) if counting else []
     counts = [F.count_if(name).alias(name) for name in marks]
@@ -73,10 +79,55 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False) ->
     ]
     sketches = [F.col(_held(each)) for each in table.parsed if each.how.merge == "sketch"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
+    form = _wide if wide else _narrow
     return groups.select(
-        *(column.cast(field.dataType).alias(field.name) for column, field in zip(columns, schema, strict=True)),
+        *(
+            form(column, field) if field.name in sums else column.cast(field.dataType).alias(field.name)
+            for column, field in zip(columns, schema, strict=True)
+        ),
         *groups.columns[len(keys) + len(partials) :],
     )
+
+
+def in_gold(field: StructField) -> StructField:
+    """Return a column of `aggregate` as it is in gold: a wide sum has fewer digits there."""
+    digits = field.metadata.get(_DIGITS)
+    if digits is None:
+        return field
+    assert isinstance(field.dataType, DecimalType)
+    return StructField(field.name, DecimalType(digits, field.dataType.scale), field.nullable)
+
+
+def _partial(measure: Measure, kind: DataType | None) -> Column:
+    """Return the value of a batch's terms.
+
+    Args:
+        measure: the measure.
+        kind: the type of a sum that can overflow: Spark's sum of too many digits is null, as that of no value is.
+    """
+    term = F.col(measure.name)
+    value = measure.how.aggregate(term)
+    if not isinstance(kind, DecimalType):
+        return value
+    largest = F.lit("9" * (BATCH_SUM_DIGITS - kind.scale) + "." + "9" * kind.scale)
+    return F.coalesce(value, F.when(F.count(term) > 0, largest.cast(_wider(kind))))  # guard: batch-sum-is-exact
+
+
+def _wider(kind: DecimalType) -> DecimalType:
+    return DecimalType(BATCH_SUM_DIGITS, kind.scale)
+
+
+def _wide(column: Column, field: StructField) -> Column:
+    assert isinstance(field.dataType, DecimalType)
+    kind = _wider(field.dataType)
+    return column.cast(kind).alias(field.name, metadata={_DIGITS: field.dataType.precision})
+
+
+def _narrow(column: Column, field: StructField) -> Column:
+    value = column.try_cast(field.dataType)
+    said = F.raise_error(F.lit(f"a sum of {field.name} {OUT_OF_RANGE} {field.dataType.simpleString()}"))
+    # guard: batch-sum-fits-gold
+    return F.when(column.isNull() | value.isNotNull(), value).otherwise(said.cast(field.dataType)).alias(field.name)
 
 
 @dataclass(frozen=True)

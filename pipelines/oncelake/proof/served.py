@@ -137,7 +137,7 @@ class ServedProof:
         if end is None or (version >= 0 and not commit_log.holds(commit_log.last_alike(version))):
             return f"at version {version} of {table}, which is gone from its log"
         rows = self._rows_of(table, version)
-        return aggregate(rows, self.served.declared) if table == SILVER else rows
+        return aggregate(rows, self.served.declared, wide=True) if table == SILVER else rows
 
     def _version_of(self, version: int) -> tuple[Table, int]:
         """Return the table and version to compare with: of gold, or of silver if gold has not read the same."""

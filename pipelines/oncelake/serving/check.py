@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, DecimalType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
@@ -39,17 +39,11 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
             why = "a database cannot add up estimates"
         elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order text differently from Spark"
-        elif merge == "sum" and isinstance(kind, DecimalType) and _is_sqlite(served):
-            why = "SQLite has no exact decimals"
         if why:
             raise ConfigError(
                 f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}. Use "
                 "serving.mode idempotent, or remove the table from serving.tables"
             )
-
-
-def _is_sqlite(served: Served) -> bool:
-    return isinstance(served.sink, SqlSink) and served.sink.database.backend == "sqlite"
 
 
 def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:

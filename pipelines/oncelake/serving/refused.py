@@ -1,7 +1,8 @@
 """Read and write `oncelake_refused`: the rows that the serving database cannot hold, each with its value and reason.
 
 A refused row is in no served table: an older row of its key is deleted. In idempotent mode it leaves the table again
-when its values can be held. In transactional mode it stays until a rebuild, as the counts of a batch are missing.
+when its values can be held. In transactional mode it stays until a rebuild, as the counts of a batch are missing. There
+a sum can also leave the range of its column when a batch is added: see `overflow`.
 """
 
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, insert, inspect, select
 
 from oncelake.common.errors import ConfigError
-from oncelake.serving.sink import RefusedRow, Row, SinkBatch, SinkRows
+from oncelake.serving.sink import RefusedRow, Row, SinkBatch
 from oncelake.serving.tables import REFUSED
 
 _C = REFUSED.c
 # Rows in one statement.
-_CHUNK = 500
+CHUNK = 500
 
 
 def has_table(connection: Connection) -> bool:
@@ -34,24 +35,25 @@ def forget(connection: Connection, stage: str) -> None:
     connection.execute(delete(REFUSED).where(_C.stage == stage))
 
 
-def write(connection: Connection, there: Table, batch: SinkBatch, rows: SinkRows, before: frozenset[str]) -> None:
+def write(
+    connection: Connection, there: Table, batch: SinkBatch, rows: Iterator[RefusedRow], before: frozenset[str]
+) -> None:
     """Write the refused rows of a batch, and delete the older rows of their keys from the served table.
 
     Args:
         connection: a connection in the batch's transaction.
         there: the served table.
         batch: the batch.
-        rows: its rows.
+        rows: its refused rows.
         before: the keys of the rows that were refused before.
 
     Raises:
         ConfigError: there is no table for them.
     """
-    found = rows.refused.read()
-    if rows.refused.count and not has_table(connection):
-        raise ConfigError(f"{next(found)}. There is no table {REFUSED.name} for it. Run: oncelake serving init")
     key = there.primary_key.columns[0]
-    while part := list(islice(found, _CHUNK)):
+    while part := list(islice(rows, CHUNK)):
+        if not has_table(connection):
+            raise ConfigError(f"{part[0]}. There is no table {REFUSED.name} for it. Run: oncelake serving init")
         asked = select(key).where(key.in_([row.key for row in part if row.key is not None]))
         stored = list(connection.execute(asked).scalars())
         if stored:
@@ -84,7 +86,7 @@ def _remove(connection: Connection, stage: str, found: list[str]) -> None:
 
 
 def _parts(found: list[str]) -> Iterator[list[str]]:
-    return (found[at : at + _CHUNK] for at in range(0, len(found), _CHUNK))
+    return (found[at : at + CHUNK] for at in range(0, len(found), CHUNK))
 
 
 def _values(batch: SinkBatch, row: RefusedRow) -> dict[str, Any]:

@@ -34,9 +34,11 @@ from pyspark.sql.types import (
 
 from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable, quoted
+from oncelake.gold.transform import in_gold
 from oncelake.serving.sink import (
     KEY,
     LOG_TIME,
+    LONGEST,
     NONE_REFUSED,
     Kind,
     Merge,
@@ -57,8 +59,8 @@ CHUNK = 10_000
 # Seconds between two uses of a connection that waits for rows: servers and proxies end idle connections.
 KEEP_ALIVE = 10.0
 EPOCH = datetime(1970, 1, 1)
-# The column that says why a row cannot be held, and the longest text that is kept of one of its values.
-_REFUSAL, _LONGEST = "_refusal", 1000
+# The column that says why a row cannot be held.
+_REFUSAL = "_refusal"
 
 _KINDS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Kind], ...] = (
     (IntegralType, "integer"),
@@ -175,9 +177,9 @@ def _refusal(gold: DataFrame, declared: GoldTable, limits: ValueLimits) -> Colum
     found = []
     for name in (LOG_TIME, *declared.by, *declared.measures):
         column = F.col(quoted(name))
-        for condition, why in limits.refusals(column, gold.schema[name].dataType):
-            value = F.translate(F.left(column.cast("string"), F.lit(_LONGEST)), "\0", "\ufffd")
-            told = (F.col(LOG_TIME).cast("string"), F.left(row, F.lit(_LONGEST)), F.lit(name), value, F.lit(why))
+        for condition, why in limits.refusals(column, in_gold(gold.schema[name]).dataType):
+            value = F.translate(F.left(column.cast("string"), F.lit(LONGEST)), "\0", "\ufffd")
+            told = (F.col(LOG_TIME).cast("string"), F.left(row, F.lit(LONGEST)), F.lit(name), value, F.lit(why))
             found.append(F.when(condition, F.array(*told)))
     return F.coalesce(*found)
 
@@ -187,7 +189,7 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], sink: S
     """Compute served rows once, yield them in the order of their key, and free them at the end.
 
     Args:
-        gold: rows with the gold table's columns.
+        gold: rows with the gold table's columns; sums may be wider.
         declared: the gold table's declaration.
         taken: returns the number of source rows; called after the rows are computed.
         sink: the sink of the rows.
@@ -198,8 +200,9 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], sink: S
         ((count, refused),) = frame.agg(F.count(F.lit(1)), F.count(_REFUSAL)).collect()
         whole = frame.where(F.col(_REFUSAL).isNull()) if refused else frame
         whole, count = whole.drop(_REFUSAL), count - refused
-        others = RefusedRows(refused, lambda: _read_refused(frame, key))
-        yield Rows(tuple(whole.columns), count, taken(), gold.schema, lambda: read(whole, key, count), others)
+        others = RefusedRows(refused, lambda: _read_refused(frame, key)) if refused else NONE_REFUSED
+        schema = StructType([in_gold(field) for field in gold.schema])
+        yield Rows(tuple(whole.columns), count, taken(), schema, lambda: read(whole, key, count), others)
     finally:
         frame.unpersist()
 
@@ -239,6 +242,8 @@ def _served(field: StructField, sink: Sink) -> Column:
     elif isinstance(field.dataType, (DoubleType, FloatType)):
         infinite = F.isnan(column) | (F.abs(column) == F.lit(float("inf")))
         column = column.cast("double") if sink.limits else F.when(~infinite, column.cast("double"))
+    elif isinstance(field.dataType, DecimalType):
+        column = column.try_cast(in_gold(field).dataType)
     elif isinstance(field.dataType, StringType) and not sink.keeps_nul:
         column = F.translate(column, "\0", "\ufffd")
     return column.alias(field.name, metadata=metadata)

@@ -34,7 +34,7 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.serving.patience import Patience
 from oncelake.serving.rows import Rows, sink_table
 from oncelake.serving.settings import Mode, Unheld
-from oncelake.serving.sink import Sink, SinkBatch, SinkContent, SinkRows, SinkTable
+from oncelake.serving.sink import RefusedRow, Sink, SinkBatch, SinkContent, SinkRows, SinkTable
 from oncelake.silver.schema import SILVER
 
 # `write` or `remove` of a sink.
@@ -160,12 +160,21 @@ class Served:
     def _keep_applying(
         self, change: Change, rows: Rows, metadata: CommitMetadata, patience: Patience, fence: Callable[[], None]
     ) -> Written:
-        table, given = self.shape(rows.schema), SinkRows(rows.count, rows.chunks, fence, rows.refused)
-        if rows.refused.count and (self.sink.limits is None or self.unheld == "stop"):
-            said = f"{next(rows.refused.read())}; {count_of(rows.refused.count, 'such row')} in the batch"
-            other = "" if self.sink.limits is None else ", or set serving.unheld to refuse"
-            raise TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{other}")
+        stops = self.sink.limits is None or self.unheld == "stop"
+        if rows.refused.count and stops:
+            raise self._stopped(f"{next(rows.refused.read())}; {count_of(rows.refused.count, 'such row')} in the batch")
+
+        def refuse(row: RefusedRow) -> None:
+            if stops:
+                raise self._stopped(str(row))
+
+        table = self.shape(rows.schema)
+        given = SinkRows(rows.count, rows.chunks, fence, rows.refused, refuse)
         return patience.keep_trying(lambda: self._apply(change, table, given, metadata, rows.taken))
+
+    def _stopped(self, said: str) -> TargetError:
+        other = "" if self.sink.limits is None else ", or set serving.unheld to refuse"
+        return TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{other}")
 
     def _apply(self, change: Change, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
         last = self._last()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # The key of a table without keys: the start of its window. The key of a table with keys is a hash of both.
 LOG_TIME = "log_time"
 KEY = "_key"
+# The longest text that is kept of a value or of the keys of a refused row.
+LONGEST = 1000
 
 Row = tuple[Any, ...]
 Merge = Literal["count", "sum", "least", "greatest"]
@@ -197,6 +199,7 @@ class SinkRows:
     Attributes:
         count: the number of rows.
         refused: further rows, which a database cannot hold; a sink of your own has none.
+        refuse: called with each row that a database finds that it cannot hold; raises an error if the run is to stop.
         taken: True after the last row was taken.
         failure: the error that ended the rows early.
     """
@@ -205,6 +208,7 @@ class SinkRows:
     source: Callable[[Callable[[], object]], Iterator[list[Row]]]
     fence: Callable[[], None] = lambda: None
     refused: RefusedRows = NONE_REFUSED
+    refuse: Callable[[RefusedRow], None] = lambda _: None
     taken: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
 

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
+from itertools import chain
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection, MetaData, bindparam, delete, inspect, select
 from sqlalchemy import Table as SqlTable
@@ -14,7 +15,8 @@ from oncelake.common.errors import ConfigError, OvertakenError, ReplayError
 from oncelake.serving import position, refused, upsert
 from oncelake.serving.columns import wrong_columns
 from oncelake.serving.database import Database, keep_alive, parse_url
-from oncelake.serving.sink import Row, Safety, Sink, SinkBatch, SinkContent, SinkRows, SinkTable
+from oncelake.serving.overflow import overflowing
+from oncelake.serving.sink import RefusedRow, Row, Safety, Sink, SinkBatch, SinkContent, SinkRows, SinkTable
 from oncelake.serving.tables import POSITION, REFUSED, create_statements, served_table
 from oncelake.serving.values import LIMITS
 
@@ -93,12 +95,17 @@ class SqlSink(Sink):
             position.write(connection, batch, first=last is None)
             if last is None:
                 self.refuse_unknown_rows(connection, there)
-            before = self._refused(connection)
+            before, grown = self._refused(connection), dict[Any, RefusedRow]()
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 part = refused.accepted(connection, self.stage, chunk, before, adds=adds)
+                if adds and last is not None:
+                    for row in overflowing(connection, there, table, part):
+                        rows.refuse(row)  # guard: run-stops-at-sum
+                        grown[row.key] = row
+                    part = [row for row in part if row[0] not in grown] if grown else part
                 if part:
                     connection.exec_driver_sql(text, [convert(row) for row in part])
-            refused.write(connection, there, batch, rows, before)
+            refused.write(connection, there, batch, chain(rows.refused.read(), grown.values()), before)
 
         self.database.transaction(work)
 

@@ -1,6 +1,7 @@
 """Turn a batch into rows of a served table: gold's latest values, or counts of silver's lines."""
 
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -31,7 +32,7 @@ def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
 
 def write(served: Served) -> Callable[[DataFrame, Batch], None]:
     """Return the function that writes a batch: it computes the rows once and applies them in one transaction."""
-    gold_rows = aggregate if served.mode == "transactional" else _latest
+    gold_rows = partial(aggregate, wide=True) if served.mode == "transactional" else _latest
 
     def write_batch(frame: DataFrame, batch: Batch) -> None:
         observed = Observation()

@@ -16,7 +16,9 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DateType, DoubleType, FloatType, StringType, TimestampType
+from pyspark.sql.types import DataType, DateType, DecimalType, DoubleType, FloatType, StringType, TimestampType
+
+from oncelake.gold.measure import OUT_OF_RANGE
 
 # The name of SQLite's collation that compares decimals, which it stores as text, by their values.
 DECIMALS = "oncelake_decimal"
@@ -44,7 +46,12 @@ class ValueLimits:
     nul: bool = True
 
     def refusals(self, column: Column, kind: DataType) -> list[tuple[Column, str]]:  # guard: values-fit-database
-        """Return the conditions under which a value of a column is not held, each with the reason."""
+        """Return the conditions under which a value of a column is not held, each with the reason.
+
+        Args:
+            column: the values.
+            kind: the type of the served column; a sum may be wider.
+        """
         if isinstance(kind, (TimestampType, DateType)):
             days = [date(self.first_year, 1, 1).toordinal() - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH + 1]
             unit, at = (1, F.unix_date(column)) if isinstance(kind, DateType) else (_DAY, F.unix_micros(column))
@@ -54,6 +61,10 @@ class ValueLimits:
             infinite = F.abs(column) == F.lit(float("inf"))
             found = [(self.nan, F.isnan(column), "NaN"), (self.infinity, infinite, "infinity")]
             return [(condition, f"the database has no {what}") for held, condition, what in found if not held]
+        if isinstance(kind, DecimalType):
+            fits = column.try_cast(kind).isNotNull()
+            # guard: batch-sum-fits-column
+            return [(column.isNotNull() & ~fits, out_of_range(f"decimal({kind.precision},{kind.scale})"))]
         if isinstance(kind, StringType) and not self.nul:
             return [(F.contains(column, F.lit("\0")), "the database has no character U+0000 in text")]
         return []
@@ -67,6 +78,11 @@ LIMITS = {
 }
 
 
+def out_of_range(kind: str) -> str:
+    """Return the reason why a sum is refused."""
+    return f"it {OUT_OF_RANGE} {kind}"
+
+
 def equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Return True if two rows have equal values."""
     return tuple(one) == tuple(other) or all(
@@ -78,9 +94,14 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and isnan(value)
 
 
+def exact_sum(one: Decimal, other: Decimal) -> Decimal:
+    """Return the sum of two decimals with all of its digits."""
+    return _EXACT.add(one, other)
+
+
 def add_decimals(one: str | None, other: str | None) -> str | None:
     """Return the exact sum of two decimals, written as text; None if one of them is missing."""
-    return None if one is None or other is None else format(_EXACT.add(Decimal(one), Decimal(other)), "f")
+    return None if one is None or other is None else format(exact_sum(Decimal(one), Decimal(other)), "f")
 
 
 def compare_decimals(one: str, other: str) -> int:

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from oncelake.common.explain import explain
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
@@ -125,3 +127,21 @@ def test_more_windows_than_are_listed_are_merged(spark: SparkSession, tmp_path: 
     table = GoldTable(every="1 second", measures={"lines": "count"})
     rows = [tuple({"log_time": NOON + timedelta(seconds=n)}.get(name) for name in SILVER.names) for n in range(150)]
     folded(spark, tmp_path, table, [spark.createDataFrame(rows, SILVER)] * 2)
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_sum_that_leaves_its_type_in_a_merge_is_an_error(spark: SparkSession, tmp_path: Path, sign: str) -> None:
+    table = GoldTable(every="1 hour", measures={"total": "sum(try_cast(message AS DECIMAL(28,3)))"})
+    schema, largest = gold_schema(spark, table, SILVER), Decimal(f"{sign}{'9' * 34}.999")
+    into = writer(spark, tmp_path / "small", schema)
+
+    def put(total: Decimal, number: int) -> None:
+        found = SmallBatches(1_000, 10_000_000).collect(spark.createDataFrame([(NOON, total)], schema))
+        assert found is not None
+        into.merge(found, metadata(number), partial(merge_into, table, schema, windows_of(found)))
+
+    put(largest, 0)
+    with pytest.raises(Exception, match="to store in a Decimal128 of precision 37") as error:
+        put(Decimal(f"{sign}0.001"), 1)
+    assert "Declare the sum with fewer digits after the point" in explain(error.value)
+    assert [row["total"] for row in spark.read.format("delta").load(str(tmp_path / "small")).collect()] == [largest]

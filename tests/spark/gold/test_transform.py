@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from delta.tables import DeltaTable
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DecimalType, StructType
 
+from oncelake.common.explain import explain
 from oncelake.exactly_once.write import MergeSql
+from oncelake.gold import measure
 from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
 from oncelake.gold.schema import gold_schema
-from oncelake.gold.transform import aggregate, merge_into, windows, windows_within
+from oncelake.gold.transform import aggregate, in_gold, merge_into, windows, windows_within
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark
@@ -185,6 +188,52 @@ def test_sums_are_exact_in_one_batch_and_over_merges(spark: SparkSession, fold: 
         "NONE": (None, None),
         "LATE": (5, None),
     }
+
+
+def test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(28,3)))"})
+    largest, digits = "9" * 25 + ".999", DecimalType(29, 3)
+    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", digits.precision)
+    held = aggregate(lines(spark, *[line(message=largest)] * 10, line(message=None)), table)
+    assert [row["total"] for row in held.collect()] == [Decimal("9" * 26 + ".990")]
+    for sign in ("", "-"):
+        rows = lines(spark, *[line(message=f"{sign}{largest}")] * 11)
+        with pytest.raises(
+            SparkRuntimeException, match=r"a sum of total is not within the range of decimal\(29,3\)"
+        ) as found:
+            aggregate(rows, table).collect()
+        assert "Declare the sum with fewer digits after the point" in explain(found.value)
+        wide = aggregate(rows, table, wide=True)
+        assert [in_gold(field).dataType for field in wide.schema][1:] == [digits]
+        assert [row["total"] for row in wide.collect()] == [Decimal(f"{sign}10{'9' * 25}.989")]
+
+
+def test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "TERM_DIGITS", 38)
+    table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(38,3)))"})
+    rows = lines(spark, *[line(message="9" * 35 + ".999")] * 2)
+    with pytest.raises(SparkRuntimeException, match="a sum of total is not within the range"):
+        aggregate(rows, table).collect()
+    wide = aggregate(rows, table, wide=True)
+    assert wide.where(wide["total"].try_cast(in_gold(wide.schema["total"]).dataType).isNull()).count() == 1
+    assert [row["total"] for row in aggregate(lines(spark, line(message="x")), table, wide=True).collect()] == [None]
+
+
+@pytest.mark.usefixtures("ansi")
+def test_a_sum_that_leaves_its_type_in_a_merge_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(28,3)))"})
+    path, schema = str(tmp_path / "gold"), gold_schema(spark, table, SILVER)
+    largest = Decimal("9" * 34 + ".999")
+    spark.createDataFrame([(NOON, largest)], schema).write.format("delta").save(path)
+    more = spark.createDataFrame([(NOON, Decimal("0.001"))], schema)
+    with pytest.raises(Exception, match="OVERFLOW") as found:
+        merge(spark, path, more, merge_sql(table, windows(more)))
+    assert "Declare the sum with fewer digits after the point" in explain(found.value)
+    assert [row["total"] for row in spark.read.format("delta").load(path).collect()] == [largest]
 
 
 def _sums(gold: DataFrame) -> dict[str, tuple[Decimal | None, Decimal | None]]:

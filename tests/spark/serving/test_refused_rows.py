@@ -8,10 +8,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, TargetError
+from oncelake.gold import measure
 from oncelake.gold.transform import aggregate
 from oncelake.serving.check import check_served, make
 from oncelake.serving.settings import Mode
-from tests.support.refused_rows import DECLARED, must_refuse, put, served, silver, stored
+from tests.support.refused_rows import (
+    DECLARED,
+    FEW_DIGITS,
+    must_refuse,
+    must_refuse_sums,
+    put,
+    served,
+    silver,
+    stored,
+)
 from tests.support.serving import compare, database
 
 pytestmark = pytest.mark.spark
@@ -22,6 +32,13 @@ def test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on(
     tmp_path: Path, spark: SparkSession, mode: Mode
 ) -> None:
     must_refuse(spark, f"sqlite:///{tmp_path / 'served.db'}", "sqlite", mode)
+
+
+def test_sums_that_their_column_cannot_hold_are_refused_and_counted_by_the_proof(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", FEW_DIGITS)
+    must_refuse_sums(spark, f"sqlite:///{tmp_path / 'served.db'}")
 
 
 def test_a_row_that_can_be_held_again_leaves_the_refused_ones(tmp_path: Path, spark: SparkSession) -> None:
