@@ -19,9 +19,9 @@ notebooks: .venv/notebooks ## open the notebooks in JupyterLab
 fast: .venv/dev ## run the tests that start no stream and no server: units, models, docs, bundle, names
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/docs tests/guards tests/model tests/bundle tests/frozen/test_names.py tests/notebooks/test_stored.py
 
-test: SHARE ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 6)
-test: .venv/dev ## run the tests, of the slow ones that no guard names another sixth for each commit; SHARE= runs all
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(SHARE),-p tests.guards.shares --share $(SHARE))
+test: SHARE ?= guards
+test: .venv/dev ## run the tests, of the slow ones those that a guard names; SHARE=0, 1 or 2: also a third of the others; SHARE=all: all
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(filter-out all,$(SHARE)),-p tests.guards.shares --share $(SHARE))
 
 test-long: MINUTES ?= 60
 test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks), write docs/long-tests.md, and go on with make chaos for an hour

@@ -1,6 +1,7 @@
 """A plugin of pytest: shares of the slow tests (docs/decisions/0029-a-share-of-the-tests.md).
 
-`pytest -p tests.guards.shares --share 2` runs all fast tests, all that a guard names, and a sixth of the others.
+`pytest -p tests.guards.shares --share guards` runs all fast tests, and all that a guard names; `--share 2` also a third
+of the others.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,7 +11,8 @@ import pytest
 
 from tests.guards.entries import GUARDS
 
-COUNT = 6
+COUNT = 3
+GUARDS_ONLY = "guards"
 SLOW = frozenset({"spark", "chain", "kafka", "database", "notebook"})
 
 
@@ -21,7 +23,7 @@ class Case(NamedTuple):
     marks: Collection[str]
 
 
-def outside(cases: Sequence[Case], share: int, named: Collection[str]) -> list[int]:
+def outside(cases: Sequence[Case], share: int | None, named: Collection[str]) -> list[int]:
     """Return the positions of the tests that this share leaves to the others.
 
     A test is never left out if it is fast, if a guard names it, or if it has the mark `long`, which pytest itself
@@ -29,7 +31,7 @@ def outside(cases: Sequence[Case], share: int, named: Collection[str]) -> list[i
 
     Args:
         cases: all tests, in any order that is the same in each run.
-        share: its number, from 0.
+        share: its number, from 0; None for the tests alone that each share has.
         named: the IDs that guards name, with or without the parameters of a test.
     """
     functions = {each.partition("[")[0] for each in named}
@@ -43,13 +45,16 @@ def outside(cases: Sequence[Case], share: int, named: Collection[str]) -> list[i
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of the share."""
-    parser.addoption("--share", type=int, required=True, choices=range(COUNT), help="the number of a share")
+    choices = (GUARDS_ONLY, *map(str, range(COUNT)))
+    parser.addoption("--share", required=True, choices=choices, help="the number of a share, or none of them")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Return the line that says what this run leaves out."""
     share = config.getoption("share")
-    return f"share {share} (0 to {COUNT - 1}) of the slow tests that no guard names; `make test SHARE=` runs all tests"
+    return (
+        f"share {share} (0 to {COUNT - 1}) of the slow tests that no guard names; `make test SHARE=all` runs all tests"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the IDs
@@ -57,6 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests of the other shares out."""
     cases = [Case(item.nodeid, [mark.name for mark in item.iter_markers()]) for item in items]
     named = {each for guard in GUARDS for each in (*guard.ids, *(f"tests/{test}" for test in guard.also))}
-    left = set(outside(cases, config.getoption("share"), named))
+    share = config.getoption("share")
+    left = set(outside(cases, None if share == GUARDS_ONLY else int(share), named))
     config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place in left])
     items[:] = [item for place, item in enumerate(items) if place not in left]
