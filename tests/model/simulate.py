@@ -57,8 +57,10 @@ class Results:
 
 def version() -> str:
     """Return a hash of the code that decides what a sequence is and how it ends."""
-    product = Path(tail_survey.__file__).parent
-    ours = [*product.glob("tail_*.py"), product / "positions.py", *Path(__file__).parent.glob("log_*.py")]
+    tail = Path(tail_survey.__file__).parent
+    not_played = ("kind.py", "proof.py", "masked_proof.py")
+    ours = [path for path in tail.glob("*.py") if path.name not in not_played]
+    ours += [tail.parent / "directory" / "names.py", *Path(__file__).parent.glob("log_*.py")]
     ours.append(Path(__file__).parent / "file_system.py")
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(ours))).hexdigest()[:12]
 
