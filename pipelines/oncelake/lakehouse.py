@@ -35,14 +35,14 @@ from oncelake.engine.chain import (
 )
 from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.exclusive import Exclusive, outlook
-from oncelake.engine.maintain import Maintained, maintain
+from oncelake.engine.maintain import MaintenanceResult, maintain
 from oncelake.engine.preflight import (
     no_hard_links,
     other_log_store,
     refused_root,
 )
-from oncelake.engine.recover import Recovered
-from oncelake.engine.replay import Replayed
+from oncelake.engine.recover import RecoveryResult
+from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
 from oncelake.engine.settings import Settings
 from oncelake.engine.sources import (
@@ -55,16 +55,16 @@ from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.link import Link
-from oncelake.observe.alerts.follow import alert_of, alerting, round_of, tell_proof
+from oncelake.observe.alerts.alert_watch import alert_of, alerting, round_of, tell_proof
 from oncelake.observe.alerts.message import Message
 from oncelake.observe.alerts.state import AlertStatus, read_states, status_of
 from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits, chosen_suites
 from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
 from oncelake.observe.endpoint import check_port
-from oncelake.observe.follow import LakeWatch
 from oncelake.observe.group import publishing
-from oncelake.observe.kept import kept
+from oncelake.observe.lake_watch import LakeWatch
+from oncelake.observe.log_cache import kept
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
@@ -76,8 +76,8 @@ from oncelake.observe.report.watch import heads
 from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.status import StageStatus
 from oncelake.observe.trace.find import read_asked
-from oncelake.observe.trace.follow import Tracer
-from oncelake.observe.trace.way import Way
+from oncelake.observe.trace.lineage import Lineage
+from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
@@ -102,7 +102,7 @@ FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """The result of a run.
 
     Attributes:
@@ -246,7 +246,7 @@ class Lakehouse:
         stopping: threading.Event | None = None,
         sink: EventSink = unheard,
         show: Show | None = None,
-    ) -> Ran:
+    ) -> RunResult:
         """Run every stage until a stop is requested; with `once`, process all available input and return.
 
         Args:
@@ -273,10 +273,10 @@ class Lakehouse:
                 if failed:
                     raise StageError(said(failed))
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
-                return Ran(0, stopping.is_set())
+                return RunResult(0, stopping.is_set())
             self._session(quick=before.small)
         batches = self._exclusive(stopping, show, sink).run(once=once, followers=(alerting,), failed=failed)
-        return Ran(batches, stopping.is_set())
+        return RunResult(batches, stopping.is_set())
 
     # --- look ---
 
@@ -366,7 +366,7 @@ class Lakehouse:
             tell_proof(chain, spark, result, self.warn)
         return result
 
-    def trace(self, line: str) -> Way:
+    def trace(self, line: str) -> Lineage:
         """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
 
         Args:
@@ -479,8 +479,8 @@ class Lakehouse:
         *stages: str,
         accept_loss: bool = False,
         dry_run: bool = False,
-        done: Callable[[Recovered], None] = unheard,
-    ) -> list[Recovered]:
+        done: Callable[[RecoveryResult], None] = unheard,
+    ) -> list[RecoveryResult]:
         """Rewrite the checkpoints of stages from their tables; of all stages if none is named.
 
         Args:
@@ -530,7 +530,7 @@ class Lakehouse:
         """
         return self._exclusive(stopping, show).rebuild(stage, say, accept_loss=accept_loss, dry_run=dry_run)
 
-    def maintain(self, done: Callable[[Maintained], None] = unheard) -> list[Maintained]:
+    def maintain(self, done: Callable[[MaintenanceResult], None] = unheard) -> list[MaintenanceResult]:
         """Compact the tables' small files and remove old ones; the chain may run at the same time.
 
         Raises:
@@ -560,9 +560,9 @@ class Lakehouse:
         *rules: str,
         dry_run: bool = False,
         stopping: threading.Event | None = None,
-        moved: Callable[[Replayed], None] = unheard,
+        moved: Callable[[ReplayResult], None] = unheard,
         show: Show | None = None,
-    ) -> Replayed:
+    ) -> ReplayResult:
         """Check quarantined lines with today's format and rules; those that pass move to silver and count in gold.
 
         Args:
@@ -646,7 +646,7 @@ class Lakehouse:
                 "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
                 "or serving.sink to a class of your own"
             )
-        from oncelake.serving.check import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
+        from oncelake.serving.table_setup import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
 

@@ -22,9 +22,9 @@ from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.serving.check import make
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
+from oncelake.serving.table_setup import make
 from tests.support.house import House, Recorder
 from tests.support.mariadb import MariaDB
 from tests.support.serving import database

@@ -12,7 +12,7 @@ import deltalake
 
 
 @dataclass
-class Held:
+class BronzeFiles:
     """What bronze holds of one file or of one record.
 
     Attributes:

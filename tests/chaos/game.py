@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from tests.chaos.bronze import Held
+from tests.chaos.bronze import BronzeFiles
 from tests.chaos.directory import Listing
 from tests.chaos.judge import Judge
 from tests.chaos.product import Failed, Killed, Outcome, Product
@@ -193,7 +193,7 @@ class Game:
         self.judge.saw(listing)
         return listing
 
-    def _held(self) -> Mapping[bytes, Held]:
+    def _held(self) -> Mapping[bytes, BronzeFiles]:
         return self.world.held(self.product.table)
 
     def _note(self, what: str, outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.bronze import Held, accepted_losses, rows_of
+from tests.chaos.bronze import BronzeFiles, accepted_losses, rows_of
 from tests.chaos.directory import Content, Listing, look, unpacked
 from tests.chaos.log_operations import (
     BOM,
@@ -111,7 +111,7 @@ class Logs(LogPlace, World):
         found = {part: Content(0, 0, (part,)) for part in parts}
         return Lines(found, listing.loops, tuple(strange), missing, holders)
 
-    def held(self, table: Path) -> Mapping[bytes, Held]:
+    def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what bronze holds of each line; a header only if there are more than were written."""
         lines: Counter[bytes] = Counter()
         for value in self.values(table):
@@ -119,7 +119,7 @@ class Logs(LogPlace, World):
         for line in (*self.begun, *([HEADER] if lines[HEADER] <= self.headers else [])):
             del lines[line]
         parts = [_part(line, number) for line, count in lines.items() for number in range(count)]
-        return {part: Held(Counter({part: 1}), {(0, 0)}) for part in parts}
+        return {part: BronzeFiles(Counter({part: 1}), {(0, 0)}) for part in parts}
 
     def values(self, table: Path) -> Iterator[bytes]:
         """Yield the records of bronze."""
@@ -136,7 +136,7 @@ class Logs(LogPlace, World):
         self._losses = count
         return list(self.given_up)
 
-    def lost(self, bronze: Mapping[bytes, Held]) -> list[bytes]:
+    def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> list[bytes]:
         """Return the lines that a batch had planned to read, and that are in no file."""
         lines = self.to_read - self.look().files.keys() - bronze.keys() - set(self.given_up)
         return sorted(lines - self._in_complete_members() if lines else lines)

@@ -26,12 +26,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.bronze import Held
+from tests.chaos.bronze import BronzeFiles
 from tests.chaos.directory import Content, Listing
 from tests.chaos.product import Outcome
 from tests.chaos.world import World
 
-Bronze = Mapping[bytes, Held]
+Bronze = Mapping[bytes, BronzeFiles]
 
 
 @dataclass
@@ -207,7 +207,7 @@ class Judge:
         census.settled = census.settled and plain and not census.faults and not census.waiting
         return census
 
-    def _visible(self, census: Census, path: bytes, content: Content, held: Held | None, *, deep: bool) -> None:
+    def _visible(self, census: Census, path: bytes, content: Content, held: BronzeFiles | None, *, deep: bool) -> None:
         stamp = (content.size, content.modified)
         if held is None and content.lines is None:
             census.faults[path] = "cannot be read to its end"
@@ -232,7 +232,7 @@ class Judge:
                 ):  # more than a blank line
                     yield path, gone
 
-    def _unseen(self, path: bytes, content: Content, held: Held | None) -> bool:
+    def _unseen(self, path: bytes, content: Content, held: BronzeFiles | None) -> bool:
         """Return whether only reading the file again can detect its change."""
         if held is None:
             return False
@@ -249,6 +249,6 @@ class Judge:
             self.broken.append(how)
 
 
-def _same(content: Content, held: Held | None) -> bool:
+def _same(content: Content, held: BronzeFiles | None) -> bool:
     """Return whether bronze holds the lines of a content, each once."""
     return content.lines is not None and Counter(content.lines) == (held.lines if held else Counter())

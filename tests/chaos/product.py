@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.common.explain import explain
 from oncelake.common.wording import shown_path
-from oncelake.engine.beside import Change
 from oncelake.engine.chain import Chain
+from oncelake.engine.gold_change import Change
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import check_tables
 from oncelake.engine.rebuild import Rebuild
@@ -28,7 +28,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.observe.progress import Progress
 from oncelake.proof.prove import Proof
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.files.source import FilesSource
 from oncelake.sources.tail.content import Disk
 from tests.chaos.world import World
@@ -42,7 +42,7 @@ class Killed(Exception):  # noqa: N818 - what a kill leaves behind, not an error
     """Raised to end a run as a kill would."""
 
 
-class Ended(BaseException):
+class CommandResult(BaseException):
     """Raised to end this process's own work as a kill would: no `except` of an error handles it."""
 
 
@@ -225,7 +225,7 @@ class Product:
                 go()
         except Exception as raised:
             error = raised
-        except Ended:
+        except CommandResult:
             error = StageError("the process was killed")
         if error is None:
             return Outcome(ok=True, said="\n".join(self._said))
@@ -239,7 +239,7 @@ def _refusing(world: World) -> Iterator[None]:
     """Let files that the world says not be opened, as without permission; this process may be root."""
     opens = Disk.open
 
-    def opened(disk: Disk, file: Found) -> BinaryIO:
+    def opened(disk: Disk, file: ListedFile) -> BinaryIO:
         if file.identity is not None and file.identity[1] in world.refused():
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file.path)
         return opens(disk, file)
@@ -260,7 +260,7 @@ def _each_step(at: At) -> Iterator[None]:
                 try:
                     at(next(numbers), "step")
                 except Killed:
-                    raise Ended from None
+                    raise CommandResult from None
             call(files, *paths)
 
         return called

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.bronze import Held, rows_of
+from tests.chaos.bronze import BronzeFiles, rows_of
 from tests.chaos.directory import Listing
 from tests.chaos.growing import Logs
 from tests.chaos.operations import Place
@@ -102,7 +102,7 @@ class Sources(World):
         """Return the inodes of the files that the product may not open."""
         return {inode for each in self.each.values() for inode in each.refused()}
 
-    def held(self, table: Path) -> Mapping[bytes, Held]:
+    def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what the bronze tables hold."""
         found = {name: each.held(table.parent / name) for name, each in self.each.items()}
         return {_called(name, part): held for name, each in found.items() for part, held in each.items()}
@@ -112,7 +112,7 @@ class Sources(World):
         found = {name: each.accepted(table.parent / name) for name, each in self.each.items()}
         return [_called(name, part) for name, each in found.items() for part in each]
 
-    def lost(self, bronze: Mapping[bytes, Held]) -> Iterator[bytes]:
+    def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> Iterator[bytes]:
         """Yield the lines that a batch had planned to read, and that are in no file."""
         for name in self.declared:
             start = _called(name, b"")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.bronze import Held
+from tests.chaos.bronze import BronzeFiles
 from tests.chaos.directory import Content, Listing, is_hidden, look
 from tests.chaos.draw import draw, draw_logs, draw_records, draw_sources, draw_topic
 from tests.chaos.game import Result
@@ -24,8 +24,8 @@ FILE = Content(12, 1_000, LINES)
 HOLDS, FAILS = Outcome(ok=True, said=""), Outcome(ok=False, said="a.log grew")
 
 
-def held(*lines: bytes, stamp: tuple[int, int] = (12, 1_000)) -> Held:
-    return Held(Counter(lines), {stamp})
+def held(*lines: bytes, stamp: tuple[int, int] = (12, 1_000)) -> BronzeFiles:
+    return BronzeFiles(Counter(lines), {stamp})
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def judge(tmp_path: Path) -> Judge:
     ],
 )
 def test_a_proof_that_holds_in_spite_of_a_fault_breaks_the_invariant(
-    judge: Judge, listing: dict[bytes, Content], bronze: dict[bytes, Held]
+    judge: Judge, listing: dict[bytes, Content], bronze: dict[bytes, BronzeFiles]
 ) -> None:
     judge.proved(replace(FAILS), Listing(listing), bronze, deep=False, sound=True)
     assert judge.broken == []

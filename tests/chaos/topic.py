@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.cimpl import NewPartitions, TopicPartition
 
-from tests.chaos.bronze import Held, accepted_losses, rows_of
+from tests.chaos.bronze import BronzeFiles, accepted_losses, rows_of
 from tests.chaos.directory import Content, Listing
 from tests.chaos.operations import made
 from tests.chaos.steps import Step
@@ -99,9 +99,9 @@ class Topic(World):
             self.ever.setdefault(part, self.read == self.life)
         return Listing(found, strange=(b"deleted unseen",) if self.life in self.blind else ())
 
-    def held(self, table: Path) -> Mapping[bytes, Held]:
+    def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what bronze holds of each record."""
-        found: dict[bytes, Held] = {}
+        found: dict[bytes, BronzeFiles] = {}
         rows = rows_of(table, ["value", "partition", "offset"])
         if not (table / "_delta_log").exists():
             self.read = None
@@ -109,7 +109,7 @@ class Topic(World):
             self.read = self.life
         for row in rows:
             called = self._called(row["partition"], row["offset"], self.read)
-            held = found.setdefault(called, Held(stamps={(0, 0)}))
+            held = found.setdefault(called, BronzeFiles(stamps={(0, 0)}))
             held.lines[_NOTHING if row["value"] is None else row["value"]] += 1
         return found
 
@@ -123,7 +123,7 @@ class Topic(World):
         self.gave_up = set(found)
         return found
 
-    def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
+    def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> Iterable[bytes]:
         """Return the records that were committed after bronze's first run, and deleted before it could read them."""
         there = self.look().files
         after_first = {part for part, later in self.ever.items() if later}

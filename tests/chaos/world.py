@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tests.chaos.bronze import Held, accepted_losses, below, rows_of
+from tests.chaos.bronze import BronzeFiles, accepted_losses, below, rows_of
 from tests.chaos.directory import Listing, look
 from tests.chaos.operations import Place
 from tests.chaos.steps import Step
@@ -51,13 +51,13 @@ class World(Protocol):
         """Return the inodes of the files that the product may not open."""
         return ()
 
-    def held(self, table: Path) -> Mapping[bytes, Held]:
+    def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what bronze holds of each part."""
 
     def accepted(self, table: Path) -> list[bytes]:
         """Return the parts that are lost by consent, in the order of the commits."""
 
-    def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
+    def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> Iterable[bytes]:
         """Return the parts that were removed before bronze could read them, and that a proof must name."""
 
     def owed(self, seen: Sequence[Listing]) -> Iterable[bytes]:
@@ -140,11 +140,11 @@ class Directory(World):
         """Read the directory."""
         return look(self.place.root)
 
-    def held(self, table: Path) -> Mapping[bytes, Held]:
+    def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what bronze holds of each file."""
-        found: dict[bytes, Held] = {}
+        found: dict[bytes, BronzeFiles] = {}
         for row in rows_of(table, ["value", "file", "file_size", "file_modified"]):
-            held = found.setdefault(below(row["file"], self.place.root), Held())
+            held = found.setdefault(below(row["file"], self.place.root), BronzeFiles())
             held.lines.update(row["value"].split(b"\n"))
             held.stamps.add((row["file_size"], round(row["file_modified"].timestamp() * 1000)))
         return found
@@ -153,7 +153,7 @@ class Directory(World):
         """Return the files that are lost by consent."""
         return [below(each, self.place.root) for each in accepted_losses(table)]
 
-    def lost(self, bronze: Mapping[bytes, Held]) -> Iterable[bytes]:
+    def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> Iterable[bytes]:
         """Return none: nobody knows of a file that came and went between two runs."""
         del bronze
         return ()

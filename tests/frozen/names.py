@@ -16,7 +16,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.state import State
 from oncelake.observe.audit.results import RESULTS
 from oncelake.observe.metrics import METRICS
-from oncelake.observe.trace.way import At
+from oncelake.observe.trace.lineage import At
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.sources.directory.census import Fault
 from tests.support.setting_keys import keys

@@ -19,7 +19,7 @@ BROKEN = (ImportError, SyntaxError, NameError)
 TIMEOUT = 300
 
 
-class Seen:
+class SinkContents:
     """What pytest reports: the tests that passed and failed, what could not be run, and whether one was interrupted."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Seen:
 
 def run(job: dict[str, Any], number: int, scratch: Path) -> dict[str, Any]:
     """Run a job's tests with one file changed, and put the file back."""
-    file, seen = (Path(job["file"]), Seen()) if job["file"] else (None, Seen())
+    file, seen = (Path(job["file"]), SinkContents()) if job["file"] else (None, SinkContents())
     before = file.read_bytes() if file else b""
     try:
         if file:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
 from oncelake.lab.demo.made_log import write_log
-from oncelake.lab.sink_test.check import SinkTest
+from oncelake.lab.sink_test.sink_check import SinkTest
 from oncelake.serving.load import make_sink
 from tests.support.cassandra import CassandraNode
 from tests.support.house import House

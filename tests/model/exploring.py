@@ -36,7 +36,7 @@ class State:
 
 
 @dataclass
-class Found:
+class ListedFile:
     """The result of a search.
 
     Attributes:
@@ -63,13 +63,13 @@ def crashes_of(
     return [*seen, (dict(process.texts), "ran to the end")], ending
 
 
-def explore(kind: str, lots: int, most: int | None = None) -> Found:
+def explore(kind: str, lots: int, most: int | None = None) -> ListedFile:
     """Visit every state that crashes can lead to while `lots` lots of input arrive.
 
     Args:
         most: how many states to visit unless a wrong answer is found earlier; all by default.
     """
-    found, waiting, met = Found(), deque([State({})]), set()
+    found, waiting, met = ListedFile(), deque([State({})]), set()
     while waiting:
         state = waiting.popleft()
         if state.key in met:
@@ -82,7 +82,7 @@ def explore(kind: str, lots: int, most: int | None = None) -> Found:
     return found
 
 
-def _next(found: Found, state: State, kind: str, lots: int) -> Iterator[State]:
+def _next(found: ListedFile, state: State, kind: str, lots: int) -> Iterator[State]:
     if taken(state.texts) < lots:
         texts = dict(state.texts)
         produce(texts, kind)
@@ -98,7 +98,7 @@ def _next(found: Found, state: State, kind: str, lots: int) -> Iterator[State]:
     yield from (state.then(texts, what) for texts, what in crashes)
 
 
-def judge(found: Found, state: State) -> None:
+def judge(found: ListedFile, state: State) -> None:
     """Record a state in which a run reports success, as wrong if its tables are."""
     wrong = faults(state.texts)
     if wrong:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import FileMovedError, FileStore
 
 ROOT = "/logs"
@@ -135,7 +135,7 @@ class MemoryDisk(FileStore):
         for node in {id(node): node for node in self.names.values()}.values():
             node.device = node.device % 10 + self.reboots * 10
 
-    def listing(self, path: str) -> Iterator[Found]:
+    def listing(self, path: str) -> Iterator[ListedFile]:
         """Yield every file."""
         del path
         missed, self.missed = self.missed, None
@@ -143,7 +143,7 @@ class MemoryDisk(FileStore):
         for name, node in (*self.names.items(), *linked):
             if name != missed:
                 hidden = name.startswith((".", "_")) or "/." in name or "/_" in name
-                yield Found(
+                yield ListedFile(
                     f"{ROOT}/{name}",
                     len(node.data),
                     node.modified // 1_000_000,
@@ -153,7 +153,7 @@ class MemoryDisk(FileStore):
                     node.changed,
                 )
 
-    def open(self, file: Found) -> OpenNode:
+    def open(self, file: ListedFile) -> OpenNode:
         """Open a listed file."""
         race, self.race = self.race, None
         if race is not None:

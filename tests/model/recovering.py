@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE
 from oncelake.engine import recover as recoveries
-from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.recover import RecoveryResult, recover
 from oncelake.exactly_once import recovery as plans
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from tests.model import delta_model as delta
@@ -40,7 +40,7 @@ class RecoverProcess(Process):
 
 def recover_all(
     process: RecoverProcess, kind: str, *, accept_loss: bool = False, dry_run: bool = False
-) -> list[Recovered]:
+) -> list[RecoveryResult]:
     """Recover every stage, as `oncelake recover` does."""
     chain, spark = survey_of(process, kind), cast(SparkSession, process)
     replaced: Replaced = {

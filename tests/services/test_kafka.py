@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
-from oncelake.observe.follow import LakeWatch
-from oncelake.observe.kept import kept
+from oncelake.observe.lake_watch import LakeWatch
+from oncelake.observe.log_cache import kept
 from oncelake.observe.progress import JsonLines
 from oncelake.sources.kafka.admin import TIMEOUT_MS
 from tests.support.broker import Broker

@@ -10,8 +10,8 @@ from oncelake.common.errors import ConfigError
 from oncelake.gold import measure
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
-from oncelake.serving.check import make
 from oncelake.serving.settings import Mode
+from oncelake.serving.table_setup import make
 from tests.support import overflow
 from tests.support.mariadb import MariaDB
 from tests.support.overflow import AT_THE_END, CASES, must_hold, must_refuse_one_group

@@ -16,12 +16,12 @@ from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
 from oncelake.lab.demo.made_log import write_log
 from oncelake.observe.status import stage_status
-from oncelake.serving.check import check_served, make
 from oncelake.serving.patience import NONE
 from oncelake.serving.rows import held
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from oncelake.serving.sql import SqlSink
+from oncelake.serving.table_setup import check_served, make
 from oncelake.silver.schema import SILVER
 from tests.support.house import House
 from tests.support.mariadb import MariaDB

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.lab.sink_test.check import SinkTest
+from oncelake.lab.sink_test.sink_check import SinkTest
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 

@@ -22,9 +22,9 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import State
 from oncelake.lab.demo.made_log import lines_of, write_log
-from oncelake.observe.follow import LakeWatch
-from oncelake.observe.kept import kept
+from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.live import LiveBoard
+from oncelake.observe.log_cache import kept
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
 from tests.support.house import House, error_log_conf, events, kill_group

@@ -27,8 +27,8 @@ from oncelake.common.errors import (
     StoppedError,
     TargetAwayError,
 )
-from oncelake.engine import beside
-from oncelake.engine.recover import Recovered
+from oncelake.engine import gold_change as beside
+from oncelake.engine.recover import RecoveryResult
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.lease import writer
 from oncelake.lab.demo.server import free_port
@@ -227,7 +227,7 @@ def test_a_change_whose_checkpoint_cannot_be_written_is_not_finished(
     change(house)
     with monkeypatch.context() as patch:
         patch.setattr(
-            beside, "recover", lambda *_, **__: Recovered("gold.error_log", "fresh", refused="a disk is full")
+            beside, "recover", lambda *_, **__: RecoveryResult("gold.error_log", "fresh", refused="a disk is full")
         )
         with pytest.raises(StateError, match="a disk is full"):
             house.rebuild(spark, "gold.error_log")

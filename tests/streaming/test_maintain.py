@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
-from oncelake.engine.maintain import Maintained, maintain
+from oncelake.engine.maintain import MaintenanceResult, maintain
 from tests.support.house import House, events
 from tests.support.lakes import LINES, MORE, Filled, forget_commits
 
@@ -17,7 +17,7 @@ def ran(filled: Filled, spark: SparkSession) -> House:
     return filled.again(spark)
 
 
-def tidy(house: House, spark: SparkSession) -> dict[str, Maintained]:
+def tidy(house: House, spark: SparkSession) -> dict[str, MaintenanceResult]:
     return {each.table: each for each in maintain(house.chain(spark), spark)}
 
 
@@ -54,7 +54,7 @@ def test_a_lake_without_tables_says_so(house: House, spark: SparkSession) -> Non
 @pytest.mark.spark
 def test_maintenance_during_a_continuous_run_changes_no_answer(ran: House, spark: SparkSession) -> None:
     ran.write("more.log", *MORE)
-    done: list[dict[str, Maintained]] = []
+    done: list[dict[str, MaintenanceResult]] = []
     beside = threading.Thread(target=lambda: done.append(tidy(ran, spark)))
     beside.start()
     ran.run(spark)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.engine import replay as replaying
-from oncelake.engine.replay import Replay, Replayed
+from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.write import append, move_out
 from tests.support.crashing import crashed
@@ -89,12 +89,12 @@ def filled(split: tuple[House, Path], spark: SparkSession) -> House:
 
 
 def test_lines_that_pass_now_move_to_silver_and_count_once(filled: House, spark: SparkSession) -> None:
-    assert replay(filled, spark).plan(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
+    assert replay(filled, spark).plan(["pattern"]) == ReplayResult(5, 3, {"level": 1, "pattern": 1})
     assert len(messages(filled)) == 2
-    assert replay(filled, spark).go(["pattern"]) == Replayed(5, 3, {"level": 1, "pattern": 1})
+    assert replay(filled, spark).go(["pattern"]) == ReplayResult(5, 3, {"level": 1, "pattern": 1})
     moved_once(filled, spark)
     versions = filled.versions()
-    assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    assert replay(filled, spark).go() == ReplayResult(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     assert filled.versions() == versions
     way = filled.lakehouse(spark).trace(f"0.log:{DOTTED.decode()}")
     assert way.holds
@@ -108,7 +108,7 @@ def test_a_replay_works_again_after_more_batches(filled: House, spark: SparkSess
     filled.write("2.log", b"2017-07-30 14:11:00 INFO six", b"broken")
     filled.run(spark)
     repair_format(filled, "levels: {ERORR: ERROR}\n")
-    assert replay(filled, spark).go(["level"]) == Replayed(1, 1, {})
+    assert replay(filled, spark).go(["level"]) == ReplayResult(1, 1, {})
     filled.run(spark)
     assert messages(filled) == sorted([*MOVED, "three", "six"])
     assert [rules for _, rules in refused(filled)] == [["blank"], ["pattern"], ["pattern"]]
@@ -122,10 +122,10 @@ def test_a_reason_that_no_line_has_is_refused(filled: House, spark: SparkSession
 
 
 def test_an_empty_lake_has_nothing_to_replay(house: House, spark: SparkSession) -> None:
-    assert replay(house, spark).go() == Replayed()
+    assert replay(house, spark).go() == ReplayResult()
     house.write("a.log", GOOD)
     house.run(spark)
-    assert replay(house, spark).go() == Replayed()
+    assert replay(house, spark).go() == ReplayResult()
 
 
 def test_a_batch_that_may_be_missing_in_quarantine_is_completed_first(filled: House, spark: SparkSession) -> None:
@@ -183,7 +183,7 @@ def test_a_replay_that_died_at_its_end_is_complete(
         patched.setattr(replaying, "move_out", dies_after)
         with pytest.raises(KeyboardInterrupt):
             replay(filled, spark).go()
-    assert replay(filled, spark).go() == Replayed(3, 0, {"blank": 1, "level": 1, "pattern": 1})
+    assert replay(filled, spark).go() == ReplayResult(3, 0, {"blank": 1, "level": 1, "pattern": 1})
     moved_once(filled, spark)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.observe.trace.way import At
+from oncelake.observe.trace.lineage import At
 from oncelake.sources.directory.census import Fault
 from tests.support.house import House
 

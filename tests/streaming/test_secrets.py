@@ -47,7 +47,7 @@ MASK = {"key_variable": "MASK_KEY", "rules": [{"pattern": "one", "action": "hash
 
 
 @dataclass
-class Seen:
+class SinkContents:
     """What any user of the machine could read while commands ran, and what they left behind.
 
     Attributes:
@@ -144,10 +144,10 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SinkContents:
     house = House.with_error_log(tmp_path_factory.mktemp("secrets"))
     house.write(NAME, b"2017-07-30 14:38:59 ERROR one", b"2017-07-30 14:38:59 INFO two", b"no time")
-    seen = Seen(house)
+    seen = SinkContents(house)
     seen.temporary.mkdir()
     seen.make_served_tables(spark)
     with seen.watching():
@@ -162,11 +162,11 @@ def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return seen
 
 
-def test_no_secret_is_in_the_command_line_of_a_process(seen: Seen) -> None:
+def test_no_secret_is_in_the_command_line_of_a_process(seen: SinkContents) -> None:
     assert not seen.lines
 
 
-def test_no_secret_is_left_in_a_file_or_printed(seen: Seen) -> None:
+def test_no_secret_is_left_in_a_file_or_printed(seen: SinkContents) -> None:
     assert not [said for said in (*seen.said, *seen.logs) if CANARY in said]
     assert seen.logs, "no log of Spark's was seen"
     assert "page: pagerduty receiver of page: Connection refused" in "".join(seen.said)
@@ -175,10 +175,10 @@ def test_no_secret_is_left_in_a_file_or_printed(seen: Seen) -> None:
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]
 
 
-def test_the_files_that_started_spark_are_removed(seen: Seen) -> None:
+def test_the_files_that_started_spark_are_removed(seen: SinkContents) -> None:
     assert not list(seen.temporary.glob("oncelake-start-*"))
 
 
-def test_a_file_whose_name_is_not_ascii_is_read_in_any_locale(seen: Seen) -> None:
+def test_a_file_whose_name_is_not_ascii_is_read_in_any_locale(seen: SinkContents) -> None:
     assert seen.house.size("bronze/access_log") == 3
     assert {Path(unquote(row["file"])).name for row in seen.house.rows("bronze/access_log")} == {NAME}

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError, StateError
-from oncelake.observe.trace.way import At
+from oncelake.observe.trace.lineage import At
 from oncelake.sources.tail.plan import TailFiles
 from tests.support.crashing import crashed
 from tests.support.house import House

@@ -15,7 +15,7 @@ from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
 from oncelake.observe.progress import Progress
-from oncelake.observe.trace.way import At, TraceStep, Way, lines
+from oncelake.observe.trace.lineage import At, Lineage, TraceStep, lines
 from tests.support.house import House, Recorder
 
 pytestmark = pytest.mark.spark
@@ -46,15 +46,15 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
     return house
 
 
-def trace(house: House, spark: SparkSession, text: str) -> Way:
+def trace(house: House, spark: SparkSession, text: str) -> Lineage:
     return house.lakehouse(spark).trace(text)
 
 
-def steps(way: Way) -> dict[str, TraceStep]:
+def steps(way: Lineage) -> dict[str, TraceStep]:
     return {step.table: step for step in way.steps}
 
 
-def at(way: Way) -> dict[str, str]:
+def at(way: Lineage) -> dict[str, str]:
     return {step.table: step.at.value for step in way.steps}
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.engine.chain import Chain
 from oncelake.engine.configuration import shipped_conf
-from oncelake.engine.recover import Recovered
+from oncelake.engine.recover import RecoveryResult
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
@@ -122,7 +122,7 @@ class House:
         self.lakehouse(spark).run(once=True, show=self._recorder)
         return self.reports[before:]
 
-    def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, Recovered]:
+    def recover(self, spark: SparkSession, *stages: str, accept_loss: bool = False) -> dict[str, RecoveryResult]:
         """Recover stages in this process, all if none is named, and return the outcome of each."""
         outcomes = self.lakehouse(spark).recover(*stages, accept_loss=accept_loss)
         return {outcome.stage: outcome for outcome in outcomes}

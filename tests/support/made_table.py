@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.lake import Table
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.proven import ProvenTable
 from oncelake.exactly_once.span import Span
 from tests.support.memory import QUERY, metadata
 
@@ -94,7 +94,7 @@ class MadeTable:
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
         proven = [each for each in self.commits if each.metadata.batch_id <= after]
-        start = Proven("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)
+        start = ProvenTable("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)
         return Span(self.table, self.path, self.version, tuple(self.commits[len(proven) :]), start)
 
     def frame(self, rows: Iterable[dict[str, Any]]) -> DataFrame:

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import Table
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
-from oncelake.serving.check import check_served, make
 from oncelake.serving.patience import NONE
 from oncelake.serving.rows import held
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from oncelake.serving.sql import SqlSink
+from oncelake.serving.table_setup import check_served, make
 from oncelake.silver.schema import SILVER
 from tests.support.serving import compare, database, metadata
 

@@ -18,7 +18,7 @@ from oncelake.cli.program import (
     warning,
 )
 from oncelake.common.errors import StateError
-from oncelake.observe.trace.way import lines
+from oncelake.observe.trace.lineage import lines
 
 if TYPE_CHECKING:
     from oncelake.observe.status import StageStatus

@@ -27,7 +27,7 @@ from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 
 if TYPE_CHECKING:
-    from oncelake.engine.replay import Replayed
+    from oncelake.engine.replay import ReplayResult
     from oncelake.observe.audit.audited import Audit
     from oncelake.observe.audit.results import Result
     from oncelake.quality.reasons import Reason
@@ -98,7 +98,7 @@ def replay(
             raise StoppedError("stopped before gold counted the lines; the next run continues from there")
 
 
-def _say_moved(console: Console, outcome: "Replayed", *, as_json: bool, dry_run: bool = False) -> None:
+def _say_moved(console: Console, outcome: "ReplayResult", *, as_json: bool, dry_run: bool = False) -> None:
     if as_json:
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return

@@ -13,8 +13,8 @@ from oncelake.common.errors import StateError, StoppedError
 from oncelake.common.json_line import json_line
 
 if TYPE_CHECKING:
-    from oncelake.engine.maintain import Maintained
-    from oncelake.engine.recover import Recovered
+    from oncelake.engine.maintain import MaintenanceResult
+    from oncelake.engine.recover import RecoveryResult
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 AcceptLoss = Annotated[
@@ -105,7 +105,7 @@ def maintain(
     warn = partial(warning, as_json=as_json)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
 
-        def say(table: "Maintained") -> None:
+        def say(table: "MaintenanceResult") -> None:
             if not as_json:
                 console.print(str(table))
 
@@ -116,7 +116,7 @@ def maintain(
         raise typer.Exit(1)
 
 
-def _say(outcome: "Recovered", *, dry_run: bool) -> None:
+def _say(outcome: "RecoveryResult", *, dry_run: bool) -> None:
     if outcome.refused:
         return
     if not outcome.steps:

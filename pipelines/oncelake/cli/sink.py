@@ -40,7 +40,7 @@ def check(
     hold. Give secrets in the environment, as for a run: ONCELAKE_SERVING__OPTIONS__PASSWORD.
     """
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
-        from oncelake.lab.sink_test.check import SinkTest
+        from oncelake.lab.sink_test.sink_check import SinkTest
 
         found = []
         for each in SinkTest(name, dict(_options(option or [])), kills, seed, lines, pauses).checks():

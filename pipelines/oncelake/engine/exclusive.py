@@ -11,19 +11,19 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import LockedError
 from oncelake.common.lake import SILVER
-from oncelake.engine.altered import fading
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
-from oncelake.engine.beside import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.chain import Chain, StageState, selected
+from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
-from oncelake.engine.recover import Recovered, follow_settings, recover, set_spare_aside
-from oncelake.engine.replay import Replay, Replayed
+from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
+from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
 from oncelake.engine.sources import Failed, without
 from oncelake.engine.start_gate import startable
+from oncelake.engine.table_changes import fading
 from oncelake.exactly_once.lease import Lease, sole_writer
-from oncelake.quality.check import left_out
+from oncelake.quality.suite_check import left_out
 
 
 class CountingReporter(Reporter, Protocol):
@@ -85,8 +85,8 @@ class Exclusive:
         return reporter.batches
 
     def recover(
-        self, names: Sequence[str], done: Callable[[Recovered], None], *, accept_loss: bool, dry_run: bool
-    ) -> list[Recovered]:
+        self, names: Sequence[str], done: Callable[[RecoveryResult], None], *, accept_loss: bool, dry_run: bool
+    ) -> list[RecoveryResult]:
         """Rewrite the checkpoints of stages from their tables; of all stages if none is named."""
         chain = self.chain
         chosen = [stage for name in names for stage in selected(chain.stages, name)] or list(chain.stages)
@@ -122,7 +122,7 @@ class Exclusive:
                 work.go(accept_loss=accept_loss)
         return [stage.name for stage in stages]
 
-    def replay(self, rules: Sequence[str], moved: Callable[[Replayed], None], *, dry_run: bool) -> Replayed:
+    def replay(self, rules: Sequence[str], moved: Callable[[ReplayResult], None], *, dry_run: bool) -> ReplayResult:
         """Check quarantined lines again, move those that pass to silver, and let gold count them."""
         spark, chain = self.spark, self.chain
         preflight(spark, chain)

@@ -28,7 +28,7 @@ _UPKEEP = "targetSize"
 
 
 @dataclass(frozen=True)
-class Maintained:
+class MaintenanceResult:
     """The result of the maintenance of one table.
 
     Attributes:
@@ -60,7 +60,7 @@ class Maintained:
         return f"{self.table}: {files}{bounds}; removed the files that no version of the last 7 days needs"
 
 
-def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
+def maintain(chain: Chain, spark: SparkSession) -> Iterator[MaintenanceResult]:
     """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained."""
     for target in (target for stage in chain.stages for target in stage.writes):
         table = target.table
@@ -68,23 +68,23 @@ def maintain(chain: Chain, spark: SparkSession) -> Iterator[Maintained]:
             yield _maintain(spark, target, chain.lake.at(table), chain.commit_log(table))
         except Exception as error:
             met = f"all {TRIES} tries conflicted with a batch; run it again when the chain has less to do"
-            yield Maintained(str(table), failed=met if is_conflict(error) else reason(error))
+            yield MaintenanceResult(str(table), failed=met if is_conflict(error) else reason(error))
 
 
-def _maintain(spark: SparkSession, target: Target, at: str, commit_log: DeltaLog) -> Maintained:
+def _maintain(spark: SparkSession, target: Target, at: str, commit_log: DeltaLog) -> MaintenanceResult:
     table = target.table
     if commit_log.newest() is None:
-        return Maintained(str(table), skipped="there is no table yet")
+        return MaintenanceResult(str(table), skipped="there is no table yet")
     again_on_conflict(lambda: name_columns_with_bounds(spark, target, at, commit_log))
     wrong = _wrong_bounds(at)
     if not wrong and not _has_news(commit_log):
-        return Maintained(str(table), skipped="no batch since the last maintenance")
+        return MaintenanceResult(str(table), skipped="no batch since the last maintenance")
     name = tables.identifier(at)
     metrics = ("metrics.numFilesRemoved", "metrics.numFilesAdded")
     sorting = f" ZORDER BY ({LOG_TIME})" if wrong else ""  # it writes all files again, those of one file too
     done = again_on_conflict(lambda: spark.sql(f"OPTIMIZE {name}{sorting}").select(*metrics).collect())
     again_on_conflict(lambda: spark.sql(f"VACUUM {name}").collect())
-    return Maintained(str(table), sum(row[0] for row in done), sum(row[1] for row in done), wrong)
+    return MaintenanceResult(str(table), sum(row[0] for row in done), sum(row[1] for row in done), wrong)
 
 
 def _wrong_bounds(at: str) -> int:

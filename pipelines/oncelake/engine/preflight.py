@@ -22,15 +22,15 @@ from oncelake.common.lake import SILVER, Lake, Table, is_local
 from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.engine.altered import refuse_altered
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.sources import Failed, try_sources
 from oncelake.engine.start_gate import unfinished_rebuild
+from oncelake.engine.table_changes import refuse_altered
 from oncelake.exactly_once.lease import has_lock, links_are_missing
-from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
-from oncelake.quality.check import check_suite, refuse_columns
+from oncelake.gold.declaration_check import check as check_gold
+from oncelake.quality.suite_check import check_suite, refuse_columns
 from oncelake.silver.check import check as check_format
 from oncelake.sources.kind import SourceKind
 
@@ -91,7 +91,7 @@ def check_served_stage(spark: SparkSession, stage: Stage) -> None:
         TargetError: the serving database refuses the check.
     """
     if stage.served is not None:
-        from oncelake.serving.check import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
+        from oncelake.serving.table_setup import check_served  # noqa: PLC0415 - SQLAlchemy, as in graph
 
         check_served(spark, stage.served)
 

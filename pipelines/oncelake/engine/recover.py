@@ -40,7 +40,7 @@ from oncelake.exactly_once.write import commit_note
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveryResult:
     """The result of a recovery of one stage.
 
     Attributes:
@@ -58,7 +58,7 @@ class Recovered:
     refused: str | None = None
 
 
-def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> Recovered:
+def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: bool, dry_run: bool) -> RecoveryResult:
     """Fix a stage that may not start; in a dry run, only plan the steps.
 
     Each step can be repeated: after a failure in the middle, the next recovery plans again from the current state.
@@ -68,7 +68,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     gone = _gone(state)  # guard: bronze-keeps-unavailable-lines
     if gone is not None and (state.damaged or not accept_loss):
         way = f"{READ_AGAIN} oncelake rebuild {stage.name} --accept-loss" if state.damaged else accept(stage.name)
-        return Recovered(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
+        return RecoveryResult(stage.name, name, refused=f"{stage.name}: {gone.diagnosis.seen}. {way}")
     ahead = () if state.diagnosis.may_start else _readers_ahead(chain, stage)
     if ahead and not dry_run:
         _mark(chain, spark, ahead)
@@ -79,13 +79,13 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     if steps and not dry_run:
         state = chain.stage_state(stage)
     if state.diagnosis.may_start or (steps and state.damaged):
-        return Recovered(stage.name, name, steps)
+        return RecoveryResult(stage.name, name, steps)
     try:
         recovery = plan_loss(gone) if gone is not None else _plan(chain, state, accept_loss=accept_loss)
         kept = None if dry_run else _mend(chain, spark, state, recovery)
     except StateError as error:
-        return Recovered(stage.name, name, steps, refused=str(error))
-    return Recovered(stage.name, name, (*steps, *recovery.steps), kept)
+        return RecoveryResult(stage.name, name, steps, refused=str(error))
+    return RecoveryResult(stage.name, name, (*steps, *recovery.steps), kept)
 
 
 def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reader-not-ahead-of-table

@@ -27,11 +27,11 @@ from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable, unfinished_replay
-from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.recovery import rebuild_hint
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.write import append, move_out, no_fence
 from oncelake.silver.duplicates import dropped, held_near, with_twin
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
@@ -48,7 +48,7 @@ _WAS = "_was"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay, in numbers of lines.
 
     Attributes:
@@ -85,7 +85,7 @@ class Replay:
     silver: Silver
     fence: Callable[[], None] = no_fence
 
-    def go(self, reasons: Sequence[str] = ()) -> Replayed:
+    def go(self, reasons: Sequence[str] = ()) -> ReplayResult:
         """Check the lines with one of these reasons, or all lines if none is named, and move those that pass.
 
         Raises:
@@ -99,7 +99,7 @@ class Replay:
         refuse_unless_startable(replace(self.chain, stages=stages_from(self.chain.stages, "silver")))
         rows = self._asked(reasons)
         if rows is None:
-            return Replayed(finished=finished)
+            return ReplayResult(finished=finished)
         metadata = self._note(reasons)
         self._files.remove(self._place())
         self._compared(self._judged(rows), metadata.txn_version).write.format("delta").save(self._place(metadata))
@@ -119,7 +119,7 @@ class Replay:
             self._files.remove(self._place())
         return replace(outcome, finished=finished)
 
-    def plan(self, reasons: Sequence[str] = ()) -> Replayed:
+    def plan(self, reasons: Sequence[str] = ()) -> ReplayResult:
         """Return what `go` would move. Change nothing.
 
         Raises:
@@ -129,7 +129,7 @@ class Replay:
         refuse_unless_finished(self.chain)
         rows = self._asked(reasons)
         if rows is None:
-            return Replayed()
+            return ReplayResult()
         return _counted(self._compared(self._judged(rows), self.chain.commit_log(SILVER).newest() or 0))[0]
 
     def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
@@ -159,7 +159,7 @@ class Replay:
         declared = self.silver.deduplicate
         if declared is None:
             return parsed
-        before = TableBefore(self._path(SILVER), str(SILVER), version)
+        before = TableVersion(self._path(SILVER), str(SILVER), version)
         return with_twin(parsed, held_near(before, parsed, declared), declared.within)
 
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
@@ -276,11 +276,11 @@ def _repeats(verdicts: DataFrame) -> DataFrame:
     return verdicts.sparkSession.createDataFrame([], DUPLICATES_SCHEMA)
 
 
-def _counted(verdicts: DataFrame) -> tuple[Replayed, bool]:
+def _counted(verdicts: DataFrame) -> tuple[ReplayResult, bool]:
     """Count the verdicts; the second value is True if they change a table."""
     changed = F.count_if(~is_accepted() & ~F.col("reasons").eqNullSafe(F.col(_WAS)))
     repeats = F.count_if(F.col(TWIN.name).isNotNull()) if TWIN.name in verdicts.columns else F.lit(0)
     (seen,) = verdicts.agg(F.count(F.lit(1)), F.count_if(is_accepted()), changed, repeats).collect()
     stay = verdicts.select(F.explode("reasons.rule").alias("rule")).groupBy("rule").count().orderBy("rule").collect()
     by_rule = {row["rule"]: row["count"] for row in stay}
-    return Replayed(seen[0], seen[1], by_rule, repeats=seen[3]), bool(seen[1] or seen[2])
+    return ReplayResult(seen[0], seen[1], by_rule, repeats=seen[3]), bool(seen[1] or seen[2])

@@ -28,7 +28,7 @@ from oncelake.engine.make_table import make_table, make_tables
 from oncelake.engine.rules import record_rules
 from oncelake.engine.sources import Failed, said, stands_alone
 from oncelake.engine.start_gate import block_reason, refuse_unless_startable, waits
-from oncelake.exactly_once.batch import BatchCallback, Elsewhere, Event, EventSink, Notice, Writer
+from oncelake.exactly_once.batch import BatchCallback, Event, EventSink, ForeignWriter, Notice, Writer
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.files import remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
@@ -330,7 +330,7 @@ class Run:
             source=dict(state.source.identity()),
             first_position=state.source.first_position,
             identity_at=state.source.identity_at,
-            tables=writers or {first: Elsewhere()},
+            tables=writers or {first: ForeignWriter()},
             write=state.stage.write,
             report=self._tell,
             stopping=self.stopping,

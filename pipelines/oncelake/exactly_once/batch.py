@@ -18,11 +18,11 @@ from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import Collected, SmallBatches
 from oncelake.common.spark.few_rows import FewRows
-from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written, no_fence
 
 
@@ -104,7 +104,7 @@ class Writer(Protocol):
         """The state of the table after this run's writes."""
 
 
-class Elsewhere:
+class ForeignWriter:
     """The writer of a table outside the lake; its state is read in the transaction that writes the table."""
 
     state = TableState()
@@ -183,7 +183,7 @@ class Batch:
         """Return True if a table holds this batch already."""
         return self._delta(table).holds(self.metadata(table)) is not None
 
-    def before(self, table: Table) -> TableBefore:
+    def before(self, table: Table) -> TableVersion:
         """Return a table as it was before this batch, also if it holds the batch already."""
         return self._delta(table).before(self.metadata(table))
 

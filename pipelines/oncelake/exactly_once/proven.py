@@ -17,7 +17,7 @@ _LATER = ("lines", "line_ends")
 
 
 @dataclass(frozen=True)
-class Proven:
+class ProvenTable:
     """How far one table is proven.
 
     Attributes:
@@ -76,20 +76,20 @@ class Proven:
         return proven if lines == rows else replace(proven, lines=lines)
 
 
-def read_record(files: Files, lake: str) -> Mapping[str, Proven]:
+def read_record(files: Files, lake: str) -> Mapping[str, ProvenTable]:
     """Return per table how far it is proven: the newest record that can be read, or an empty one."""
     for name in sorted(_names(files, lake), reverse=True):
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                tables = {table: Proven.from_dict(each) for table, each in value["tables"].items()}
+                tables = {table: ProvenTable.from_dict(each) for table, each in value["tables"].items()}
                 return {table: each for table, each in tables.items() if each}
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return {}
 
 
-def write_record(files: Files, lake: str, tables: Mapping[str, Proven], now: datetime) -> str:
+def write_record(files: Files, lake: str, tables: Mapping[str, ProvenTable], now: datetime) -> str:
     """Write how far a lake is proven, delete all but the newest `KEPT` records, and return the new record's path.
 
     Raises:

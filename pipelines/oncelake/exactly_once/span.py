@@ -12,7 +12,7 @@ from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.proven import ProvenTable
 
 # Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
 HALF = 0xFFFF_FFFF
@@ -40,7 +40,7 @@ class Span:
     path: str
     version: int
     commits: tuple[ChainCommit, ...]
-    start: Proven | None = None
+    start: ProvenTable | None = None
     rest: bool = False
     later: frozenset[int] = frozenset()
 

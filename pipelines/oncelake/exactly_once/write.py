@@ -23,10 +23,10 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
 from oncelake.common.spark.collect import Collected
-from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
+from oncelake.exactly_once.table_version import TableVersion
 
 if TYPE_CHECKING:
     from oncelake.exactly_once.local_write import LocalTable, Snapshot
@@ -184,7 +184,7 @@ class TableWriter:
         assert self.last is not None
         return Written(self.last, replayed=True)
 
-    def before(self, metadata: CommitMetadata) -> TableBefore:
+    def before(self, metadata: CommitMetadata) -> TableVersion:
         """Return the table as it was before a batch.
 
         If the table holds the batch already, this is the version that the batch's commit records: newer ones, also
@@ -196,10 +196,10 @@ class TableWriter:
         held = self.holds(metadata)
         if held is not None:
             version = held.commit.metadata.deduplicated["version"]  # guard: repeats-from-recorded-version
-            return TableBefore(self.path, metadata.table, version, replayed=True)
+            return TableVersion(self.path, metadata.table, version, replayed=True)
         self.must_be_alone(metadata)
         opened = self._local.opened_at(self._seen) if self._local is not None else None
-        return TableBefore(self.path, metadata.table, self._seen, opened)
+        return TableVersion(self.path, metadata.table, self._seen, opened)
 
     def must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
         """Raise ReplayError if a batch does not follow the last one; only the first table gets every batch."""

@@ -33,13 +33,13 @@ from oncelake.lab import plots
 from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
-from oncelake.lab.notebook_place import LOOKING, Chosen, choose
-from oncelake.lakehouse import Lakehouse, Ran
+from oncelake.lab.notebook_place import LOOKING, ChosenLake, choose
+from oncelake.lakehouse import Lakehouse, RunResult
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
-from oncelake.observe.trace.way import At
-from oncelake.observe.trace.way import lines as trace_lines
+from oncelake.observe.trace.lineage import At
+from oncelake.observe.trace.lineage import lines as trace_lines
 
 # Names that cells use in addition to the lake: notebooks import only from oncelake and oncelake.lab.
 __all__ = [
@@ -69,7 +69,7 @@ SETTLES = 120.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """The exit code and the full output of a command that ran in its own process."""
 
     code: int
@@ -85,7 +85,7 @@ class NotebookLake:
     """
 
     spark: SparkSession = field(repr=False)
-    chosen: Chosen
+    chosen: ChosenLake
 
     @property
     def root(self) -> Path:
@@ -153,11 +153,11 @@ class NotebookLake:
         """Return an object that starts `oncelake` processes on this lake and, on exit, kills those still running."""
         return Victims(self.chosen.conf, self.chosen.sets, self.lakehouse.settings.places(), self.root / "tmp", QUICK)
 
-    def command(self, *command: str, sets: Sequence[str] = ()) -> Ended:
+    def command(self, *command: str, sets: Sequence[str] = ()) -> CommandResult:
         """Run `oncelake` on this lake in its own process, and wait until it exits."""
         with self.processes() as processes:
             started = processes.start(*command, sets=sets)
-            return Ended(processes.finish(started), started.output.read_text(errors="replace"))
+            return CommandResult(processes.finish(started), started.output.read_text(errors="replace"))
 
     def _writable(self) -> Lakehouse:
         """Return the lake for writing.
@@ -172,7 +172,7 @@ class NotebookLake:
             )
         return self.lakehouse
 
-    def _settle(self, ran: "Future[Ran]") -> None:
+    def _settle(self, ran: "Future[RunResult]") -> None:
         for _ in range(int(SETTLES / 0.2)):
             if ran.done() or all(map(_is_done, self.chain.states())):
                 return

@@ -25,7 +25,7 @@ _DEPLOYED = "conf/dev.yaml"
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenLake:
     """The lake that a notebook opens.
 
     Attributes:
@@ -45,7 +45,7 @@ class Chosen:
     said: str
 
 
-def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> Chosen:
+def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> ChosenLake:
     """Choose a notebook's lake: the named one, or one of its own.
 
     In the directory `notebooks`, this function changes to the parent directory: relative paths start there, as for
@@ -61,7 +61,7 @@ def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) 
     if named is not None:
         root = _directory(name, None)
         said = " ".join([f"{name} only reads the lake of {named}", *given]) + "; it changes nothing there"
-        return Chosen(name, named.absolute(), given, root, False, said)
+        return ChosenLake(name, named.absolute(), given, root, False, said)
     elsewhere = next((each for each in sets if each.partition("=")[0].split(".")[0] in _PLACES), None)
     if elsewhere is not None:
         raise ConfigError(
@@ -73,7 +73,7 @@ def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) 
     stays = "which is kept" if os.environ.get(SCRATCH) else "which is deleted when the notebook's kernel ends"
     said = f"{name} uses its own lake in {root}, {stays}"
     over = Path(conf) if conf is not None else shipped_conf() / "local.yaml"
-    return Chosen(name, over.absolute(), (*_own_sets(root), *sets), root, True, said)
+    return ChosenLake(name, over.absolute(), (*_own_sets(root), *sets), root, True, said)
 
 
 def _named(conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:

@@ -25,7 +25,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.board import EVENTS, Board, BoardEvent, Head, Row, clock_time
-from oncelake.observe.kept import kept
+from oncelake.observe.log_cache import kept
 from oncelake.observe.progress import Display, JsonLines, Lines
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.status import StageStatus, backlog, stage_status

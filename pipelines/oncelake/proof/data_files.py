@@ -26,7 +26,7 @@ _PATH = re.compile(r'"path":"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file as listed by its store: its size in bytes, and its modification time in milliseconds."""
 
     size: int
@@ -106,7 +106,7 @@ def listed_by_delta(spark: SparkSession, path: str, version: int) -> list[tuple[
     return [(row["path"], int(row["size"])) for row in rows]
 
 
-def list_local(root: str) -> dict[str, Stored]:
+def list_local(root: str) -> dict[str, StoredFile]:
     """List the data files below a local directory, relative to it."""
     found = {}
     for parent, directories, names in os.walk(root):
@@ -118,11 +118,11 @@ def list_local(root: str) -> dict[str, Stored]:
                     status = path.stat()
                 except FileNotFoundError:  # removed by maintenance at this moment
                     continue
-                found[str(path.relative_to(root))] = Stored(status.st_size, status.st_mtime_ns // 1_000_000)
+                found[str(path.relative_to(root))] = StoredFile(status.st_size, status.st_mtime_ns // 1_000_000)
     return found
 
 
-def list_hadoop(spark: SparkSession, root: str) -> dict[str, Stored]:
+def list_hadoop(spark: SparkSession, root: str) -> dict[str, StoredFile]:
     """List the data files below a directory of any store, relative to it."""
     where, store = hadoop(spark, root)
     prefix = f"{store.makeQualified(where).toString()}/"
@@ -131,11 +131,11 @@ def list_hadoop(spark: SparkSession, root: str) -> dict[str, Stored]:
         status = listing.next()
         path = status.getPath().toString().removeprefix(prefix)
         if path.endswith(".parquet") and not path.startswith(("_", ".")):
-            found[path] = Stored(int(status.getLen()), int(status.getModificationTime()))
+            found[path] = StoredFile(int(status.getLen()), int(status.getModificationTime()))
     return found
 
 
-def _fault(expected: int, stored: Stored | None) -> str | None:
+def _fault(expected: int, stored: StoredFile | None) -> str | None:
     if stored is None:
         return "is missing"  # guard: data-files-exist
     # guard: data-files-have-size
@@ -154,7 +154,7 @@ def _origin(files: Files, span: Span, path: str) -> str:
     return "the commit that added it is gone from the log"
 
 
-def _orphans(files: Files, span: Span, others: Mapping[str, Stored]) -> tuple[str, ...]:
+def _orphans(files: Files, span: Span, others: Mapping[str, StoredFile]) -> tuple[str, ...]:
     """Count files that no commit refers to; skip files newer than the last commit, as a batch may be writing them."""
     log = DeltaLog(files, span.path)
     last = log.commit(span.version)

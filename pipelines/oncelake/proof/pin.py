@@ -11,7 +11,7 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
 from oncelake.exactly_once.link import Uncompared, batch_words
 from oncelake.exactly_once.positions import is_whole, same_position
-from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.proven import ProvenTable
 from oncelake.exactly_once.span import Span
 
 # A commit, and True if its rows still exist.
@@ -23,7 +23,7 @@ Until = Callable[[CommitMetadata], str | None]
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedTable:
     """One table, pinned for a proof.
 
     Attributes:
@@ -50,13 +50,13 @@ class Pinned:
 class PinnedLake:
     """A lake's tables, pinned for a proof; None for a table that does not exist."""
 
-    bronze: Mapping[Table, Pinned | None]
-    silver: Pinned | None
-    quarantine: Pinned | None
-    gold: Mapping[str, Pinned | None]
-    duplicates: Pinned | None = None
+    bronze: Mapping[Table, PinnedTable | None]
+    silver: PinnedTable | None
+    quarantine: PinnedTable | None
+    gold: Mapping[str, PinnedTable | None]
+    duplicates: PinnedTable | None = None
 
-    def all(self) -> list[Pinned]:
+    def all(self) -> list[PinnedTable]:
         """Return the existing tables, in the order of the data flow."""
         found = (*self.bronze.values(), self.silver, self.quarantine, self.duplicates, *self.gold.values())
         return [each for each in found if each]
@@ -74,12 +74,12 @@ class Limits:
     """
 
     begin: Begin
-    proven: Proven | None = None
+    proven: ProvenTable | None = None
     newest: int | None = None
     until: Until = lambda _: None
 
 
-def from_record(proven: Proven | None, table_id: str | None) -> Begin:
+def from_record(proven: ProvenTable | None, table_id: str | None) -> Begin:
     """Begin after the commit that an earlier proof of the same table ended with."""
 
     def begin(commit: ChainCommit) -> bool:
@@ -111,7 +111,9 @@ def from_batch(batch_id: int) -> Begin:
     return lambda commit: commit.metadata.batch_id <= batch_id
 
 
-def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *, full: bool = False) -> PinnedLake:
+def pin_lake(
+    chain: Chain, record: Mapping[str, ProvenTable], since_ms: int | None, *, full: bool = False
+) -> PinnedLake:
     """Pin every table of a lake that may be written concurrently.
 
     The tables are pinned from the last one to the first. So everything that a table has read is in the pinned
@@ -129,7 +131,9 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
     newest_repeats = chain.commit_log(DUPLICATES).newest()
     silver = fix(SILVER, Limits(fix.begin(SILVER), until=written_whole))
     start = silver.span.start if silver else None
-    end: CommitMetadata | Proven | None = silver.span.commits[-1].metadata if silver and silver.span.commits else start
+    end: CommitMetadata | ProvenTable | None = (
+        silver.span.commits[-1].metadata if silver and silver.span.commits else start
+    )
     last = end.batch_id if end else -1
     cut = silver is not None and bool(silver.notes)
 
@@ -146,7 +150,7 @@ def pin_lake(chain: Chain, record: Mapping[str, Proven], since_ms: int | None, *
 @dataclass(frozen=True)
 class _Fix:
     chain: Chain
-    proven: Mapping[str, Proven]
+    proven: Mapping[str, ProvenTable]
     since_ms: int | None
     full: bool
 
@@ -160,13 +164,13 @@ class _Fix:
         # a replay moves rows of any batch, so all batches are compared again
         return from_beginning if table == SILVER and _replayed(commit_log, begin) else begin
 
-    def __call__(self, table: Table, limits: Limits | None = None) -> Pinned | None:
+    def __call__(self, table: Table, limits: Limits | None = None) -> PinnedTable | None:
         limits = replace(limits or Limits(self.begin(table)), proven=self.proven.get(str(table)))
         return pin(table, self.chain.lake.at(table), self.chain.commit_log(table), limits)
 
 
 # guard: proof-record-of-both-tables
-def _still_together(chain: Chain, record: Mapping[str, Proven]) -> Mapping[str, Proven]:
+def _still_together(chain: Chain, record: Mapping[str, ProvenTable]) -> Mapping[str, ProvenTable]:
     """Return the record without silver and the tables beside it if one was recreated: they are compared together."""
     for table in (QUARANTINE, DUPLICATES):
         kept = record.get(str(table))
@@ -212,7 +216,7 @@ def _written_whole(chain: Chain) -> tuple[int | None, Until]:
     return newest, whole
 
 
-def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned | None:
+def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> PinnedTable | None:
     """Pin a table at its newest complete version within the limits; return None if there is no table."""
     table_id = commit_log.table_id()
     if table_id is None:
@@ -233,17 +237,19 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     strange = commit_log.state().strange if start is None and not standing else None
     # guard: rows-below-oldest-commit
     span = Span(table, path, version, standing, start, rest=is_cut and start is not proven)
-    return Pinned(table_id, span, tuple(entries), joins, gaps, notes, strange, earlier)
+    return PinnedTable(table_id, span, tuple(entries), joins, gaps, notes, strange, earlier)
 
 
-def _read(commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str) -> tuple[list[Entry], Proven | None]:
+def _read(
+    commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str
+) -> tuple[list[Entry], ProvenTable | None]:
     """Read back to where the proof begins, or to the log's first commit; return the commits, oldest first."""
     found: list[Entry] = []
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
             continue
         if stands and isinstance(commit, ChainCommit) and begin(commit):
-            return found[::-1], Proven.up_to(table_id, commit)
+            return found[::-1], ProvenTable.up_to(table_id, commit)
         found.append((commit, stands))
     return found[::-1], None
 
@@ -253,8 +259,8 @@ def _is_first(commit: Commit) -> bool:
 
 
 def _after_clean_up(
-    table: Table, found: list[Entry], proven: Proven | None, table_id: str
-) -> tuple[Proven | None, tuple[str, ...]]:
+    table: Table, found: list[Entry], proven: ProvenTable | None, table_id: str
+) -> tuple[ProvenTable | None, tuple[str, ...]]:
     """Return the start in a log that no longer has its first commits, and what is not covered, in words."""
     chain = list(_of_chain(found))
     if proven and (not chain or _goes_on(proven, chain[0])):
@@ -264,13 +270,13 @@ def _after_clean_up(
     whole = next((each for each in chain if may_start(each)), None)
     if whole is None:
         return None, (f"{gone}; no batch is left to check",)
-    start = Proven.ahead_of(table_id, whole)
+    start = ProvenTable.ahead_of(table_id, whole)
     if proven and proven.version >= oldest - 1:
         return start, proven.gaps
     return start, (f"{gone}; checked from batch {whole.metadata.batch_id} on",)
 
 
-def _goes_on(proven: Proven, first: ChainCommit) -> bool:
+def _goes_on(proven: ProvenTable, first: ChainCommit) -> bool:
     return same_position(first.metadata.end if first.metadata.carries else first.metadata.before, proven.end)
 
 

@@ -10,14 +10,14 @@ from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.link import Link, Uncompared, batch_words, first_to_last, named
 from oncelake.exactly_once.positions import TablePosition, TablesPosition, in_table, in_tables, same_position
-from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.proven import ProvenTable
 from oncelake.exactly_once.span import Span
-from oncelake.proof.pin import Entry, Pinned
+from oncelake.proof.pin import Entry, PinnedTable
 from oncelake.sources.registry import position_of
 
 
 @dataclass(frozen=True)
-class Followed:
+class PositionOrigin:
     """The source or table that a table's positions refer to.
 
     Attributes:
@@ -30,15 +30,15 @@ class Followed:
     name: str
     table_id: str | None = None
     newest: int | None = None
-    tables: "tuple[Followed, ...]" = ()
+    tables: "tuple[PositionOrigin, ...]" = ()
 
     @property
-    def all(self) -> "tuple[Followed, ...]":
+    def all(self) -> "tuple[PositionOrigin, ...]":
         """The tables that are read."""
         return self.tables or (self,)
 
 
-def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
+def follow(pinned: PinnedTable, source: PositionOrigin, first: Span | None = None) -> Link:
     """Check the positions of a table.
 
     Only the Delta log is read. Each commit of the chain records its batch ID, the start and end of its batch, and
@@ -59,7 +59,7 @@ def follow(pinned: Pinned, source: Followed, first: Span | None = None) -> Link:
     return link.without(*pinned.uncompared, *lost)
 
 
-def _broken(pinned: Pinned, source: Followed, first: Span | None) -> Iterator[str]:
+def _broken(pinned: PinnedTable, source: PositionOrigin, first: Span | None) -> Iterator[str]:
     span = pinned.span
     yield from _missing_versions(pinned.entries)
     # guard: proof-no-rows-without-batches
@@ -119,7 +119,7 @@ def _rows(span: Span) -> Iterator[str]:
         rows, lines = commit.rows_in_all, commit.lines_in_all
 
 
-def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
+def _out_of_source(span: Span, source: PositionOrigin) -> Iterator[str]:
     """Check the positions against the existing source tables: their IDs and newest versions."""
     known = {each.table_id: each for each in source.all}
     for commit, metadata in span.noted():
@@ -138,13 +138,13 @@ def _out_of_source(span: Span, source: Followed) -> Iterator[str]:
 
 def _chained(span: Span, source: str) -> Iterator[str]:
     """Check each batch of a stage's first table against the batch before it."""
-    last: CommitMetadata | Proven | None = span.start
+    last: CommitMetadata | ProvenTable | None = span.start
     for commit, metadata in span.noted():
         yield from (f"{named(commit)} {what}" for what in _misfits(last, metadata, source))
         last = metadata
 
 
-def _misfits(last: CommitMetadata | Proven | None, metadata: CommitMetadata, source: str) -> Iterator[str]:
+def _misfits(last: CommitMetadata | ProvenTable | None, metadata: CommitMetadata, source: str) -> Iterator[str]:
     end = last.end if last else None
     batch_id = last.batch_id if last else -1
     if metadata.carries:

@@ -24,13 +24,13 @@ from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.positions import version_of
-from oncelake.exactly_once.proven import Proven, read_record, write_record
+from oncelake.exactly_once.proven import ProvenTable, read_record, write_record
 from oncelake.exactly_once.span import Span, rows_of
 from oncelake.proof.balance import balance, rows_read, same_lines, version_in
 from oncelake.proof.data_files import data_files, exact_bounds, list_local
 from oncelake.proof.events import events
-from oncelake.proof.pin import Pinned, PinnedLake, pin_lake
-from oncelake.proof.positions import Followed, follow
+from oncelake.proof.pin import PinnedLake, PinnedTable, pin_lake
+from oncelake.proof.positions import PositionOrigin, follow
 from oncelake.proof.recount import recount
 from oncelake.proof.repeats import repeats
 from oncelake.silver.schema import EVENT_INDEX
@@ -126,7 +126,7 @@ class Proof:
             yield replace(link, holds=False, said=_without_batch(table, waits)) if self._is_emptied(stage) else link
 
     # guard: emptied-table-fails-proof
-    def _begun(self, stage: Stage, link: Link, pinned: Pinned, waits: tuple[Uncompared, ...]) -> Link:
+    def _begun(self, stage: Stage, link: Link, pinned: PinnedTable, waits: tuple[Uncompared, ...]) -> Link:
         """Return the link of a table's positions with what waits; it does not hold if a rebuild emptied the table."""
         if not waits or pinned.span.end is not None or not link.holds or not self._is_emptied(stage):
             return link.without(*waits)
@@ -177,7 +177,7 @@ class Proof:
         else:
             yield from self._gold(stage, lake)
 
-    def _bronze(self, stage: Stage, bronze: Pinned | None) -> Iterator[Link]:
+    def _bronze(self, stage: Stage, bronze: PinnedTable | None) -> Iterator[Link]:
         if bronze is not None:
             yield from self._table(stage, bronze)
         span = bronze.span if bronze is not None else None
@@ -189,7 +189,7 @@ class Proof:
         for table, pinned in lake.bronze.items():
             if table not in declared and pinned is not None:
                 self._unproven.add(table)
-                link, *files = self._checked(pinned, Followed("its source"), ())
+                link, *files = self._checked(pinned, PositionOrigin("its source"), ())
                 note = f"sources.{table.name} is not in the settings, so {table} is not compared with its source"
                 span = pinned.span
                 why = f"of {table}, whose source is not in the settings"
@@ -239,7 +239,9 @@ class Proof:
         return _waiting_for(SILVER, self.lines - known)
 
     # guard: waiting-for-gold-is-number
-    def _waiting_for_gold(self, table: Table, gold: Pinned | None, silver: Pinned | None) -> tuple[Uncompared, ...]:
+    def _waiting_for_gold(
+        self, table: Table, gold: PinnedTable | None, silver: PinnedTable | None
+    ) -> tuple[Uncompared, ...]:
         """Return the lines of silver that a gold table has not read yet."""
         read = self.chain.commit_log(SILVER).lines_up_to(version_of(gold.span.end if gold else None))
         return _waiting_for(table, silver.span.lines_in_all - read if silver else 0)
@@ -283,14 +285,14 @@ class Proof:
         for link in ServedProof(self.chain, self.spark, counted).links():
             yield replace(link, notes=(*link.notes, *([state] if state and link.name.startswith("position") else [])))
 
-    def _table(self, stage: Stage, pinned: Pinned, first: Span | None = None) -> Iterator[Link]:
+    def _table(self, stage: Stage, pinned: PinnedTable, first: Span | None = None) -> Iterator[Link]:
         """Check a table's positions and its data files."""
         state = self._states[stage.name]
         notes = [state] if state and first is None else []
         return self._checked(pinned, self._source(stage), notes, first)
 
     def _checked(
-        self, pinned: Pinned, source: Followed, told: Iterable[str], first: Span | None = None
+        self, pinned: PinnedTable, source: PositionOrigin, told: Iterable[str], first: Span | None = None
     ) -> Iterator[Link]:
         link, notes = follow(pinned, source, first), [*told]
         listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
@@ -305,19 +307,19 @@ class Proof:
             if bounds is not None:
                 yield bounds
 
-    def _source(self, stage: Stage) -> Followed:
+    def _source(self, stage: Stage) -> PositionOrigin:
         if not stage.reads:
-            return Followed(self.chain.kind(stage).name)
+            return PositionOrigin(self.chain.kind(stage).name)
         of_silver = SILVER in stage.tables
         tables = tuple(self._read_table(each) for each in (bronze_tables(self.chain) if of_silver else stage.reads))
-        return tables[0] if len(tables) == 1 else Followed("bronze", tables=tables)
+        return tables[0] if len(tables) == 1 else PositionOrigin("bronze", tables=tables)
 
-    def _read_table(self, table: Table) -> Followed:
+    def _read_table(self, table: Table) -> PositionOrigin:
         commit_log = self.chain.commit_log(table)
-        return Followed(str(table), commit_log.table_id(), commit_log.newest())
+        return PositionOrigin(str(table), commit_log.table_id(), commit_log.newest())
 
     def _keep(
-        self, lake: PinnedLake, record: Mapping[str, Proven], lasting: Mapping[str, Sequence[Uncompared]]
+        self, lake: PinnedLake, record: Mapping[str, ProvenTable], lasting: Mapping[str, Sequence[Uncompared]]
     ) -> None:
         """Record how far each table is proven, so that the next proof starts there."""
         proven = (each for each in lake.all() if each.joins and each.span.table not in self._unproven)
@@ -340,16 +342,16 @@ class Proof:
         return files_at(self.chain.lake.root, self.spark)
 
 
-def _reached(pinned: Pinned, lasting: Sequence[Uncompared], line_ends: int | None) -> Proven | None:
+def _reached(pinned: PinnedTable, lasting: Sequence[Uncompared], line_ends: int | None) -> ProvenTable | None:
     span = pinned.span
-    reached = Proven.up_to(pinned.table_id, span.commits[-1]) if span.commits else span.start
+    reached = ProvenTable.up_to(pinned.table_id, span.commits[-1]) if span.commits else span.start
     if reached is None:
         return None
     uncompared = tuple(dict.fromkeys(lasting))
     return replace(reached, gaps=pinned.gaps, uncompared=uncompared, line_ends=line_ends)
 
 
-def lines_before(pinned: Pinned | None) -> int:
+def lines_before(pinned: PinnedTable | None) -> int:
     """Return the lines of a table that are not compared, because its span begins later."""
     return pinned.span.lines_before if pinned and not pinned.span.whole else 0
 

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
-from oncelake.quality.check import compiled
+from oncelake.quality.suite_check import compiled
 from oncelake.silver.each import check_each
 from oncelake.silver.format import LogFormat
 from oncelake.silver.pattern import groups, whole_line

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from oncelake.common.spark.collect import Collected
-from oncelake.exactly_once.before import TableBefore
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.silver.duplicates import ORIGIN, WITHIN_SOURCE, near
 from oncelake.silver.schema import DUPLICATES, EVENT_KEY, SOURCE, TWIN, columns
 from oncelake.silver.settings import Deduplicate
@@ -18,7 +18,7 @@ _AT_ONCE = 262_144
 _WHO = ("log_time", *ORIGIN)
 
 
-def split(accepted: Collected, before: TableBefore, declared: Deduplicate) -> tuple[Collected, Collected]:
+def split(accepted: Collected, before: TableVersion, declared: Deduplicate) -> tuple[Collected, Collected]:
     """Split silver's rows of a batch into those that stay and the repeats, which get the columns of their table.
 
     Args:
@@ -48,7 +48,7 @@ def split(accepted: Collected, before: TableBefore, declared: Deduplicate) -> tu
     return kept, Collected(repeats, accepted.spark).select(columns(DUPLICATES, repeats.column_names))
 
 
-def _held(before: TableBefore, lines: "pyarrow.Table", declared: Deduplicate) -> "pyarrow.Table":
+def _held(before: TableVersion, lines: "pyarrow.Table", declared: Deduplicate) -> "pyarrow.Table":
     """Return silver's rows with a key of these lines and a time near them, in the order in which they arrived.
 
     The keys alone are read first, because few files hold one of them.

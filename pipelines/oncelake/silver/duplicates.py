@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, MapType, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError
-from oncelake.exactly_once.before import TableBefore, Times
+from oncelake.exactly_once.table_version import TableVersion, Times
 from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import DUPLICATES, EVENT, EVENT_KEY, EVENT_WINDOW, SILVER, SOURCE, TWIN, columns
 from oncelake.silver.settings import HEADER, RECORD, Deduplicate
@@ -115,7 +115,7 @@ def near(parts: Iterable[int], window: int) -> Times:
     return [(ranges[one][0], ranges[other - 1][1]) for one, other in pairwise(cuts) if one < other]
 
 
-def held_near(before: TableBefore, parsed: DataFrame, declared: Deduplicate) -> DataFrame:
+def held_near(before: TableVersion, parsed: DataFrame, declared: Deduplicate) -> DataFrame:
     """Read the rows of silver that have a key of these lines and a time near them."""
     held = before.read(parsed.sparkSession, "log_time", times_near(parsed, declared))
     if EVENT_KEY not in held.columns:  # no line was compared yet

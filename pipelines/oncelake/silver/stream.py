@@ -20,9 +20,9 @@ from oncelake.common.spark.prepared import Prepared
 from oncelake.common.spark.valid_text import counts_of, marks_of, recorded, warnings
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.batch import Batch
-from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.write import Rows, Written
 from oncelake.quality.gate import Check, Counted, Judged, Level
 from oncelake.quality.reasons import line_of
@@ -199,7 +199,7 @@ class Repeats:
         count: the number of rows in `dropped`.
     """
 
-    before: TableBefore
+    before: TableVersion
     kept: Rows
     dropped: Rows
     count: int
@@ -396,7 +396,7 @@ def _without_repeats(parsed: Parsed, silver: Silver, batch: Batch) -> Iterator[P
         frame.unpersist()
 
 
-def _count_repeats(judged: DataFrame, before: TableBefore, batch: Batch) -> int:
+def _count_repeats(judged: DataFrame, before: TableVersion, batch: Batch) -> int:
     """Count the repeats, which reads silver."""
     try:
         return judged.where(F.col(TWIN.name).isNotNull()).count()

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError
-from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
+from oncelake.gold.declaration_check import check
 from oncelake.silver.columns import type_of
 from oncelake.silver.schema import SILVER
 

@@ -5,8 +5,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.jvm import jvm
-from oncelake.gold.check import check
 from oncelake.gold.declaration import GoldTable
+from oncelake.gold.declaration_check import check
 from oncelake.gold.expression import TRY_FORMS, column, with_try_forms
 from oncelake.silver.schema import SILVER
 from tests.support.spark_handles import java_session

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, SILVER, Table
-from oncelake.quality.check import check_suite
 from oncelake.quality.split import at
 from oncelake.quality.suite import Suite, read_suite
+from oncelake.quality.suite_check import check_suite
 from oncelake.silver import schema
 from oncelake.silver.suggest import suggest_bronze, suggest_silver
 

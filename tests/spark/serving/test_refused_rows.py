@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.gold import measure
 from oncelake.gold.transform import aggregate
-from oncelake.serving.check import check_served, make
 from oncelake.serving.settings import Mode
+from oncelake.serving.table_setup import check_served, make
 from tests.support.refused_rows import (
     DECLARED,
     FEW_DIGITS,

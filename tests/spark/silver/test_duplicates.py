@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.spark.collect import SmallBatches
-from oncelake.exactly_once.before import TableBefore
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.duplicates import dropped, held_near, with_twin
 from oncelake.silver.format import LogFormat
@@ -80,13 +80,13 @@ def by_rule(held: Sequence[Event], events: Sequence[Event], within: float) -> di
     return twins
 
 
-def made_silver(spark: SparkSession, events: Iterable[Event], path: Path) -> TableBefore:
+def made_silver(spark: SparkSession, events: Iterable[Event], path: Path) -> TableVersion:
     accepted(parsed(spark, events)).write.format("delta").mode("append").save(str(path))
     table = DeltaTable(path)
-    return TableBefore(str(path), "silver.access_log", table.version(), table)
+    return TableVersion(str(path), "silver.access_log", table.version(), table)
 
 
-def both_ways(before: TableBefore, lines: DataFrame, declared: Deduplicate = MINUTE) -> list[list[Line]]:
+def both_ways(before: TableVersion, lines: DataFrame, declared: Deduplicate = MINUTE) -> list[list[Line]]:
     """Return the repeats that Spark finds, and those that this process finds."""
     judged = with_twin(lines, held_near(before, lines, declared), declared.within).localCheckpoint()
     small = SmallBatches(10**6, 10**9).collect(lines)

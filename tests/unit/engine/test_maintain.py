@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.engine.altered import fading
-from oncelake.engine.maintain import Maintained, maintain
+from oncelake.engine.maintain import MaintenanceResult, maintain
+from oncelake.engine.table_changes import fading
 from oncelake.exactly_once.write import TRIES
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata
@@ -55,7 +55,7 @@ def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     return house
 
 
-def tidied(house: House, spark: Any) -> dict[str, Maintained]:
+def tidied(house: House, spark: Any) -> dict[str, MaintenanceResult]:
     return {each.table: each for each in maintain(house.chain(), spark)}
 
 

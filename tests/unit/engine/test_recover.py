@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.engine.chain import named
-from oncelake.engine.recover import Recovered, recover
+from oncelake.engine.recover import RecoveryResult, recover
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.state import State
 from tests.support.house import House
@@ -24,7 +24,7 @@ def put(house: House, files: MemoryFiles) -> None:
         path.write_text(text)
 
 
-def recovered(house: House, stage: str, *, dry_run: bool = False) -> Recovered:
+def recovered(house: House, stage: str, *, dry_run: bool = False) -> RecoveryResult:
     chain, spark = house.chain(), None
     without_spark: Any = spark
     return recover(chain, without_spark, named(chain.stages, stage), accept_loss=False, dry_run=dry_run)

@@ -13,7 +13,7 @@ from oncelake.engine.sources import bronze_tables, refused_change, try_sources
 from oncelake.engine.start_gate import refuse_unless_startable, startable
 from oncelake.proof.prove import Proof
 from oncelake.sources.kafka import kind as kafka
-from oncelake.sources.kafka.source import Left, Topic, TopicIds
+from oncelake.sources.kafka.source import Topic, TopicIds, TopicLeftBehind
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets
 from tests.support.several import Several
 
@@ -129,7 +129,7 @@ def test_a_topic_that_another_source_reads_or_has_read_is_refused(
     monkeypatch.setattr(kafka, "describe", lambda _spark, _client, topics: {name: there[name] for name in topics})
     lake, files = Several.at(tmp_path, "unused"), MemoryFiles()
     reads = {
-        "one": TopicIds({"web": "id-web"}, {"old": Left("id-old", {"0": 9})}),
+        "one": TopicIds({"web": "id-web"}, {"old": TopicLeftBehind("id-old", {"0": 9})}),
         "two": TopicIds({"app": "id-app"}),
     }
     for name, topics in reads.items():

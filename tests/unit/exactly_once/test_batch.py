@@ -9,7 +9,7 @@ from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
 from oncelake.exactly_once import write as writes
-from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
+from oncelake.exactly_once.batch import Batch, ForeignWriter, Writer
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TableWriter
 from oncelake.sources.kafka.kind import kafka_client
@@ -43,7 +43,7 @@ def test_a_batch_does_not_write_to_a_lake_that_was_taken_over(files: MemoryFiles
     commit_log = DeltaLog(files, "table")
     writers: dict[Table, Writer] = {
         SILVER: TableWriter("table", commit_log, commit_log.state(), every_batch=True),
-        SERVED: Elsewhere(),
+        SERVED: ForeignWriter(),
     }
     batch = Batch(1, lambda name: metadata(1, str(name)), writers, fence=lost)
     with pytest.raises(LockedError, match="no longer holds"):
@@ -53,7 +53,7 @@ def test_a_batch_does_not_write_to_a_lake_that_was_taken_over(files: MemoryFiles
 def failure(files: MemoryFiles, **changed: Any) -> BaseException | None:
     """Process batch 1, and return the error that it ends with."""
     work = changed.pop("write", lambda *_: pytest.fail("the stage's work began"))
-    call = callback(work, files=files, tables={SILVER: Elsewhere()}, **changed)
+    call = callback(work, files=files, tables={SILVER: ForeignWriter()}, **changed)
     with pytest.raises(RuntimeError, match="silver failed in batch 1"):
         call(None, 1)  # type: ignore[arg-type]
     return call.failure

@@ -8,12 +8,12 @@ import pytest
 from oncelake.cli.prove import since_when
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.link import Uncompared
-from oncelake.exactly_once.proven import KEPT, Proven, read_record, write_record
+from oncelake.exactly_once.proven import KEPT, ProvenTable, read_record, write_record
 from tests.support.memory import MemoryFiles
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LOST = Uncompared(4, "4 offsets of an accepted loss: alog/0/6 to 9", lasting=True)
-PROVEN = Proven("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",), (LOST,))
+PROVEN = ProvenTable("id", 7, 6, "query", '{"logOffset":6}', 60, ("versions below 2 are gone",), (LOST,))
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -40,7 +40,7 @@ def test_a_record_of_an_earlier_version_counts_only_if_no_commits_were_gone() ->
     whole = {"table_id": "id", "version": 7, "batch_id": 6, "query_id": "query", "end": None, "rows": 60, "gaps": []}
     tables = {"silver.access_log": whole, "bronze.access_log": {**whole, "gaps": ["versions below 2 are gone"]}}
     files.texts["lake/_proofs/20260131T120000.000000Z.json"] = json.dumps({"form": 1, "at": "", "tables": tables})
-    assert read_record(files, "lake") == {"silver.access_log": Proven("id", 7, 6, "query", None, 60)}
+    assert read_record(files, "lake") == {"silver.access_log": ProvenTable("id", 7, 6, "query", None, 60)}
 
 
 def test_only_the_newest_records_are_kept() -> None:

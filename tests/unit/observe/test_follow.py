@@ -21,9 +21,9 @@ from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.lease import NAME, writer
 from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.observe.board import BoardEvent
-from oncelake.observe.follow import LakeWatch
-from oncelake.observe.kept import RELIST, KeptLog, kept
+from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.live import LiveBoard, RunBoard
+from oncelake.observe.log_cache import RELIST, KeptLog, kept
 from oncelake.observe.progress import JsonLines, Lines, sentence
 from tests.support.house import House, events
 from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table

@@ -18,7 +18,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
-from oncelake.exactly_once.batch import BatchReport, Elsewhere, Notice
+from oncelake.exactly_once.batch import BatchReport, ForeignWriter, Notice
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
@@ -112,7 +112,7 @@ def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
     def reported(wrote: dict[Table, Written]) -> BatchReport:
         files, reports = MemoryFiles(), list[BatchReport]()
         checkpoint(files, "ckpt", planned=0)
-        tables = {SILVER: Elsewhere(), QUARANTINE: Elsewhere()}
+        tables = {SILVER: ForeignWriter(), QUARANTINE: ForeignWriter()}
         write = callback(
             lambda _, batch: batch.written.update(wrote), files=files, tables=tables, report=reports.append
         )

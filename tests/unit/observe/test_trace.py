@@ -9,7 +9,7 @@ from oncelake.common.wording import printable
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.observe.trace.find import FileLine, Position, read_asked
-from oncelake.observe.trace.follow import is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.tracer import is_behind, replays_after, taken_at, taken_from
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets, table
 
 SILVER = "/lake/silver/access_log"

@@ -12,9 +12,9 @@ from oncelake.common.lake import QUARANTINE, Table
 from oncelake.engine.start_gate import MARKER
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.proven import Proven
+from oncelake.exactly_once.proven import ProvenTable
 from oncelake.proof.pin import Limits, PinnedLake, from_beginning, pin, pin_lake
-from oncelake.proof.positions import Followed, follow
+from oncelake.proof.positions import PositionOrigin, follow
 from oncelake.proof.prove import Proof
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, at, checkpoint, commit, metadata, offsets
@@ -37,7 +37,7 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def pinned(tmp_path: Path, files: MemoryFiles) -> Callable[..., PinnedLake]:
-    def look(record: Mapping[str, Proven] | None = None, *, full: bool = False) -> PinnedLake:
+    def look(record: Mapping[str, ProvenTable] | None = None, *, full: bool = False) -> PinnedLake:
         house = House(tmp_path)
         for name, text in files.texts.items():
             path = house.lake / name
@@ -91,7 +91,7 @@ def test_a_batch_that_only_quarantine_has_is_kept(files: MemoryFiles, pinned: Ca
     assert batches(lake) == (3, 2)
     assert lake.silver
     assert lake.quarantine
-    link = follow(lake.quarantine, Followed("bronze.access_log", "source-id", 9), lake.silver.span)
+    link = follow(lake.quarantine, PositionOrigin("bronze.access_log", "source-id", 9), lake.silver.span)
     assert "matches no batch in silver.access_log" in link.said
 
 
@@ -102,12 +102,12 @@ def test_silver_is_proven_from_its_beginning_if_quarantine_was_recreated(
     whole = pinned()
     assert whole.silver
     assert whole.quarantine
-    silver = Proven.up_to(whole.silver.table_id, whole.silver.span.commits[1])
-    beside = Proven.up_to(whole.quarantine.table_id, whole.quarantine.span.commits[0])
+    silver = ProvenTable.up_to(whole.silver.table_id, whole.silver.span.commits[1])
+    beside = ProvenTable.up_to(whole.quarantine.table_id, whole.quarantine.span.commits[0])
     record = {"silver.access_log": silver, "silver.quarantine": beside}
     assert batches(pinned(record)) == (1, 0)
     assert batches(pinned(record, full=True)) == (3, 1)
-    recreated = Proven("another", 1, 0, silver.query_id, beside.end, 10)
+    recreated = ProvenTable("another", 1, 0, silver.query_id, beside.end, 10)
     assert batches(pinned({**record, "silver.quarantine": recreated})) == (3, 1)
 
 
@@ -138,7 +138,7 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
         (house.lake / name).write_text(text)
     whole = pin_lake(house.chain(), {}, None)
     tables = {"silver.access_log": whole.silver, "silver.quarantine": whole.quarantine}
-    record = {name: Proven.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each}
+    record = {name: ProvenTable.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each}
     again = pin_lake(house.chain(), record, None).silver
     assert again
     assert again.span.whole == replayed

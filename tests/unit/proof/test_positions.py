@@ -9,12 +9,12 @@ from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link, Uncompared
-from oncelake.exactly_once.proven import Proven
-from oncelake.proof.pin import Limits, Pinned, from_batch, from_beginning, from_record, from_time, pin
-from oncelake.proof.positions import Followed, follow
+from oncelake.exactly_once.proven import ProvenTable
+from oncelake.proof.pin import Limits, PinnedTable, from_batch, from_beginning, from_record, from_time, pin
+from oncelake.proof.positions import PositionOrigin, follow
 from tests.support.memory import QUERY, MemoryFiles, at, commit, metadata, offsets, table
 
-BRONZE = Followed("bronze.access_log", "source-id", 100)
+BRONZE = PositionOrigin("bronze.access_log", "source-id", 100)
 OTHER = "99999999-2222-3333-4444-555555555555"
 
 
@@ -26,13 +26,13 @@ def files() -> MemoryFiles:
     return files
 
 
-def pinned(files: MemoryFiles, path: str = "table", limits: Limits | None = None) -> Pinned:
+def pinned(files: MemoryFiles, path: str = "table", limits: Limits | None = None) -> PinnedTable:
     found = pin(SILVER, path, DeltaLog(files, path), limits or Limits(from_beginning))
     assert found
     return found
 
 
-def proven(files: MemoryFiles, limits: Limits | None = None, source: Followed = BRONZE) -> Link:
+def proven(files: MemoryFiles, limits: Limits | None = None, source: PositionOrigin = BRONZE) -> Link:
     return follow(pinned(files, limits=limits), source)
 
 
@@ -111,7 +111,7 @@ def test_a_gap_is_described_in_the_terms_of_the_source(
     change(files, 1, before=None, after=offsets(before))
     change(files, 2, before=json.dumps(after), after=offsets(after))
     files.texts.pop(f"table/_delta_log/{3:020d}.json")
-    assert words in proven(files, source=Followed("source", "source-id", 100)).said
+    assert words in proven(files, source=PositionOrigin("source", "source-id", 100)).said
 
 
 def test_a_skipped_part_of_a_version_is_named(files: MemoryFiles) -> None:
@@ -182,7 +182,7 @@ def test_a_range_that_ends_before_it_begins_is_named(files: MemoryFiles) -> None
 
 
 def test_a_record_of_another_table_is_not_continued(files: MemoryFiles) -> None:
-    record = replace(Proven.up_to("another", pinned(files).span.commits[2]), version=9)
+    record = replace(ProvenTable.up_to("another", pinned(files).span.commits[2]), version=9)
     assert not pinned(files, limits=Limits(from_time(1_003), record)).joins
 
 
@@ -290,17 +290,17 @@ def test_what_an_accepted_loss_skipped_of_the_source_is_a_number_of_every_later_
     commit(files, "table", 1, metadata(0, before=None, after=offsets(before)))
     moved = {"before": json.dumps(before), "event": CommitKind.LOSS, "lost": (lost,)}
     commit(files, "table", 2, metadata(1, "silver.access_log", after=offsets(end), **moved))
-    link = proven(files, source=Followed("logs"))
+    link = proven(files, source=PositionOrigin("logs"))
     assert link.holds, link.said
     assert link.uncompared == (Uncompared(int(said.split(maxsplit=1)[0]), said, lasting=True),)
-    record = replace(Proven.up_to("table-id", pinned(files).span.commits[-1]), uncompared=link.uncompared)
-    again = proven(files, Limits(from_record(record, "table-id"), record), Followed("logs"))
+    record = replace(ProvenTable.up_to("table-id", pinned(files).span.commits[-1]), uncompared=link.uncompared)
+    again = proven(files, Limits(from_record(record, "table-id"), record), PositionOrigin("logs"))
     assert again.said == "nothing new since batch 1"
     assert again.uncompared == link.uncompared
 
 
 def test_a_change_of_the_topics_holds_if_it_moves_no_other_offset(files: MemoryFiles) -> None:
-    before, source = {"web": {"0": 6}, "app": {"0": 3}}, Followed("web, app")
+    before, source = {"web": {"0": 6}, "app": {"0": 3}}, PositionOrigin("web, app")
     files.texts.pop(f"table/_delta_log/{3:020d}.json")
     change(files, 1, before=None, after=offsets(before))
     moved = {"before": json.dumps(before), "event": CommitKind.TOPICS}
@@ -325,14 +325,14 @@ def test_a_cleaned_up_log_is_proven_from_its_start_with_a_note(files: MemoryFile
         "silver.access_log: versions below 2 are gone from its log, and no earlier proof covers them; "
         "checked from batch 1 on",
     )
-    assert found.span.start == Proven("table-id", 1, 0, QUERY, found.span.before, 10)
+    assert found.span.start == ProvenTable("table-id", 1, 0, QUERY, found.span.before, 10)
     assert (found.span.whole, found.span.complete, found.span.rows_in_all) == (True, False, 30)
 
 
 def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
     table_id(files)
     earlier = pinned(files).span.commits[0]
-    record = Proven.up_to("table-id", earlier)
+    record = ProvenTable.up_to("table-id", earlier)
     for version in (0, 1):
         files.texts.pop(f"table/_delta_log/{version:020d}.json")
     link = proven(files, Limits(from_record(record, "table-id"), record))
@@ -343,7 +343,7 @@ def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
 
 
 def test_a_proof_starts_where_the_record_ends(files: MemoryFiles) -> None:
-    record = Proven.up_to("table-id", pinned(files).span.commits[1])
+    record = ProvenTable.up_to("table-id", pinned(files).span.commits[1])
     found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
     assert (found.span.start, [each.version for each in found.span.commits], found.joins) == (record, [3], True)
     assert follow(found, BRONZE).holds
@@ -351,13 +351,13 @@ def test_a_proof_starts_where_the_record_ends(files: MemoryFiles) -> None:
 
 @pytest.mark.parametrize("changed", [{"table_id": "another"}, {"query_id": OTHER}, {"end": json.dumps(at(7))}])
 def test_a_record_of_another_history_is_not_used(files: MemoryFiles, changed: dict[str, str]) -> None:
-    record = replace(Proven.up_to("table-id", pinned(files).span.commits[1]), **changed)  # type: ignore[arg-type]
+    record = replace(ProvenTable.up_to("table-id", pinned(files).span.commits[1]), **changed)  # type: ignore[arg-type]
     limits = Limits(from_record(record, "table-id"), record)
     assert pinned(files, limits=limits).span.whole
 
 
 def test_a_record_that_a_restore_undid_is_not_used(files: MemoryFiles) -> None:
-    record = Proven.up_to("table-id", pinned(files).span.commits[2])
+    record = ProvenTable.up_to("table-id", pinned(files).span.commits[2])
     by_hand(files, 4, "RESTORE", version="1")
     found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
     assert found.span.whole
@@ -380,11 +380,17 @@ def test_a_batch_inside_a_snapshot_is_left_out(files: MemoryFiles) -> None:
 
 
 def test_positions_in_another_table_or_past_its_end_are_named(files: MemoryFiles) -> None:
-    assert "read table source-id; bronze is table other" in proven(files, source=Followed("bronze", "other", 100)).said
-    assert "up to version 2, which ends at version 1" in proven(files, source=Followed("bronze", "source-id", 1)).said
+    assert (
+        "read table source-id; bronze is table other"
+        in proven(files, source=PositionOrigin("bronze", "other", 100)).said
+    )
+    assert (
+        "up to version 2, which ends at version 1"
+        in proven(files, source=PositionOrigin("bronze", "source-id", 1)).said
+    )
 
 
-def quarantine(files: MemoryFiles, *batches: int) -> Pinned:
+def quarantine(files: MemoryFiles, *batches: int) -> PinnedTable:
     commit(files, "second", 0, operation="CREATE TABLE")
     for index, batch in enumerate(batches):
         commit(files, "second", index + 1, metadata(batch, str(QUARANTINE), rows=10 * index))
@@ -393,7 +399,7 @@ def quarantine(files: MemoryFiles, *batches: int) -> Pinned:
     return found
 
 
-def silver(files: MemoryFiles, *beside: int | None) -> Pinned:
+def silver(files: MemoryFiles, *beside: int | None) -> PinnedTable:
     for batch, last in enumerate(beside):
         change(files, batch + 1, beside={str(QUARANTINE): last})
     return pinned(files)

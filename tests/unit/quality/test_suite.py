@@ -11,8 +11,8 @@ from oncelake.common.models import fingerprint
 from oncelake.engine.chain import chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.graph import suites
-from oncelake.quality.check import left_out
 from oncelake.quality.suite import SuiteFile, read_suite, read_suites
+from oncelake.quality.suite_check import left_out
 from tests.support.suites import read, written
 
 LOCAL = shipped_conf() / "local.yaml"

@@ -91,7 +91,7 @@ class Portions:
         return self.total * min(number, self.count) // self.count
 
 
-class Made(Feed):
+class GeneratedFeed(Feed):
     """Generated lines, in portions."""
 
     portions: Portions
@@ -102,7 +102,7 @@ class Made(Feed):
 
 
 @dataclass
-class MadeFiles(Made):
+class MadeFiles(GeneratedFeed):
     """A directory that receives files of generated lines."""
 
     directory: Path
@@ -128,7 +128,7 @@ class MadeFiles(Made):
 
 
 @dataclass
-class MadeTopic(Made):
+class MadeTopic(GeneratedFeed):
     """A separate topic on the configured broker."""
 
     spark: SparkSession = field(repr=False)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from oncelake.common.errors import OvertakenError
-from oncelake.lab.sink_test.made import PART, MadeTable, Seen
+from oncelake.lab.sink_test.made import PART, MadeTable, SinkContents
 from oncelake.lab.sink_test.process import Halt, Line, Outcome, run
 from oncelake.serving import rows as serving_rows
 from oncelake.serving.load import make_sink
@@ -67,7 +67,7 @@ class Course:
 
         return step
 
-    def apply(self, sink: Sink, number: int, query: str | None = None) -> "Applied":
+    def apply(self, sink: Sink, number: int, query: str | None = None) -> "AppliedBatch":
         """Apply a batch as a run does."""
         spy = _Spy(sink)
         served = self.made.served_by(sink)
@@ -76,7 +76,7 @@ class Course:
             written = change(
                 self.made.rows(number), self.made.metadata(number, query or self.query), Patience(_PATIENCE), _free
             )
-        return Applied(written.replayed, spy.given)
+        return AppliedBatch(written.replayed, spy.given)
 
     def batch(self, number: int) -> Callable[[], object]:
         """Return a function for a process: it applies a batch."""
@@ -107,7 +107,7 @@ class Course:
 
         return str(must(run(self.child(change)), f"a second write of batch {number}").value)
 
-    def seen(self, sink: Sink) -> Seen:
+    def seen(self, sink: Sink) -> SinkContents:
         """Return what a sink holds."""
         served = self.made.served_by(sink)
         if not sink.reads_back:
@@ -116,7 +116,7 @@ class Course:
             with served.snapshot(self.made.schema) as stored:
                 last, rows = stored.last, tuple(stored.rows)
         metadata = served.state().metadata
-        return Seen(last, metadata.after if metadata else "", rows)
+        return SinkContents(last, metadata.after if metadata else "", rows)
 
     # --- the steps ---
 
@@ -129,7 +129,7 @@ class Course:
         must(run(self.child(lambda sink: self.made.served_by(sink).make(self.made.schema))), "make")
         must(run(self.child(lambda sink: self.made.served_by(sink).check(self.made.schema))), "check")
 
-    def look(self) -> Seen:
+    def look(self) -> SinkContents:
         """Return what the sink holds."""
         return must(run(self.child(self.seen)), "reading").value  # type: ignore[no-any-return]
 
@@ -177,7 +177,7 @@ class Course:
         self.must_be_either(self.look(), when)
         self.apply_next(f"{when}, and the same batch again")
 
-    def must_be_either(self, seen: Seen, when: str) -> None:
+    def must_be_either(self, seen: SinkContents, when: str) -> None:
         """Check that the sink holds what it held before an unfinished batch, or the batch as a whole.
 
         A sink that is safe by key may hold some of the rows of the batch before it is stored.
@@ -189,7 +189,7 @@ class Course:
         else:
             self._must_be_between(seen, when)
 
-    def must_be(self, batches: int, when: str, seen: Seen | None = None) -> None:
+    def must_be(self, batches: int, when: str, seen: SinkContents | None = None) -> None:
         """Check that the sink holds exactly this many batches.
 
         Args:
@@ -209,7 +209,7 @@ class Course:
         if fault:
             raise FaultError(f"{when}, the last batch is {last}: {fault}")
 
-    def _must_be_between(self, seen: Seen, when: str) -> None:
+    def _must_be_between(self, seen: SinkContents, when: str) -> None:
         """Check that each row is as it was before an unfinished batch, or as the batch makes it."""
         before, after = self.made.content_after(self.done), self.made.content_after(self.done + 1)
         if seen.batch_id != self.done - 1:
@@ -261,7 +261,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedBatch:
     """What applying a batch did.
 
     Attributes:

@@ -146,7 +146,7 @@ class MadeError(Exception):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SinkContents:
     """What a sink holds.
 
     Attributes:

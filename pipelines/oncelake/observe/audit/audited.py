@@ -19,7 +19,7 @@ from oncelake.common.tables import is_name, read_version
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
-from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
+from oncelake.observe.audit.results import RESULTS_TABLE, AuditedRows, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite, Suites
 from oncelake.silver.each import by_event
@@ -39,7 +39,7 @@ class Audit:
         recorded: True if this audit recorded the results; False if this version and suite were recorded before.
     """
 
-    audited: Audited
+    audited: AuditedRows
     results: Sequence[Result]
     recorded: bool
 
@@ -132,7 +132,7 @@ class Audits:
         # a catalog does not name new files
         growing = new and table.layer in _GROWING and not is_name(self._path(table))
         since = last_audited(self.spark, *kept, table, table_id) if growing else None
-        audited = Audited(table, table_id, newest, since, fingerprint(suite.declared))
+        audited = AuditedRows(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
         if since is not None:
             added = [file for each in range(since + 1, audited.version + 1) for file in commit_log.files_added(each)]

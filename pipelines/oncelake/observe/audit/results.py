@@ -68,7 +68,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedRows:
     """The audited rows and the suite; `from_version` is None if all rows were audited."""
 
     table: Table
@@ -78,7 +78,9 @@ class Audited:
     suite: str
 
 
-def record(spark: SparkSession, path: str, commit_log: DeltaLog, audited: Audited, results: Sequence[Result]) -> bool:
+def record(
+    spark: SparkSession, path: str, commit_log: DeltaLog, audited: AuditedRows, results: Sequence[Result]
+) -> bool:
     """Append an audit's results, unless this version and suite are already recorded.
 
     Args:

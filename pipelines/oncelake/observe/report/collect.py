@@ -38,10 +38,10 @@ from oncelake.observe.report.facts import (
     StageFacts,
     TableFacts,
 )
-from oncelake.observe.report.happened import Happened
 from oncelake.observe.report.lines import late_lines, lines_over_time
 from oncelake.observe.report.measures import PLOTS, Measures
 from oncelake.observe.report.period import Period
+from oncelake.observe.report.period_events import PeriodEvents
 from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.prove import Proof
@@ -115,7 +115,7 @@ class Collector:
         asked = self.period
         if asked is None:
             return None
-        return self._try("what happened", lambda: Happened(self.chain, self.spark, asked).facts(batches))
+        return self._try("what happened", lambda: PeriodEvents(self.chain, self.spark, asked).facts(batches))
 
     def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
         room = PLOTS

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from oncelake.common.wording import count_of, shown_path
 from oncelake.sources.directory.content import Content
-from oncelake.sources.directory.listing import Found, Problem, is_hidden_file, is_packed
+from oncelake.sources.directory.listing import ListedFile, Problem, is_hidden_file, is_packed
 
 
 class Fault(StrEnum):
@@ -57,7 +57,7 @@ _OF_A_NAME = (None, Problem.NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class FileRecord:
     """The record in bronze of a file that it has read: its size in bytes and its modification time in ms."""
 
     size: int
@@ -122,10 +122,10 @@ class Census:
     """
 
     read: list[str] = field(default_factory=list)
-    waiting: list[Found] = field(default_factory=list)
-    hidden: list[Found] = field(default_factory=list)
-    empty: list[Found] = field(default_factory=list)
-    touched: list[Found] = field(default_factory=list)
+    waiting: list[ListedFile] = field(default_factory=list)
+    hidden: list[ListedFile] = field(default_factory=list)
+    empty: list[ListedFile] = field(default_factory=list)
+    touched: list[ListedFile] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     renamed: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
@@ -154,7 +154,7 @@ class CensusInputs:
     planned: Mapping[str, PlannedFile]
     position: int
     position_now: int
-    recorded: Mapping[str, Recorded] | None
+    recorded: Mapping[str, FileRecord] | None
     may_start: bool
     may_read: Callable[[str], bool]
     has_lines: Callable[[list[str]], set[str]] = set
@@ -163,13 +163,13 @@ class CensusInputs:
     source: tuple[str, int, int] | None = None
 
 
-def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
+def take(found: Iterable[ListedFile], inputs: CensusInputs) -> Census:
     """Return a census that puts every file into exactly one class."""
     census = Census()
     there: set[str] = set()
-    unread: list[Found] = []
+    unread: list[ListedFile] = []
     faults: list[Faulty] = []
-    hidden: dict[str, Found] = {}
+    hidden: dict[str, ListedFile] = {}
     for each in found:
         if each.hidden:  # guard: hidden-file-does-not-wait
             hidden[each.path] = each
@@ -198,15 +198,15 @@ def take(found: Iterable[Found], inputs: CensusInputs) -> Census:
     return census
 
 
-def _recorded(path: str, inputs: CensusInputs) -> Recorded | None:
+def _recorded(path: str, inputs: CensusInputs) -> FileRecord | None:
     """Return bronze's record of a file; without bronze, the entry of a file that Spark has read, with unknown size."""
     if inputs.recorded is not None:
         return inputs.recorded.get(path)
     planned = inputs.planned.get(path)
-    return Recorded(-1, planned.modified) if planned is not None and planned.number <= inputs.position else None
+    return FileRecord(-1, planned.modified) if planned is not None and planned.number <= inputs.position else None
 
 
-def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faulty]) -> None:
+def _compare(found: ListedFile, recorded: FileRecord, census: Census, faults: list[Faulty]) -> None:
     if recorded.size < 0:  # the size is unknown, so only the time can show a change
         if found.modified == recorded.modified:
             census.read.append(found.path)
@@ -221,7 +221,7 @@ def _compare(found: Found, recorded: Recorded, census: Census, faults: list[Faul
             census.touched.append(found)
 
 
-def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+def _unread(unread: list[ListedFile], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze; return those that are faults."""
     faults, passed = [], []
     for each in unread:
@@ -244,7 +244,7 @@ def _unread(unread: list[Found], inputs: CensusInputs, census: Census) -> list[F
     return faults + _passed(passed, inputs, census)
 
 
-def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[Faulty]:
+def _passed(passed: list[ListedFile], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
     faults, others = [], []
     for each in passed:
@@ -262,7 +262,7 @@ def _passed(passed: list[Found], inputs: CensusInputs, census: Census) -> list[F
     return faults
 
 
-def _set_aside(found: Found, inputs: CensusInputs) -> Faulty | None:  # guard: binary-file-is-fault
+def _set_aside(found: ListedFile, inputs: CensusInputs) -> Faulty | None:  # guard: binary-file-is-fault
     """Return a file as a fault if no run reads it because of what it holds."""
     content = inputs.content(found.path)
     if content is None or content.aside is None:

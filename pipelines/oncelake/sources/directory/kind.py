@@ -6,8 +6,8 @@ from pathlib import Path
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import is_local, place
+from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
-from oncelake.sources.directory.held import Held
 from oncelake.sources.kind import SourceKind
 from oncelake.sources.proof import Ingestion
 
@@ -18,7 +18,7 @@ class DirectoryKind(SourceKind):
     needs_spark = False
 
     @abstractmethod
-    def census(self, ingestion: Ingestion) -> tuple[Census, Held]:
+    def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
 
     @abstractmethod

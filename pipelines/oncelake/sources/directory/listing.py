@@ -49,7 +49,7 @@ class Problem(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedFile:
     """One file, or one directory or link that cannot be followed.
 
     Attributes:
@@ -71,7 +71,7 @@ class Found:
     changed: int = field(default=0, compare=False)
 
 
-def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[Found]:
+def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = None) -> Iterator[ListedFile]:
     """Yield every file below a source's path, and every directory or link that cannot be followed.
 
     Args:
@@ -94,7 +94,7 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
     for root in roots:
         # guard: colon-beside-pattern
         if has_pattern(path) and b":" in os.path.basename(root):  # noqa: PTH119 - bytes
-            yield Found(_text(root), 0, 0, problem=Problem.COLON)
+            yield ListedFile(_text(root), 0, 0, problem=Problem.COLON)
             continue
         if os.path.isdir(root):  # noqa: PTH112 - bytes
             yield from _below(root, lambda path, hidden: _found(path, encoding, hidden=hidden))
@@ -197,7 +197,7 @@ def has_checksums(path: str) -> bool:
     return os.path.lexists(os.fsencode(f"{directory}/.{name}.crc"))
 
 
-def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iterator[Found]:
+def _below(root: bytes, describe: Callable[[bytes, bool], ListedFile | None]) -> Iterator[ListedFile]:
     """Walk a directory and yield what it holds; the directories above each one are kept to find link loops.
 
     Args:
@@ -214,7 +214,8 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
             if directory == root:
                 raise
             if not isinstance(error, FileNotFoundError):  # otherwise it was deleted after it was listed
-                yield Found(_text(directory), 0, 0, hidden, Problem.RIGHTS)  # guard: unlistable-directory-is-problem
+                # guard: unlistable-directory-is-problem
+                yield ListedFile(_text(directory), 0, 0, hidden, Problem.RIGHTS)
             continue
         for entry in within:
             if _is_directory(entry):
@@ -222,7 +223,7 @@ def _below(root: bytes, describe: Callable[[bytes, bool], Found | None]) -> Iter
                 at = _identity(entry.path, above)
                 if isinstance(at, Problem):
                     path = _link(entry.path, root) if at is Problem.LOOP else entry.path
-                    yield Found(_text(path), 0, 0, below, at)
+                    yield ListedFile(_text(path), 0, 0, below, at)
                 elif at is not None:
                     waiting.append((entry.path, below, above | {at}))
                 continue
@@ -282,17 +283,17 @@ def _is_directory(entry: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
+def _found(path: bytes, encoding: str, *, hidden: bool) -> ListedFile | None:
     """Describe a file; None if it was deleted after it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
     except OSError as error:
         # guard: file-rights-are-problem
         if error.errno not in _NOTHING:  # Spark silently skips a file without permission
-            return Found(_text(path), 0, 0, hidden, Problem.RIGHTS)
+            return ListedFile(_text(path), 0, 0, hidden, Problem.RIGHTS)
         # guard: dead-link-is-problem
         dangling = os.path.islink(path)  # noqa: PTH114 - bytes
-        return Found(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
+        return ListedFile(_text(path), 0, 0, hidden, Problem.DANGLING) if dangling else None
     try:
         path.decode(encoding)
         # guard: colon-in-name-is-problem
@@ -301,7 +302,7 @@ def _found(path: bytes, encoding: str, *, hidden: bool) -> Found | None:
         problem = Problem.NAME  # guard: undecodable-name-is-problem
     is_regular = stat.S_ISREG(at.st_mode)
     size, identity = (at.st_size, (at.st_dev, at.st_ino)) if is_regular else (0, None)
-    return Found(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity, at.st_ctime_ns)
+    return ListedFile(_text(path), size, at.st_mtime_ns // 1_000_000, hidden, problem, identity, at.st_ctime_ns)
 
 
 def may_read(path: str) -> bool:

@@ -13,9 +13,9 @@ from oncelake.common.errors import StateError
 from oncelake.common.lake import is_local
 from oncelake.common.wording import shown_path
 from oncelake.sources.directory.accepted import write_accepted
+from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import SET_ASIDE, Fault, Faulty
 from oncelake.sources.directory.comparison import broken_of, same_lines_as
-from oncelake.sources.directory.held import Held
 from oncelake.sources.directory.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.sources.proof import Ingestion
 
@@ -42,7 +42,7 @@ class Resolve:
 
     ingestion: Ingestion
     root: str
-    held: Held
+    held: BronzeFiles
     listed: Collection[str]
     table_id: str | None
 

@@ -14,10 +14,10 @@ from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.wording import count_of, listed, shown_name, shown_path
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
-from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, Recorded, said, take
+from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
+from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, said, take
 from oncelake.sources.directory.comparison import broken_of, differing, lines_of, same_lines_as
-from oncelake.sources.directory.held import Held, ReadFile
-from oncelake.sources.directory.listing import Found, above, has_pattern, listing, may_be_broken, may_read
+from oncelake.sources.directory.listing import ListedFile, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.sources.directory.names import unpacked
 from oncelake.sources.files.position import listing_number
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource
@@ -27,7 +27,7 @@ from oncelake.sources.proof import Ingestion
 FEW = 1000
 
 
-def count_files(source: FilesSource, ingestion: Ingestion, held: Held) -> Census:
+def count_files(source: FilesSource, ingestion: Ingestion, held: BronzeFiles) -> Census:
     """Assign every file of the source to exactly one state.
 
     The files are listed after bronze's version is pinned, and Spark's list is read after that. So a file that a
@@ -49,7 +49,7 @@ def count_files(source: FilesSource, ingestion: Ingestion, held: Held) -> Census
         planned=source.planned(),
         position=position,
         position_now=max(position, now),  # guard: position-read-after-listing
-        recorded={each.place: Recorded(each.size, each.modified) for each in held.files},
+        recorded={each.place: FileRecord(each.size, each.modified) for each in held.files},
         may_start=ingestion.diagnosis().may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
@@ -60,7 +60,7 @@ def count_files(source: FilesSource, ingestion: Ingestion, held: Held) -> Census
     return _whole(spark, _compared(take(found, inputs), held, inputs))
 
 
-def census_link(source_path: str, census: Census, held: Held) -> Link:
+def census_link(source_path: str, census: Census, held: BronzeFiles) -> Link:
     """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
@@ -106,14 +106,14 @@ def auto_loader_files(
     return link, [each.place for each in files]
 
 
-def _found(spark: SparkSession, path: str) -> list[Found]:
+def _found(spark: SparkSession, path: str) -> list[ListedFile]:
     """List the source's files; on a remote store through Spark, which does not list the files it ignores."""
     if is_local(path):
         return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     modified = F.unix_millis("_metadata.file_modification_time")
     rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
-    return [Found(place_of(uri), size, at) for uri, size, at in rows]
+    return [ListedFile(place_of(uri), size, at) for uri, size, at in rows]
 
 
 def pattern_names(spark: SparkSession, path: str) -> list[str] | None:  # guard: pattern-decided-by-hadoop
@@ -133,7 +133,7 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:  # guard:
     return [each.removeprefix("file:") for each in every.split("\0")]
 
 
-def _compared(census: Census, held: Held, inputs: CensusInputs) -> Census:  # guard: touched-file-compared
+def _compared(census: Census, held: BronzeFiles, inputs: CensusInputs) -> Census:  # guard: touched-file-compared
     """Read again the files with the recorded size but another modification time; flag those with other lines.
 
     A file that can no longer be read to its end counts as changed too. A file that cannot be compared, because the key
@@ -177,11 +177,11 @@ def _whole(spark: SparkSession, census: Census) -> Census:  # guard: cut-archive
     return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
 
 
-def _changed(found: Found) -> Faulty:
+def _changed(found: ListedFile) -> Faulty:
     return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
 
 
-def _notes(census: Census, held: Held) -> Iterator[str]:
+def _notes(census: Census, held: BronzeFiles) -> Iterator[str]:
     yield from _gone(census, held)
     by_name, no_line = "as a name starts with _ or a dot", ("as it holds no line", "as they hold no line")
     for (one, several), found in (((by_name, by_name), census.hidden), (no_line, census.empty)):
@@ -201,7 +201,7 @@ def _notes(census: Census, held: Held) -> Iterator[str]:
     yield from accepted_note(census)
 
 
-def _gone(census: Census, held: Held) -> Iterator[str]:
+def _gone(census: Census, held: BronzeFiles) -> Iterator[str]:
     """Yield notes on the files that are gone, and on the file that each one was renamed to, if any."""
     if not census.gone:
         return
@@ -242,7 +242,7 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 
-def _identity(path: str, held: Held) -> tuple[int, int]:  # guard: acceptance-of-same-directory
+def _identity(path: str, held: BronzeFiles) -> tuple[int, int]:  # guard: acceptance-of-same-directory
     """Return a directory's device and inode, which differ when the disk of a mount point is not mounted.
 
     For a pattern, return those of the directory above it. For a remote store, return bronze's file count, and 0.

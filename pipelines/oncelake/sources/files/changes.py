@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from oncelake.common.wording import count_of, listed, shown_path
 from oncelake.sources.directory.census import Census, Fault, said
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 
 # Faults that a stage's own state reports, or that the next run resolves.
 REPORTED_BY_STATE = (Fault.GONE, Fault.PLAN_CHANGED)
@@ -28,7 +28,7 @@ def changes(census: Census, recorded: Mapping[str, int], stage: str) -> list[str
     return lines
 
 
-def _changed(found: Found, was: int | None) -> str:
+def _changed(found: ListedFile, was: int | None) -> str:
     path, now = shown_path(found.path), count_of(found.size, "byte")
     if was is None or found.size == was:
         return f"{path} was modified after it was read, and now has {now}; the change is not in bronze"

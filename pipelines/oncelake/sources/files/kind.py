@@ -25,10 +25,10 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.link import Link
 from oncelake.sources.directory.accepted import write_renamed
+from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import files_lost
 from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Reader
-from oncelake.sources.directory.held import Held
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.listing import Problem, has_pattern, loops
 from oncelake.sources.files import proof
@@ -158,10 +158,10 @@ class FilesKind(DirectoryKind):
         assert isinstance(ingestion.source, FilesSource)
         return proof.links(ingestion.source, ingestion)
 
-    def census(self, ingestion: Ingestion) -> tuple[Census, Held]:
+    def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
         assert isinstance(ingestion.source, FilesSource)
-        held = Held.now(ingestion)
+        held = BronzeFiles.now(ingestion)
         return count_files(ingestion.source, ingestion, held), held
 
     def planned(self, ingestion: Ingestion) -> Collection[str]:

@@ -12,8 +12,8 @@ from oncelake.common.spark.jvm import hadoop
 from oncelake.common.wording import HANDFUL, count_of, listed, shown_name
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.span import Span, clock, miscounted
+from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile, bronze_files
 from oncelake.sources.directory.comparison import SUMS, ReadOtherwise, differing, summed
-from oncelake.sources.directory.held import Held, ReadFile, bronze_files
 from oncelake.sources.directory.listing import is_packed
 from oncelake.sources.files.batch_check import BOM
 from oncelake.sources.files.census import auto_loader_files, census_link, count_files
@@ -25,7 +25,7 @@ def links(source: FilesSource, ingestion: Ingestion) -> Iterator[Link]:
     """Account for the source's files, and check the rows that were read from them."""
     spark, versions, table = ingestion.spark, ingestion.versions, ingestion.table
     span = ingestion.span if ingestion.span is not None and ingestion.span.rows_in_all else None
-    nothing = Held(None, (), ingestion.span.end if ingestion.span else None, versions, table=table)
+    nothing = BronzeFiles(None, (), ingestion.span.end if ingestion.span else None, versions, table=table)
     held = bronze_files(span, versions) if span else nothing
     if isinstance(source, AutoLoaderSource):
         link, read = auto_loader_files(spark, source, held.files, table)
@@ -37,7 +37,9 @@ def links(source: FilesSource, ingestion: Ingestion) -> Iterator[Link]:
         yield file_rows(spark, span, source.path, held, frozenset(read) if ingestion.deep else None)
 
 
-def file_rows(spark: SparkSession, span: Span, source_path: str, held: Held, same: Container[str] | None) -> Link:
+def file_rows(
+    spark: SparkSession, span: Span, source_path: str, held: BronzeFiles, same: Container[str] | None
+) -> Link:
     """Prove that every file in bronze was read once and whole.
 
     Args:
@@ -111,7 +113,7 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
 
 
 # guard: file-lines-equal-bronze
-def _changed(held: Held, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
+def _changed(held: BronzeFiles, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
     """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
     assert held.rows is not None, "rows were read"
     said = []

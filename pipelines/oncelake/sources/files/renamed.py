@@ -19,7 +19,7 @@ from oncelake.common import tables
 from oncelake.common.errors import SourceError
 from oncelake.common.lake import place_of
 from oncelake.common.wording import shown_path
-from oncelake.exactly_once.before import TableBefore
+from oncelake.exactly_once.table_version import TableVersion
 from oncelake.sources.directory.comparison import SUMS, summed
 from oncelake.sources.directory.names import unpacked
 from oncelake.sources.files.batch_check import Reading
@@ -54,7 +54,7 @@ def renamed(  # guard: renamed-file-left-out
     reading: Reading,
     modified_at: Mapping[str, int],
     listed: Mapping[int, list[str]],
-    before: Callable[[], TableBefore],
+    before: Callable[[], TableVersion],
 ) -> dict[str, str]:
     """Return the files of a batch that bronze has read under a name that is gone, each with the path of that name.
 

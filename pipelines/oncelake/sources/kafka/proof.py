@@ -19,7 +19,7 @@ from oncelake.sources.kafka import offsets
 from oncelake.sources.kafka.admin import NEVER_COMPACTED
 from oncelake.sources.kafka.offsets import Bucket, Client, Explained, Segment
 from oncelake.sources.kafka.position import KafkaPosition, offsets_of
-from oncelake.sources.kafka.records import Compared, compare, read_records, since
+from oncelake.sources.kafka.records import RecordComparison, compare, read_records, since
 from oncelake.sources.kafka.source import KafkaSource, LastRecords, PartitionCensus, TopicIds, census, refilled
 from oncelake.sources.proof import Ingestion, StageView
 
@@ -201,7 +201,7 @@ def kafka_records(span: Span, source: KafkaSource, client: Client, versions: Mas
         elif max(lowest, now.earliest[part]) < min(highest + 1, now.latest[part]):
             first.setdefault(topic, {})[part] = max(lowest, now.earliest[part])
             end.setdefault(topic, {})[part] = min(highest + 1, now.latest[part])
-    found: list[Compared] = []
+    found: list[RecordComparison] = []
     if first:
         records = read_records(spark, client.settings, first, end, tasks=spark.sparkContext.defaultParallelism)
         found = [*compare(since(rows, first), records, versions)]

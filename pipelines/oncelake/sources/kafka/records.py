@@ -55,7 +55,7 @@ def read_records(
 
 
 @dataclass(frozen=True)
-class Compared:
+class RecordComparison:
     """What a comparison of some rows of one partition with its records found.
 
     Attributes:
@@ -79,7 +79,9 @@ class Compared:
     partly: str | None
 
 
-def compare(rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few: bool = False) -> Iterator[Compared]:
+def compare(
+    rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few: bool = False
+) -> Iterator[RecordComparison]:
     """Compare rows of bronze with the records at their offsets: value, key, headers and timestamp.
 
     Masked rows are compared with the records as the same rules mask them. If these rules cannot be applied any more,
@@ -110,7 +112,7 @@ def compare(rows: DataFrame, records: DataFrame, versions: MaskVersions, *, few:
             F.min(F.when(absent, F.col("offset"))).alias("first_absent"),
         )
         for row in found.orderBy("topic", "partition").collect():
-            yield Compared(**{**row.asDict(), "partition": str(row["partition"])}, partly=partly)
+            yield RecordComparison(**{**row.asDict(), "partition": str(row["partition"])}, partly=partly)
 
 
 def unread(rows: DataFrame, records: DataFrame) -> list[str]:  # guard: no-record-after-last-row

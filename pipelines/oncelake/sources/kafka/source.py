@@ -44,7 +44,7 @@ Describe = Callable[[], Mapping[str, Topic]]
 
 
 @dataclass(frozen=True)
-class Left:
+class TopicLeftBehind:
     """A topic that a stage has read and reads no more: its ID, and the next offset of each partition."""
 
     topic_id: str
@@ -61,7 +61,7 @@ class TopicIds:
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
-    left: Mapping[str, Left] = field(default_factory=dict)
+    left: Mapping[str, TopicLeftBehind] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recorded: Mapping[str, str]) -> Self | None:
@@ -71,7 +71,8 @@ class TopicIds:
         if "topics" not in recorded:
             return cls({recorded.get("topic", ""): recorded["topic_id"]} if "topic_id" in recorded else {})
         left = {
-            name: Left(each["id"], each["offsets"]) for name, each in json.loads(recorded.get("left", "{}")).items()
+            name: TopicLeftBehind(each["id"], each["offsets"])
+            for name, each in json.loads(recorded.get("left", "{}")).items()
         }
         return cls(json.loads(recorded["topics"]), left)
 
@@ -337,11 +338,13 @@ class KafkaSource(Source):
         metadata = self.last()
         return (TopicIds.of(metadata.source) if metadata else None) or TopicIds()
 
-    def _left(self, now: Collection[str]) -> Iterator[tuple[str, Left]]:
+    def _left(self, now: Collection[str]) -> Iterator[tuple[str, TopicLeftBehind]]:
         """Yield the topics that bronze has read and does not read now, with their places."""
         metadata, topics = self.last(), self._recorded()
         at = KafkaPosition.parse(metadata.end) if metadata else None
-        places = {name: Left(topics.ids.get(name, ""), each) for name, each in (at.topics if at else {}).items()}
+        places = {
+            name: TopicLeftBehind(topics.ids.get(name, ""), each) for name, each in (at.topics if at else {}).items()
+        }
         return ((name, each) for name, each in {**topics.left, **places}.items() if name not in now)
 
     def _is_chosen(self, topic: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple, Protocol
 
-from oncelake.sources.directory.listing import Found, listing
+from oncelake.sources.directory.listing import ListedFile, listing
 from oncelake.sources.tail.birth import born
 
 # A digest is chained over chunks of this size, so that it can be continued from the last megabyte.
@@ -27,14 +27,14 @@ class FileMovedError(OSError):
 class FileStore(Protocol):
     """The file system that holds growing files."""
 
-    def listing(self, path: str) -> Iterable[Found]:
+    def listing(self, path: str) -> Iterable[ListedFile]:
         """Yield every file below a path, as `listing.listing` does.
 
         Raises:
             OSError: the path cannot be listed.
         """
 
-    def open(self, file: Found) -> BinaryIO:
+    def open(self, file: ListedFile) -> BinaryIO:
         """Open a listed file.
 
         Raises:
@@ -55,11 +55,11 @@ class FileStore(Protocol):
 class Disk(FileStore):
     """The file system of this machine."""
 
-    def listing(self, path: str) -> Iterable[Found]:
+    def listing(self, path: str) -> Iterable[ListedFile]:
         """Yield every file below a path."""
         return listing(path)
 
-    def open(self, file: Found) -> BinaryIO:
+    def open(self, file: ListedFile) -> BinaryIO:
         """Open a listed file, without a buffer."""
         try:
             opened = open(os.fsencode(file.path), "rb", buffering=0)  # noqa: PTH123, SIM115 - bytes; the caller closes it
@@ -246,7 +246,7 @@ def is_unpacked(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedContent:
     """What a compressed file holds.
 
     Attributes:
@@ -272,7 +272,7 @@ NOT_COMPLETE = "it is compressed and not complete"
 NOT_PACKED = "it is not compressed as its name says, or damaged"
 
 
-def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> Packed:
+def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> PackedContent:
     """Read a compressed file to its end, and digest the first bytes of its content.
 
     Args:
@@ -299,12 +299,12 @@ def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> Packed:
     try:
         found = digests(counted(), {*lengths, 2**63}, hasher)
     except EOFError:
-        return Packed(problem=NOT_COMPLETE)
+        return PackedContent(problem=NOT_COMPLETE)
     except (OSError, zlib.error) as error:
         if getattr(error, "errno", None) is not None:
             raise
-        return Packed(problem=NOT_PACKED)
-    return Packed(size, lines, {**found, hasher.size: hasher.digest()})
+        return PackedContent(problem=NOT_PACKED)
+    return PackedContent(size, lines, {**found, hasher.size: hasher.digest()})
 
 
 def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:

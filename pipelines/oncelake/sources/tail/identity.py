@@ -6,13 +6,13 @@ from itertools import chain
 from typing import BinaryIO
 
 from oncelake.sources.directory.content import GROWING, content_in
-from oncelake.sources.directory.listing import Found, is_packed
+from oncelake.sources.directory.listing import ListedFile, is_packed
 from oncelake.sources.tail.content import (
     Digest,
     FileMovedError,
     FileStore,
     Hasher,
-    Packed,
+    PackedContent,
     based,
     blocks_of,
     content_blocks,
@@ -39,23 +39,23 @@ class Contents:
         self.store = store
         self._same: dict[Identity, tuple[str, TailedFile]] = {}
         self._digests: dict[tuple[object, ...], dict[int, Digest]] = {}
-        self._packed: dict[tuple[object, ...], Packed] = {}
+        self._packed: dict[tuple[object, ...], PackedContent] = {}
         self._aside: dict[tuple[object, ...], str | None] = {}
 
-    def forget_all_but(self, identities: Mapping[Identity | str, Found]) -> None:
+    def forget_all_but(self, identities: Mapping[Identity | str, ListedFile]) -> None:
         """Forget the files that are not there."""
         self._same = {key: same for key, same in self._same.items() if key in identities}
         self._digests = {key: known for key, known in self._digests.items() if key[0] in identities}
         self._packed = {key: known for key, known in self._packed.items() if key[0] in identities}
         self._aside = {key: why for key, why in self._aside.items() if key[0] in identities}
 
-    def stamp(self, file: Found) -> str:
+    def stamp(self, file: ListedFile) -> str:
         """Return a text that differs if the size or a time of a file differs; empty if it changed just now."""
         if self.store.now() * 10**9 - file.changed < _RECENT:
             return ""
         return f"{zlib.crc32(f'{file.size} {file.modified} {file.changed}'.encode()):08x}"
 
-    def packed(self, file: Found, lengths: Iterable[int] = ()) -> Packed:
+    def packed(self, file: ListedFile, lengths: Iterable[int] = ()) -> PackedContent:
         """Return what a compressed file holds, with the digests of its first bytes.
 
         Raises:
@@ -68,10 +68,12 @@ class Contents:
             with self.store.open(file) as opened:
                 known = unpack(opened, file.path, wanted)
             blank = dict.fromkeys(wanted, Digest("", ""))  # it does not reach them; do not ask again
-            known = self._packed[key] = Packed(known.size, known.lines, {**blank, **known.digests}, known.problem)
+            known = self._packed[key] = PackedContent(
+                known.size, known.lines, {**blank, **known.digests}, known.problem
+            )
         return known
 
-    def why_aside(self, file: Found) -> str | None:  # guard: binary-growing-file-aside
+    def why_aside(self, file: ListedFile) -> str | None:  # guard: binary-growing-file-aside
         """Return why a file holds nothing that can be read; None if it holds text.
 
         Raises:
@@ -83,15 +85,15 @@ class Contents:
                 self._aside[key] = content_in(opened, file.path, file.size, GROWING).why or None
         return self._aside[key]
 
-    def size(self, file: Found) -> int:
+    def size(self, file: ListedFile) -> int:
         """Return the size of a file's content; of a compressed one, with a line end at its end."""
         return self.packed(file).ended if is_packed(file.path) else file.size
 
-    def written(self, file: Found) -> int:
+    def written(self, file: ListedFile) -> int:
         """Return the size of a file's content as it was written; also of a compressed one."""
         return self.packed(file).size if is_packed(file.path) else file.size
 
-    def line_start(self, file: Found, offset: int) -> int:
+    def line_start(self, file: ListedFile, offset: int) -> int:
         """Return where the line begins that a byte of a file's content is in."""
         with self.store.open(file) as opened:
             if not is_packed(file.path):
@@ -103,7 +105,7 @@ class Contents:
                 at += len(block)
             return start
 
-    def digests(self, file: Found, lengths: Iterable[int]) -> Mapping[int, Digest]:
+    def digests(self, file: ListedFile, lengths: Iterable[int]) -> Mapping[int, Digest]:
         """Return digests of the first bytes of a file's content, by their number.
 
         Raises:
@@ -121,7 +123,7 @@ class Contents:
                 raise FileMovedError(f"{file.path} was cut after it was listed")
         return known
 
-    def is_same(self, file: Found, entry: TailedFile) -> bool:
+    def is_same(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file with the inode of a known one is that file: what was read of it last is unchanged.
 
         Raises:
@@ -147,7 +149,7 @@ class Contents:
             self._same[file.identity] = stamp, entry
         return same
 
-    def is_at_inode(self, file: Found, entry: TailedFile) -> bool:
+    def is_at_inode(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file is at the inode of a known one, and was not created later.
 
         Raises:
@@ -158,7 +160,7 @@ class Contents:
         with self.store.open(file) as opened:
             return self.store.born(opened) == entry.born  # guard: inode-not-created-later
 
-    def still_begins_with(self, file: Found, entry: TailedFile) -> bool:
+    def still_begins_with(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if the content of a compressed file that has grown goes on where it was left.
 
         Raises:
@@ -178,7 +180,7 @@ class Contents:
         # guard: planned-beginning-unchanged
         return hasher if hasher.size == entry.offset and hasher.whole == entry.digest else None
 
-    def begins_with(self, file: Found, entry: TailedFile) -> bool:
+    def begins_with(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file's content begins with all that was read of a known file.
 
         Raises:
@@ -188,7 +190,7 @@ class Contents:
             return self._begins_with_ended(file, entry)
         return self._has_digest(file, entry) if entry.digest else self._begins_as_before(file, entry)
 
-    def has_end(self, file: Found, entry: TailedFile) -> bool:
+    def has_end(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return False if an uncompressed file goes on within the last line that was read of it.
 
         Raises:
@@ -199,10 +201,10 @@ class Contents:
         with self.store.open(file) as opened:
             return has_end(opened, entry)
 
-    def _has_digest(self, file: Found, entry: TailedFile) -> bool:
+    def _has_digest(self, file: ListedFile, entry: TailedFile) -> bool:
         return self.digests(file, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
 
-    def _begins_with_ended(self, file: Found, entry: TailedFile) -> bool:
+    def _begins_with_ended(self, file: ListedFile, entry: TailedFile) -> bool:
         """Compare with a file that was read to the end of a line which has none."""
         if is_packed(file.path) and self.packed(file).problem is not None:
             return False
@@ -210,7 +212,7 @@ class Contents:
             ended = chain(content_blocks(opened, file.path, entry.offset - 1), [b"\n"])
             return digests(ended, [entry.offset]).get(entry.offset) == (entry.digest, entry.base)
 
-    def is_beginning(self, file: Found, other: Found) -> bool:  # guard: copy-is-not-read
+    def is_beginning(self, file: ListedFile, other: ListedFile) -> bool:  # guard: copy-is-not-read
         """Return True if a file holds nothing but what another one holds, from its beginning.
 
         Raises:
@@ -222,7 +224,7 @@ class Contents:
         digest = self.digests(file, [size]).get(size)
         return digest is not None and self.digests(other, [size]).get(size) == digest
 
-    def _begins_as_before(self, file: Found, entry: TailedFile) -> bool:
+    def _begins_as_before(self, file: ListedFile, entry: TailedFile) -> bool:
         """Compare with an entry of an earlier version, which has only a hash of both ends of what was read."""
         if entry.packed and file.size != entry.packed:
             return False
@@ -238,6 +240,6 @@ def has_end(opened: BinaryIO, entry: TailedFile) -> bool:  # guard: no-reading-w
     return not entry.ended or read_at(opened, entry.offset - 1, 1) in (b"", b"\n")
 
 
-def key_of(file: Found) -> tuple[object, ...]:
+def key_of(file: ListedFile) -> tuple[object, ...]:
     """Return what tells a file from others, and from itself before it changed."""
     return file.identity, file.size, file.modified, file.changed

@@ -22,9 +22,9 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.link import Link
 from oncelake.sources.directory.accepted import read_accepted
+from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import by_version, lacking
-from oncelake.sources.directory.held import Held
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail import proof
@@ -141,10 +141,10 @@ class TailKind(DirectoryKind):
         assert isinstance(ingestion.source, TailSource)
         return proof.links(ingestion.source, ingestion)
 
-    def census(self, ingestion: Ingestion) -> tuple[Census, Held]:
+    def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
         assert isinstance(ingestion.source, TailSource)
-        held = Held.now(ingestion)
+        held = BronzeFiles.now(ingestion)
         return ingestion.source.census(held.at, read_accepted(ingestion.files, ingestion.root)), held
 
     def planned(self, ingestion: Ingestion) -> Collection[str]:

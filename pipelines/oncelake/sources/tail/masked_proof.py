@@ -11,12 +11,14 @@ from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.stand_in import HEAD, identified, lines_of
 from oncelake.common.lake import place_of
 from oncelake.common.wording import count_of
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 
 _BOM_BYTES = 3
 
 
-def masked_changed(rows: DataFrame, known: Mapping[int, Found], versions: MaskVersions) -> tuple[set[int], list[str]]:
+def masked_changed(
+    rows: DataFrame, known: Mapping[int, ListedFile], versions: MaskVersions
+) -> tuple[set[int], list[str]]:
     """Return the files that no longer hold what was read of them, and notes on the rows that are not compared.
 
     Raw text does not leave the task that reads it: only hashes of masked values are compared.
@@ -52,7 +54,7 @@ def masked_changed(rows: DataFrame, known: Mapping[int, Found], versions: MaskVe
     return changed, notes
 
 
-def _uris(spark: SparkSession, known: Mapping[int, Found]) -> DataFrame:
+def _uris(spark: SparkSession, known: Mapping[int, ListedFile]) -> DataFrame:
     """Return the files' IDs by their URIs as Spark spells them; columns: `uri`, `file_id`."""
     ids = {each.path: number for number, each in known.items()}
     there = spark.read.format("binaryFile").option("__globPaths__", "false").load([f"file:{path}" for path in ids])

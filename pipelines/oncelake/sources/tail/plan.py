@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import SourceError
-from oncelake.sources.directory.listing import Found, is_packed
+from oncelake.sources.directory.listing import ListedFile, is_packed
 from oncelake.sources.tail.content import BLOCK, Digest, Disk, FileStore, Hasher, blocks_of, ends_of, last_end, read_at
 from oncelake.sources.tail.identity import Identity, has_end
 from oncelake.sources.tail.position import TailedFile, TailPosition
@@ -188,7 +188,7 @@ class TailFiles:
                 copies += [copy for copy in at.copies if copy[:2] == file.identity]
         return tuple(copies)
 
-    def _copy(self, file: Found, size: int, digest: Digest, number: int) -> TailedFile:
+    def _copy(self, file: ListedFile, size: int, digest: Digest, number: int) -> TailedFile:
         """Return the entry of a copy, as far as that is known without opening it."""
         assert file.identity is not None
         entry = TailedFile(*file.identity, size, self._surveyor.name(file), file.modified, of=number)
@@ -216,11 +216,11 @@ class TailFiles:
                 waits = max(waits, self._last_start.quiet - age)
         return waits
 
-    def _age(self, file: Found) -> float:
+    def _age(self, file: ListedFile) -> float:
         """Return the seconds since a file was modified; below 0 if its time is in the future."""
         return self._store.now() - file.modified / 1000
 
-    def _moved(self, file: Found, entry: TailedFile) -> TailedFile:
+    def _moved(self, file: ListedFile, entry: TailedFile) -> TailedFile:
         """Return an entry with the place and the form that its file has now.
 
         The size of a compressed file says that all of it was read, so it is only noted then.
@@ -241,7 +241,7 @@ class TailFiles:
         except OSError:
             return entry
 
-    def _entry(self, file: Found, opened: BinaryIO, entry: TailedFile, digest: Digest) -> TailedFile:
+    def _entry(self, file: ListedFile, opened: BinaryIO, entry: TailedFile, digest: Digest) -> TailedFile:
         """Return the entry of an open file of which so much was read as an entry says."""
         assert file.identity is not None
         device, inode = file.identity
@@ -271,7 +271,7 @@ class TailFiles:
         return {file.identity: file.size for file in self.listed() if file.identity is not None}
 
     def _advanced(
-        self, file: Found, was: TailedFile, most: int, until: Mapping[Identity, int] | None
+        self, file: ListedFile, was: TailedFile, most: int, until: Mapping[Identity, int] | None
     ) -> TailedFile | None:
         """Return a file as it is after a batch: read to the end of its last whole record, or about as far as allowed.
 
@@ -311,7 +311,7 @@ class TailFiles:
             hasher.update(block)
         return hasher if hasher.size == was.offset else None
 
-    def _unpacked(self, file: Found, was: TailedFile) -> TailedFile | None:
+    def _unpacked(self, file: ListedFile, was: TailedFile) -> TailedFile | None:
         """Return a compressed file as it is after a batch, which reads all of it.
 
         The last line may lack its end; it waits for a while, as more can be appended to the file.
@@ -327,7 +327,7 @@ class TailFiles:
             now = was._replace(offset=packed.ended, ended=packed.ended - packed.size)
             return self._entry(file, opened, now, packed.digests[packed.ended])
 
-    def _is_quiet(self, file: Found, size: int) -> bool:
+    def _is_quiet(self, file: ListedFile, size: int) -> bool:
         """Return True if the last record of a file is whole, because the file has not grown for a while."""
         if self._last_start is None:
             return True
@@ -435,7 +435,9 @@ class TailFiles:
             )
         return True
 
-    def _candidates(self, entry: TailedFile, listed: "_Listed", unread: list[str] | None = None) -> Iterator[Found]:
+    def _candidates(
+        self, entry: TailedFile, listed: "_Listed", unread: list[str] | None = None
+    ) -> Iterator[ListedFile]:
         """Yield the files that hold what an entry says, the one with its inode first.
 
         Args:
@@ -456,7 +458,7 @@ class TailFiles:
                     # guard: unreadable-file-may-hold-bytes
                     unread.append(f"{self._surveyor.name(file)}, which cannot be read: {error.strerror or error}")
 
-    def _slice(self, task: str, part: Range, file: Found | None, begin: int, stop: int) -> str:
+    def _slice(self, task: str, part: Range, file: ListedFile | None, begin: int, stop: int) -> str:
         path, packed, length, ends = f"{range_words(part)} in {self.path}", False, part.end, ""
         if file is not None:
             path, packed = file.path, is_packed(file.path)
@@ -480,14 +482,14 @@ class _Listed:
         self._files = files
         self._by_place = {file.identity: file for file in files} | {surveyor.name(file): file for file in files}
 
-    def by_likelihood(self, entry: TailedFile) -> Iterator[Found]:
+    def by_likelihood(self, entry: TailedFile) -> Iterator[ListedFile]:
         """Yield the file at the inode of an entry, the one at its path, and all others."""
         likely = [self._by_place.get(entry[:2]), self._by_place.get(entry.path)]
         yield from (file for file in likely if file is not None)
         yield from (file for file in self._files if file not in likely)
 
 
-def _unread(file: Found, survey: Survey) -> TailedFile:
+def _unread(file: ListedFile, survey: Survey) -> TailedFile:
     """Return the entry of a new file before it is read; its offset is -1 if only a run finds out where that begins."""
     assert file.identity is not None
     start = survey.starts.get(file.identity, 0)
@@ -514,7 +516,7 @@ def ranges(start: TailPosition, end: TailPosition) -> list[Range]:
     return [part for part in found if part.end > part.start]
 
 
-def has_half_a_line(found: Found, offset: int) -> bool:
+def has_half_a_line(found: ListedFile, offset: int) -> bool:
     """Return True if a file holds bytes after an offset that are not a whole line."""
     if is_packed(found.path) or found.size <= offset:
         return False

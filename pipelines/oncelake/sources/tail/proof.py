@@ -17,7 +17,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
 from oncelake.sources.directory.census import FaultKey, said
 from oncelake.sources.directory.comparison import summed, unequal
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail.masked_proof import masked_changed
 from oncelake.sources.tail.plan import has_half_a_line, ranges
@@ -74,7 +74,7 @@ def tail_files(
     )
 
 
-def _written(source: TailSource, survey: Survey) -> list[Found]:
+def _written(source: TailSource, survey: Survey) -> list[ListedFile]:
     """Return the compressed files that are being written."""
     return [file for file, reason in survey.aside if is_written(file, reason, source.files.now())]
 
@@ -109,7 +109,7 @@ def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str
         yield f"{gone} gone for so long that they are new ones if they are put back"
 
 
-def _named(found: list[Found]) -> str:
+def _named(found: list[ListedFile]) -> str:
     return listed(sorted(shown_name(each.path) for each in found))
 
 
@@ -206,7 +206,7 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
 
 
 # guard: growing-file-lines-unchanged
-def _changed(span: Span, known: Mapping[int, Found], versions: MaskVersions) -> tuple[list[str], int, list[str]]:
+def _changed(span: Span, known: Mapping[int, ListedFile], versions: MaskVersions) -> tuple[list[str], int, list[str]]:
     """Return the files that no longer hold the lines that were read of them, how many were compared, and notes.
 
     Args:

@@ -12,7 +12,7 @@ from oncelake.common.wording import listed, shown_path
 from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.census import Census, Fault, FaultKey, Faulty
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import NOT_COMPLETE
 from oncelake.sources.tail.plan import TailFiles, range_words
 from oncelake.sources.tail.position import TailPosition
@@ -145,7 +145,7 @@ class TailSource(Source):
         ]
 
 
-def _fault_of(survey: Survey, file: Found, reason: str) -> Fault:
+def _fault_of(survey: Survey, file: ListedFile, reason: str) -> Fault:
     if file.problem is not None:
         return Fault[file.problem.name]
     if any(file is other for other, _ in survey.unreadable):

@@ -19,7 +19,7 @@ from posixpath import basename, dirname, join, split
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
-from oncelake.sources.directory.listing import Found, Problem, above, is_packed
+from oncelake.sources.directory.listing import ListedFile, Problem, above, is_packed
 from oncelake.sources.directory.names import BACKUPS, origins, unpacked
 from oncelake.sources.tail.content import NOT_COMPLETE, REACH, Digest, FileMovedError, FileStore, Hasher, based, read_at
 from oncelake.sources.tail.identity import Contents, Identity, key_of
@@ -68,21 +68,21 @@ class Survey:
         others: what is not read: hidden files, what is not a regular file, and what has a problem.
     """
 
-    known: dict[int, Found] = field(default_factory=dict)
-    new: list[Found] = field(default_factory=list)
+    known: dict[int, ListedFile] = field(default_factory=dict)
+    new: list[ListedFile] = field(default_factory=list)
     starts: dict[Identity, int] = field(default_factory=dict)
     cut: dict[Identity, int] = field(default_factory=dict)
-    copies: list[tuple[Found, Found]] = field(default_factory=list)
-    undecided: list[tuple[Found, str]] = field(default_factory=list)
-    spent: dict[TailedFile, Found] = field(default_factory=dict)
-    asked: dict[TailedFile, Found] = field(default_factory=dict)
+    copies: list[tuple[ListedFile, ListedFile]] = field(default_factory=list)
+    undecided: list[tuple[ListedFile, str]] = field(default_factory=list)
+    spent: dict[TailedFile, ListedFile] = field(default_factory=dict)
+    asked: dict[TailedFile, ListedFile] = field(default_factory=dict)
     doubtful: set[Identity | None] = field(default_factory=set)
-    aside: list[tuple[Found, str]] = field(default_factory=list)
-    unreadable: list[tuple[Found, str]] = field(default_factory=list)
+    aside: list[tuple[ListedFile, str]] = field(default_factory=list)
+    unreadable: list[tuple[ListedFile, str]] = field(default_factory=list)
     away: list[int] = field(default_factory=list)
-    others: list[Found] = field(default_factory=list)
+    others: list[ListedFile] = field(default_factory=list)
 
-    def faults(self, now: float) -> Iterator[tuple[Found, str]]:
+    def faults(self, now: float) -> Iterator[tuple[ListedFile, str]]:
         """Yield the files whose lines no run reads, with the reason.
 
         Args:
@@ -93,13 +93,13 @@ class Survey:
         yield from ((file, reason) for file, reason in self.aside if not is_written(file, reason, now))
         yield from self.questions()
 
-    def questions(self) -> Iterator[tuple[Found, str]]:
+    def questions(self) -> Iterator[tuple[ListedFile, str]]:
         """Yield the files that are copies or logs of their own, with the question that a setting answers."""
         for file, name in self.undecided:
             yield file, (_REPLACED if name.endswith(BACKUPS) else _UNDECIDED).format(name)
 
 
-def is_written(file: Found, reason: str, now: float) -> bool:
+def is_written(file: ListedFile, reason: str, now: float) -> bool:
     """Return True if a compressed file is not complete and changed just now, so that more of it is to come."""
     return reason == NOT_COMPLETE and 0 <= now - file.modified / 1000 < _WRITTEN
 
@@ -127,9 +127,9 @@ class Surveyor:
         self._rotation = rotation
         self._ingested = ingested
         self._goes_on: dict[tuple[object, ...], int] = {}
-        self.others: list[Found] = []
+        self.others: list[ListedFile] = []
 
-    def listed(self) -> list[Found]:
+    def listed(self) -> list[ListedFile]:
         """List the files that are there, a file with several names once.
 
         Raises:
@@ -139,7 +139,7 @@ class Surveyor:
             listed = sorted(self._store.listing(self.path), key=lambda file: (file.hidden, file.path))
         except OSError as error:
             raise SourceError(f"the source {self.path} cannot be listed: {error.strerror or error}") from None
-        files: dict[Identity | str, Found] = {}
+        files: dict[Identity | str, ListedFile] = {}
         self.others = []
         for file in listed:
             first = files.setdefault(file.identity or file.path, file)
@@ -154,13 +154,13 @@ class Surveyor:
         self.contents.forget_all_but(files)
         return list(files.values())
 
-    def _own(self, *names: Found) -> tuple[Found, Found]:
+    def _own(self, *names: ListedFile) -> tuple[ListedFile, ListedFile]:
         """Return two names of a file, first the one that is no link: a link can lead elsewhere tomorrow."""
         resolve, root = self._store.resolve, self._store.resolve(self._root)
         one, other = sorted(names, key=lambda file: resolve(file.path) != f"{root.rstrip('/')}/{self.name(file)}")
         return one, other
 
-    def name(self, file: Found) -> str:
+    def name(self, file: ListedFile) -> str:
         """Return a file's path below the directory."""
         return file.path.removeprefix(self._root)
 
@@ -187,7 +187,7 @@ class Surveyor:
             return True
         return False if self._rotation == "rename" else None  # guard: copy-or-twin-undecided
 
-    def goes_on(self, file: Found, number: int, files: Mapping[int, TailedFile]) -> int:
+    def goes_on(self, file: ListedFile, number: int, files: Mapping[int, TailedFile]) -> int:
         """Return the byte from which a file that was cut is read on: after the last line end that it has in common
         with what was read. 0 if too little is in common, so that it is a new file; -1 if only a run finds out.
 
@@ -228,7 +228,7 @@ class Surveyor:
                 first, text = before, head[: first - before] + text
         return first, text, entry.offset
 
-    def _common(self, file: Found, low: int, first: int, text: bytes, offset: int) -> int:
+    def _common(self, file: ListedFile, low: int, first: int, text: bytes, offset: int) -> int:
         with self._store.open(file) as opened:
             now = read_at(opened, first, len(text))
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
@@ -253,14 +253,14 @@ def _birth_of(entry: TailedFile) -> tuple[object, ...]:
 class _Comparison:
     """One comparison of listed files with a position."""
 
-    def __init__(self, surveyor: Surveyor, at: TailPosition, listed: Iterable[Found], *, is_last: bool) -> None:
+    def __init__(self, surveyor: Surveyor, at: TailPosition, listed: Iterable[ListedFile], *, is_last: bool) -> None:
         self._surveyor = surveyor
         self._contents = surveyor.contents
         self._name = surveyor.name
         self._at = at
         self._is_last = is_last
         self._survey = Survey()
-        self._there: list[Found] = []
+        self._there: list[ListedFile] = []
         self._faulty: set[Identity | None] = set()
         self._claimed: set[Identity | None] = set()
         self._numbers: dict[Identity | None, int] = {}
@@ -273,17 +273,17 @@ class _Comparison:
         self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
         self._known_copies = _still_copies(at)
-        self._copies: list[tuple[Found, TailedFile]] = []
+        self._copies: list[tuple[ListedFile, TailedFile]] = []
         self._lost_copies: dict[int, TailedFile] = {}
 
     @cached_property
-    def _beside(self) -> Mapping[str, Found]:
+    def _beside(self) -> Mapping[str, ListedFile]:
         """The compressed files by the path without the ending; of several, one that was read."""
         packed = [file for file in self._there if is_packed(file.path)]
         return {unpacked(file.path): file for file in sorted(packed, key=lambda file: file.identity in self._claimed)}
 
     @cached_property
-    def _plain(self) -> Mapping[str, Found]:
+    def _plain(self) -> Mapping[str, ListedFile]:
         """The files that are not compressed, by name; those that logback compresses, also without its mark."""
         plain = [(name, file) for name, file in self._places.items() if not is_packed(name)]
         return {**{unpacked(name): file for name, file in plain}, **dict(plain)}
@@ -297,18 +297,18 @@ class _Comparison:
         return found
 
     @cached_property
-    def _at_inode(self) -> Mapping[int, list[Found]]:
+    def _at_inode(self) -> Mapping[int, list[ListedFile]]:
         """The files by the numbers of their inodes, which several devices can have."""
-        found: dict[int, list[Found]] = {}
+        found: dict[int, list[ListedFile]] = {}
         for file in self._there:
             assert file.identity is not None
             found.setdefault(file.identity[1], []).append(file)
         return found
 
     @cached_property
-    def _by_base(self) -> Mapping[str, list[Found]]:
+    def _by_base(self) -> Mapping[str, list[ListedFile]]:
         """The files by the last part of their names."""
-        found: dict[str, list[Found]] = {}
+        found: dict[str, list[ListedFile]] = {}
         for name, file in self._places.items():
             found.setdefault(basename(name), []).append(file)
         return found
@@ -341,7 +341,7 @@ class _Comparison:
         survey.away = [number for number in self._lost() if number not in self._blocked]
         return survey
 
-    def _try(self, work: Callable[..., bool | None], file: Found, *args: object) -> bool:
+    def _try(self, work: Callable[..., bool | None], file: ListedFile, *args: object) -> bool:
         """Do something with a file; if it cannot be read, note the reason, and return False."""
         try:
             return bool(work(file, *args))
@@ -359,17 +359,17 @@ class _Comparison:
     def _lost(self) -> list[int]:
         return [number for number in self._at.files if number not in self._survey.known]
 
-    def _know(self, number: int, file: Found) -> None:
+    def _know(self, number: int, file: ListedFile) -> None:
         self._survey.known[number] = file
         self._claimed.add(file.identity)
         self._numbers[file.identity] = number
 
-    def _by_inode(self) -> list[Found]:
+    def _by_inode(self) -> list[ListedFile]:
         """Find the files and the copies whose inodes the position has; return the other files."""
         copies: dict[int, list[TailedFile]] = {}
         for entry in sorted(self._known_copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
-        rest: list[Found] = []
+        rest: list[ListedFile] = []
         for file in self._there:
             assert file.identity is not None
             entries = self._inodes.get(file.identity[1], ())
@@ -386,20 +386,20 @@ class _Comparison:
                 rest.append(file)
         return rest
 
-    def _is_known(self, file: Found, number: int, entry: TailedFile) -> bool:
+    def _is_known(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         return number not in self._survey.known and self._is_same(file, entry)
 
-    def _is_same(self, file: Found, entry: TailedFile) -> bool:
+    def _is_same(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file with the inode of an entry is its file; the number of a device can change."""
         may_be = self._is_near(file, entry) or entry.born > 0
         return may_be and self._try(self._contents.is_same, file, entry)
 
-    def _is_near(self, file: Found, entry: TailedFile) -> bool:
+    def _is_near(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file with the inode of an entry is on its device, or at its path."""
         assert file.identity is not None
         return entry.device == file.identity[0] or not entry.path or self._places.get(entry.path) is file
 
-    def _check_growth(self, file: Found, entry: TailedFile) -> bool:
+    def _check_growth(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.still_begins_with(file, entry):
@@ -408,15 +408,17 @@ class _Comparison:
             self._survey.aside.append((file, problem))
         return problem is None
 
-    def _check_end(self, file: Found, entry: TailedFile) -> None:
+    def _check_end(self, file: ListedFile, entry: TailedFile) -> None:
         """Note an unpacked file that goes on within the last line that was read."""
         if not self._contents.has_end(file, entry):
             self._survey.aside.append((file, _HAD_NO_END))
 
-    def _has_grown(self, file: Found, entry: TailedFile) -> bool:
+    def _has_grown(self, file: ListedFile, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
 
-    def _by_content(self, rest: list[Found], grown: Mapping[Identity | None, tuple[Found, TailedFile]]) -> list[Found]:
+    def _by_content(
+        self, rest: list[ListedFile], grown: Mapping[Identity | None, tuple[ListedFile, TailedFile]]
+    ) -> list[ListedFile]:
         """Find the files that continue one that is gone; return the others that can be read.
 
         Args:
@@ -439,7 +441,7 @@ class _Comparison:
         others = []
         every = [*rest, *(file for file, _ in grown.values())]
 
-        def order(file: Found) -> tuple[object, ...]:
+        def order(file: ListedFile) -> tuple[object, ...]:
             name = self._name(file)
             return name not in paths, unpacked(name) not in forms, file.modified, file.path
 
@@ -458,7 +460,7 @@ class _Comparison:
                 others.append(file)
         return others
 
-    def _is_packed_beside(self, file: Found) -> bool:
+    def _is_packed_beside(self, file: ListedFile) -> bool:
         """Return True if a compressed file holds nothing but what the file beside it holds, of which it was made."""
         plain = self._plain.get(unpacked(self._name(file))) if is_packed(file.path) else None
         return plain is not None and self._contents.is_beginning(file, plain)
@@ -468,7 +470,7 @@ class _Comparison:
         found = {copy for _, copy in self._copies}
         return {-number: copy for number, copy in enumerate(self._known_copies, 1) if copy not in found}
 
-    def _is_text(self, file: Found, index: LostFiles) -> bool:
+    def _is_text(self, file: ListedFile, index: LostFiles) -> bool:
         """Return True if a file's content can be read to its end, and is text; note why not."""
         problem = self._contents.why_aside(file)
         if problem is None and is_packed(file.path):
@@ -478,10 +480,10 @@ class _Comparison:
             self._survey.aside.append((file, problem))
         return problem is None
 
-    def _continues(self, file: Found, index: LostFiles, copy: TailedFile | None) -> bool:
+    def _continues(self, file: ListedFile, index: LostFiles, copy: TailedFile | None) -> bool:
         return self._continue_lost(file, index) if copy is None else self._continue_original(file, index, copy)
 
-    def _continue_original(self, file: Found, index: LostFiles, copy: TailedFile) -> bool:
+    def _continue_original(self, file: ListedFile, index: LostFiles, copy: TailedFile) -> bool:
         """Return True if a copy that has grown goes on with its own file, whatever its name is now, or with another.
 
         Of another file, as much must have been read as the copy held before.
@@ -492,7 +494,7 @@ class _Comparison:
         longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
         return self._know_first(longer, file)
 
-    def _continue_lost(self, file: Found, index: LostFiles) -> bool:
+    def _continue_lost(self, file: ListedFile, index: LostFiles) -> bool:
         name = self._name(file)
         # the file at the inode of a blocked one may be another file
         if self._know_first((number for number in self._blocked if self._at.files[number].path == name), file):
@@ -509,11 +511,11 @@ class _Comparison:
                 grown = number if grown is None else grown
         return self._know_first(index.old, file) if grown is None else self._find_copy(grown, file)
 
-    def _find_copy(self, number: int, file: Found) -> bool:
+    def _find_copy(self, number: int, file: ListedFile) -> bool:
         self._copies.append((file, self._lost_copies.pop(number)))
         return True
 
-    def _know_first(self, numbers: Iterable[int], file: Found) -> bool:
+    def _know_first(self, numbers: Iterable[int], file: ListedFile) -> bool:
         """Return True if a file continues one of some that are not found yet: it is the first of these from now on."""
         lost = (number for number in numbers if number not in self._survey.known)
         number = next((number for number in lost if self._contents.begins_with(file, self._at.files[number])), None)
@@ -521,18 +523,18 @@ class _Comparison:
             self._know(number, file)
         return number is not None
 
-    def _cut_in_place(self, file: Found) -> list[int]:  # guard: renamed-cut-file-continues
+    def _cut_in_place(self, file: ListedFile) -> list[int]:  # guard: renamed-cut-file-continues
         """Return the ID of the file that was cut and goes on as this one, by its inode."""
         assert file.identity is not None
         entries = self._inodes.get(file.identity[1], ())
         lost = [(number, entry) for number, entry in entries if number not in self._survey.known]
         return [number for number, entry in lost if self._try(self._is_cut_in_place, file, number, entry)][:1]
 
-    def _is_cut_in_place(self, file: Found, number: int, entry: TailedFile) -> bool:
+    def _is_cut_in_place(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         is_there = self._is_at_inode(file, entry)
         return is_there and self._surveyor.goes_on(file, number, self._at.files) != 0
 
-    def _continued(self, file: Found, index: LostFiles) -> Iterator[tuple[int, int]]:
+    def _continued(self, file: ListedFile, index: LostFiles) -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
         size = self._contents.size(file)
         for groups in index.candidates(self._name(file), file.modified):
@@ -552,18 +554,18 @@ class _Comparison:
         pairs = ((length, number) for length, numbers in read for number in numbers)
         yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
-    def _may_continue(self, file: Found, unknown: LostFiles) -> bool:  # guard: wait-for-file-to-continue
+    def _may_continue(self, file: ListedFile, unknown: LostFiles) -> bool:  # guard: wait-for-file-to-continue
         """Return True if a file may continue one that cannot be looked for; note that."""
         number = next((number for number, _ in self._continued(file, unknown)), None)
         return number is not None and self._wait_for(file, number)
 
-    def _wait_for(self, file: Found, number: int) -> bool:
+    def _wait_for(self, file: ListedFile, number: int) -> bool:
         why = f"it may go on with {self._at.files[number].path}, which is not known while a file is unreadable"
         self._survey.unreadable.append((file, why))
         self._faulty.add(file.identity)
         return True
 
-    def _continue_cut_files(self, rest: list[Found]) -> None:
+    def _continue_cut_files(self, rest: list[ListedFile]) -> None:
         """Find the files that were cut, by inode or by path."""
         identities = {file.identity for file in rest}
         for number in self._lost():
@@ -574,7 +576,7 @@ class _Comparison:
             files = [file for file in files if file.identity in identities - self._faulty]
             any(self._try(continues, file, number, entry) for file in files)
 
-    def _may_be_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
+    def _may_be_cut(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         """Continue a file that was cut if its birth tells that no unreadable file is that one; otherwise note it."""
         is_at_inode = entry.born > 0 and self._is_at_inode(file, entry)
         # guard: unreadable-file-by-birth-time
@@ -582,7 +584,7 @@ class _Comparison:
             return is_at_inode and self._continue_cut(file, number, entry)  # guard: cut-log-by-birth-time
         return self._surveyor.goes_on(file, number, self._at.files) != 0 and self._wait_for(file, number)
 
-    def _continue_cut(self, file: Found, number: int, entry: TailedFile) -> bool:
+    def _continue_cut(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         assert file.identity is not None
         if self._places.get(entry.path) is not file and not self._is_at_inode(file, entry):
             return False
@@ -592,11 +594,11 @@ class _Comparison:
             self._survey.cut[file.identity] = number
         return start != 0
 
-    def _is_at_inode(self, file: Found, entry: TailedFile) -> bool:
+    def _is_at_inode(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file is at the inode of a known one; the number of a device can change."""
         return (self._is_near(file, entry) or entry.born > 0) and self._contents.is_at_inode(file, entry)
 
-    def _compare_with_originals(self, file: Found) -> None:
+    def _compare_with_originals(self, file: ListedFile) -> None:
         """Take a file for a new one, or for a copy of one that is there."""
         for other, is_certain in () if file.identity in self._survey.starts else self._originals(file):
             is_copy = self._surveyor.decides(is_certain=is_certain)
@@ -611,7 +613,7 @@ class _Comparison:
         elif not self._takes_over(file):
             self._survey.new.append(file)
 
-    def _takes_over(self, file: Found) -> bool:
+    def _takes_over(self, file: ListedFile) -> bool:
         """Return True if a file holds all that was read of its compressed form, which is a copy of it from now on."""
         number = None if is_packed(file.path) else self._packed.get(unpacked(file.path))
         if number is None or not self._contents.begins_with(file, self._at.files[number]):
@@ -619,13 +621,13 @@ class _Comparison:
         self._take_over(number, file)
         return True
 
-    def _take_over(self, number: int, file: Found) -> None:
+    def _take_over(self, number: int, file: ListedFile) -> None:
         copy = self._survey.known[number]
         self._survey.copies.append((copy, file))
         del self._numbers[copy.identity]
         self._know(number, file)
 
-    def _may_have_backup(self, file: Found) -> bool:  # guard: log-beside-backup-asked
+    def _may_have_backup(self, file: ListedFile) -> bool:  # guard: log-beside-backup-asked
         """Return True if a file begins with all that another one holds, which was read and has the name of its backup.
 
         An editor or rsync has renamed the log then, and has written it again; or another log has the same lines.
@@ -644,7 +646,7 @@ class _Comparison:
                 return is_copy is not False
         return False
 
-    def _is_unpacked_from(self, file: Found, packed: Found) -> bool:  # guard: file-being-unpacked-is-copy
+    def _is_unpacked_from(self, file: ListedFile, packed: ListedFile) -> bool:  # guard: file-being-unpacked-is-copy
         """Return True if a file holds a part of the compressed file beside it, as if that is just being unpacked.
 
         A file that holds all of it is one itself, except if the compressed file holds nothing new, or was read to the
@@ -656,13 +658,13 @@ class _Comparison:
         is_part = is_copy or is_ended or file.size < written
         return is_part and self._contents.is_beginning(file, packed)
 
-    def _is_unpacked_of(self, file: Found, number: int) -> bool:  # guard: unpacked-file-continues-archive
+    def _is_unpacked_of(self, file: ListedFile, number: int) -> bool:  # guard: unpacked-file-continues-archive
         """Return True if a file has the name of a compressed file that was read, without its ending."""
         entry, name, now = self._at.files.get(number), self._name(file), self._survey.known.get(number)
         names = {entry.path if entry is not None else "", self._name(now) if now is not None else ""} - {name, ""}
         return not is_packed(name) and unpacked(name) in map(unpacked, names)
 
-    def _set_aside(self, file: Found, other: Found, is_copy: bool | None, *, is_certain: bool) -> None:
+    def _set_aside(self, file: ListedFile, other: ListedFile, is_copy: bool | None, *, is_certain: bool) -> None:
         if not is_certain:
             self._survey.doubtful.add(file.identity)
         if is_copy:
@@ -670,7 +672,7 @@ class _Comparison:
         else:
             self._survey.undecided.append((file, self._name(other)))
 
-    def _originals(self, file: Found) -> Iterator[tuple[Found, bool]]:
+    def _originals(self, file: ListedFile) -> Iterator[tuple[ListedFile, bool]]:
         """Yield the files that a file may be a copy of by its name, and whether it is one if its content says so."""
         directory, base = split(self._name(file))
         if is_packed(base):
@@ -684,14 +686,14 @@ class _Comparison:
             other = self._places.get(join(directory, origin))
             yield from ((other, False) for other in ([other] if other else self._elsewhere(directory, origin)))
 
-    def _elsewhere(self, directory: str, base: str) -> Iterator[Found]:
+    def _elsewhere(self, directory: str, base: str) -> Iterator[ListedFile]:
         """Yield the files with a name in the directories above a directory, and in those beside it."""
         for other in self._by_base.get(base, ()):
             place = dirname(self._name(other))
             if not place or directory.startswith(f"{place}/") or dirname(place) == dirname(directory):
                 yield other
 
-    def _compare_with_original(self, file: Found, entry: TailedFile) -> None:
+    def _compare_with_original(self, file: ListedFile, entry: TailedFile) -> None:
         """Decide what a copy that the position knows is now."""
         survey = self._survey
         assert file.identity is not None
@@ -719,7 +721,7 @@ class _Comparison:
             survey.asked[entry] = file
             survey.doubtful.add(file.identity)
 
-    def _read_on(self, file: Found, entry: TailedFile) -> None:
+    def _read_on(self, file: ListedFile, entry: TailedFile) -> None:
         """Read what a copy holds beyond what its file held, from the beginning of a line on."""
         if is_packed(file.path) and not self._check_growth(file, entry):
             return

@@ -16,7 +16,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_files
 from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.link import Link, Uncompared
-from oncelake.sources.directory.held import bronze_files
+from oncelake.sources.directory.bronze_files import bronze_files
 from oncelake.sources.files.proof import file_rows
 from tests.support.made_table import MadeTable, taken
 

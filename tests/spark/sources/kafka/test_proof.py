@@ -16,7 +16,7 @@ from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.span import Span
 from oncelake.sources.kafka.offsets import Client
 from oncelake.sources.kafka.proof import kafka_rows
-from oncelake.sources.kafka.source import Left, Topic, TopicIds
+from oncelake.sources.kafka.source import Topic, TopicIds, TopicLeftBehind
 from tests.support.made_table import MadeTable
 
 pytestmark = pytest.mark.spark
@@ -147,7 +147,7 @@ def test_rows_of_a_topic_that_was_left_in_a_commit_that_is_gone_are_compared(
 ) -> None:
     bronze.batch(2, records(2, 0, range(5), "other"), at(200, 80), at(200, 80))
     bronze.batch(3, records(3, 0, range(200, 210)), at(200, 80), at(210, 80))
-    source = TopicIds({"alog": "id"}, {"other": Left("id2", {"0": 5})}).to_source()
+    source = TopicIds({"alog": "id"}, {"other": TopicLeftBehind("id2", {"0": 5})}).to_source()
     last = bronze.commits[-1]
     cut = bronze.span(after=2)
     assert cut.start

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.transform import from_kafka
-from oncelake.sources.kafka.records import Compared, compare, last_rows, unread
+from oncelake.sources.kafka.records import RecordComparison, compare, last_rows, unread
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ def records(spark: SparkSession, *rows: Sequence[Any]) -> DataFrame:
     return spark.createDataFrame([tuple(row) for row in rows], COLUMNS)
 
 
-def found(spark: SparkSession, row: Sequence[Any], *now: Sequence[Any]) -> Compared:
+def found(spark: SparkSession, row: Sequence[Any], *now: Sequence[Any]) -> RecordComparison:
     versions = MaskVersions(spark, lambda _: None)
     (result,) = compare(from_kafka(records(spark, row)), records(spark, *now), versions, few=True)
     return result

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.lab.sink_test.check import SinkCheck, SinkTest
+from oncelake.lab.sink_test.sink_check import SinkCheck, SinkTest
 from tests.support.places import ROOT
 from tests.support.wrong_sinks import WRONG, WrongSink
 

@@ -7,8 +7,8 @@ from pyspark.sql import Row
 
 from oncelake.observe.record import LOOK
 from oncelake.observe.report.facts import BatchFacts
-from oncelake.observe.report.happened import APART, PEAKS, apart, freshness
 from oncelake.observe.report.period import Period
+from oncelake.observe.report.period_events import APART, PEAKS, apart, freshness
 
 NOW = datetime(2026, 11, 26, 14, tzinfo=UTC)
 PERIOD = Period(NOW - timedelta(hours=1), NOW)

@@ -8,8 +8,8 @@ import pytest
 
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.sources.directory.accepted import read_accepted, write_accepted
-from oncelake.sources.directory.census import CensusInputs, Fault, FaultKey, Faulty, Recorded, take
-from oncelake.sources.directory.listing import Found, Problem
+from oncelake.sources.directory.census import CensusInputs, Fault, FaultKey, Faulty, FileRecord, take
+from oncelake.sources.directory.listing import ListedFile, Problem
 
 NOW = datetime(2026, 11, 23, 5, 36, 40, 7, tzinfo=UTC)
 GREW = Faulty("/logs/a.log", Fault.GREW, 7, 1_400, 2)
@@ -24,8 +24,8 @@ def accepted(lake: Path) -> frozenset[FaultKey]:
 
 
 def faults(lake: Path, size: int, modified: int) -> list[Fault]:
-    inputs = CensusInputs({}, 0, 0, {GREW.path: Recorded(2, 1)}, True, lambda _: True, accepted=accepted(lake))
-    return [each.fault for each in take([Found(GREW.path, size, modified)], inputs).faults]
+    inputs = CensusInputs({}, 0, 0, {GREW.path: FileRecord(2, 1)}, True, lambda _: True, accepted=accepted(lake))
+    return [each.fault for each in take([ListedFile(GREW.path, size, modified)], inputs).faults]
 
 
 def test_an_acceptance_is_read_back_with_its_user_and_time(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_an_acceptance_covers_only_its_fault(tmp_path: Path) -> None:
     accept(tmp_path, Faulty(link, Fault.DANGLING))
     inputs = CensusInputs({}, 0, 0, {}, True, lambda _: True, accepted=accepted(tmp_path))
     for problem, fault in ((Problem.RIGHTS, Fault.RIGHTS), (Problem.LOOP, Fault.LOOP), (Problem.DANGLING, None)):
-        found = take([Found(link, 0, 0, problem=problem)], inputs).faults
+        found = take([ListedFile(link, 0, 0, problem=problem)], inputs).faults
         assert [each.fault for each in found] == ([fault] if fault else [])
 
 

@@ -14,8 +14,8 @@ from oncelake.sources.directory.census import (
     Fault,
     FaultKey,
     Faulty,
+    FileRecord,
     PlannedFile,
-    Recorded,
     said,
     take,
 )
@@ -35,7 +35,7 @@ def write(path: Path, content: bytes = b"x\n", modified: int = MADE) -> str:
 def census(  # noqa: PLR0913 - one state of a source
     root: Path,
     planned: Mapping[str, PlannedFile] | None = None,
-    recorded: Mapping[str, Recorded] | None = None,
+    recorded: Mapping[str, FileRecord] | None = None,
     *,
     position: int = 0,
     now: int | None = None,
@@ -84,7 +84,7 @@ def test_each_file_is_in_one_state(tmp_path: Path) -> None:
     found = census(
         tmp_path,
         {read: PlannedFile(MADE, 0), planned: PlannedFile(MADE, 1)},
-        {read: Recorded(2, MADE), str(tmp_path / "away.log"): Recorded(2, MADE)},
+        {read: FileRecord(2, MADE), str(tmp_path / "away.log"): FileRecord(2, MADE)},
     )
     assert found.faults == []
     assert states(found) == {
@@ -109,14 +109,14 @@ def test_a_file_of_another_size_is_a_fault_whatever_its_time(
     tmp_path: Path, content: bytes, modified: int, fault: Fault, size: str
 ) -> None:
     path = write(tmp_path / "a.log", content, modified)
-    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: FileRecord(2, MADE)})
     assert faults(found) == {"a.log": fault}
     assert f"{path} {fault} from 2 to {size} after it was read" in said(found.faults[0], "bronze")
 
 
 def test_a_file_with_the_same_size_and_another_time_must_be_compared(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", modified=MADE + 1)
-    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: Recorded(2, MADE)})
+    found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: FileRecord(2, MADE)})
     assert ([each.path for each in found.touched], found.read, found.faults) == ([path], [path], [])
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is(tmp_path: P
     assert text.endswith(f"; or oncelake census accept {path}")
     accepted = frozenset([found.faults[0].key])
     assert faults(census(tmp_path, planned, content=content_of, accepted=accepted)) == {}
-    read = census(tmp_path, planned, {path: Recorded(4, MADE)}, content=content_of)
+    read = census(tmp_path, planned, {path: FileRecord(4, MADE)}, content=content_of)
     assert faults(read) == {}, "an earlier version has read it"
 
 
@@ -151,7 +151,7 @@ def test_every_reason_to_set_a_file_aside_is_a_fault_with_a_way_out() -> None:
 def test_a_file_that_was_read_under_another_name_is_recorded_for_its_size_and_time(tmp_path: Path) -> None:
     path = write(tmp_path / "new.log")
     record = frozenset([("renamed", path, 2, MADE)])
-    gone = {str(tmp_path / "old.log"): Recorded(2, MADE)}
+    gone = {str(tmp_path / "old.log"): FileRecord(2, MADE)}
     passed = census(tmp_path, {path: PlannedFile(MADE, 0)}, gone, has_lines=set, accepted=record)
     assert (faults(passed), passed.renamed, states(passed)["gone"]) == ({}, [path], ["old.log"])
     waiting = census(tmp_path, {}, gone, accepted=record)
@@ -170,7 +170,7 @@ def test_a_compressed_file_without_a_line_is_empty(tmp_path: Path) -> None:
 def test_a_planned_file_that_changed_is_named_until_it_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"more\n", MADE + 5)
     assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)})) == {"a.log": Fault.PLAN_CHANGED}
-    assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)}, {path: Recorded(5, MADE + 5)}, position=1)) == {}
+    assert faults(census(tmp_path, {path: PlannedFile(MADE, 1)}, {path: FileRecord(5, MADE + 5)}, position=1)) == {}
 
 
 def test_a_missing_planned_file_is_named(tmp_path: Path) -> None:
@@ -247,13 +247,13 @@ def test_a_colon_beside_the_matches_of_a_pattern_is_a_fault(tmp_path: Path) -> N
 def test_a_directory_with_a_colon_hides_no_file(tmp_path: Path) -> None:
     read = write(tmp_path / "2026-11-23T10:00" / "a.log")
     write(tmp_path / "2026-11-23T10:00" / "b.log")
-    found = census(tmp_path, recorded={read: Recorded(2, MADE)})
+    found = census(tmp_path, recorded={read: FileRecord(2, MADE)})
     assert (faults(found), states(found)["read"], states(found)["waiting"]) == ({}, ["a.log"], ["b.log"])
 
 
 def test_a_read_file_is_compared_whatever_its_name(tmp_path: Path) -> None:
     path = write(tmp_path / "é.log")
-    inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    inputs = CensusInputs({}, 0, 0, {path: FileRecord(2, MADE)}, may_start=True, may_read=lambda _: True)
     assert take(listing(str(tmp_path), "ascii"), inputs).faults == []
     write(tmp_path / "é.log", b"")
     assert [each.fault for each in take(listing(str(tmp_path), "ascii"), inputs).faults] == [Fault.SHRANK]
@@ -267,7 +267,7 @@ def test_a_file_matched_twice_by_a_pattern_counts_once(tmp_path: Path) -> None:
 
 def test_a_hidden_directory_named_by_a_pattern_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "_old" / "a.log", b"longer\n")
-    inputs = CensusInputs({}, 0, 0, {path: Recorded(2, MADE)}, may_start=True, may_read=lambda _: True)
+    inputs = CensusInputs({}, 0, 0, {path: FileRecord(2, MADE)}, may_start=True, may_read=lambda _: True)
     found = take(listing(f"{tmp_path}{{,/_old}}"), inputs)
     assert ([each.fault for each in found.faults], found.hidden) == ([Fault.GREW], [])
 
@@ -317,7 +317,7 @@ def test_a_path_belongs_to_a_source_by_its_name_alone(path: str, named: list[str
 
 
 def test_a_compressed_file_that_grew_must_be_read_again(tmp_path: Path) -> None:
-    read = {write(tmp_path / "a.log.gz", b"xyz"): Recorded(2, MADE)}
+    read = {write(tmp_path / "a.log.gz", b"xyz"): FileRecord(2, MADE)}
     (faulty,) = census(tmp_path, recorded=read).faults
     assert "lines from anywhere in it may be missing; read all files again: oncelake rebuild bronze; or" in said(
         faulty, "bronze"
@@ -368,7 +368,7 @@ def test_a_directory_that_cannot_be_listed_is_a_fault(tmp_path: Path, monkeypatc
 
 def test_an_accepted_fault_is_a_fault_again_after_another_change(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", b"longer\n")
-    recorded = {path: Recorded(2, MADE)}
+    recorded = {path: FileRecord(2, MADE)}
     accepted = frozenset({("grew", path, 7, MADE)})
     assert faults(census(tmp_path, recorded=recorded, accepted=accepted)) == {}
     write(tmp_path / "a.log", b"longer still\n")
@@ -376,7 +376,7 @@ def test_an_accepted_fault_is_a_fault_again_after_another_change(tmp_path: Path)
 
 
 def test_a_source_that_is_empty_after_it_was_read_is_a_fault(tmp_path: Path) -> None:
-    recorded = {str(tmp_path / "a.log"): Recorded(2, MADE)}
+    recorded = {str(tmp_path / "a.log"): FileRecord(2, MADE)}
     assert faults(census(tmp_path, recorded=recorded)) == {tmp_path.name: Fault.SOURCE_EMPTY}
     assert (
         faults(census(tmp_path, recorded=recorded, accepted=frozenset({("source is empty", str(tmp_path), 1, 2)})))
@@ -393,7 +393,7 @@ def test_a_missing_source_cannot_be_listed(tmp_path: Path) -> None:
 
 def test_a_pattern_without_matches_is_an_empty_source(tmp_path: Path) -> None:
     inputs = CensusInputs(
-        {}, 0, 0, {"/a.log": Recorded(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2)
+        {}, 0, 0, {"/a.log": FileRecord(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2)
     )
     assert [each.fault for each in take(listing(f"{tmp_path}/*.log"), inputs).faults] == [Fault.SOURCE_EMPTY]
 

@@ -11,8 +11,8 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.sources.directory import resolve
+from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import CensusInputs, Fault, Faulty, take
-from oncelake.sources.directory.held import Held, ReadFile
 from oncelake.sources.directory.listing import listing
 from oncelake.sources.directory.resolve import Resolve, chosen
 
@@ -33,7 +33,7 @@ class Reads(Resolve):
 def of(root: Path | str, *read: Path, listed: Collection[str] = ()) -> Resolve:
     files = [ReadFile(f"file://{path}", 2, len(READ), 0, 0, len(READ), MADE, steady=True) for path in read]
     bronze = SimpleNamespace(log=SimpleNamespace(table_id=lambda: "now"), spark=None, stage="bronze")
-    held = Held(cast(Any, object()), files, None, cast(Any, None))
+    held = BronzeFiles(cast(Any, object()), files, None, cast(Any, None))
     return Reads(cast(Any, bronze), str(root), held, listed, "now")
 
 

@@ -13,7 +13,7 @@ from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.state import State
 from oncelake.proof.positions import between, goes_back, is_offsets
-from oncelake.sources.directory.held import ReadFile
+from oncelake.sources.directory.bronze_files import ReadFile
 from oncelake.sources.files.census import auto_loader_files
 from oncelake.sources.files.kind import auto_loader
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource

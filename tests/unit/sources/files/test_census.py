@@ -14,9 +14,9 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import write_accepted
+from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, Fault, Faulty
-from oncelake.sources.directory.held import Held, ReadFile
-from oncelake.sources.directory.listing import Found, Problem
+from oncelake.sources.directory.listing import ListedFile, Problem
 from oncelake.sources.files import census as module
 from oncelake.sources.files.census import census_link, count_files
 from oncelake.sources.files.source import FilesSource
@@ -34,8 +34,8 @@ def read(path: Path | str, size: int, modified: int = 1) -> ReadFile:
     return ReadFile(f"file://{path}", 1, size, 1, 1, size, modified, steady=True)
 
 
-def held(*files: ReadFile, at: int = 0) -> Held:
-    return Held(ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
+def held(*files: ReadFile, at: int = 0) -> BronzeFiles:
+    return BronzeFiles(ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def modified(house: House, name: str) -> int:
     return (house.logs / name).stat().st_mtime_ns // 1_000_000
 
 
-def counted(house: House, of: Held, *, may_start: bool = True) -> Census:
+def counted(house: House, of: BronzeFiles, *, may_start: bool = True) -> Census:
     source = FilesSource(str(house.logs), LocalFiles(), str(house.lake / "_checkpoints/bronze"))
     state = State.ALIGNED if may_start else State.SOURCE_TRIMMED
     chain = house.chain()
@@ -71,11 +71,11 @@ def counted(house: House, of: Held, *, may_start: bool = True) -> Census:
     return count_files(source, ingestion, of)
 
 
-def bronze_of(house: House) -> Held:
+def bronze_of(house: House) -> BronzeFiles:
     return held(read(house.logs / "a.log", 4, modified(house, "a.log")))
 
 
-def names(found: Sequence[Found]) -> list[str]:
+def names(found: Sequence[ListedFile]) -> list[str]:
     return [Path(each.path).name for each in found]
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House
     log.mkdir(parents=True)
     for path, text in files.texts.items():
         (log / Path(path).name).write_text(text)
-    found = counted(house, Held(None, (), None, NO_MASK), may_start=False)
+    found = counted(house, BronzeFiles(None, (), None, NO_MASK), may_start=False)
     assert (sorted(names(found.waiting)), found.faults) == (["a.log", "b.log"], [])
 
 
@@ -164,9 +164,9 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
     monkeypatch.setattr(module, "same_lines_as", lambda *_: [("file:///logs/old.log", "/logs/a.log")])
     census = Census(
         read=["/logs/a.log"],
-        waiting=[Found("/logs/new.log", 3, 1)],
-        hidden=[Found("/logs/.h.log", 3, 1, hidden=True)],
-        empty=[Found("/logs/e.log", 0, 1)],
+        waiting=[ListedFile("/logs/new.log", 3, 1)],
+        hidden=[ListedFile("/logs/.h.log", 3, 1, hidden=True)],
+        empty=[ListedFile("/logs/e.log", 0, 1)],
         gone=["/logs/old.log"],
         accepted=[Faulty("/logs/caf\udce9.log", Fault.NAME)],
     )

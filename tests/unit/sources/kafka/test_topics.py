@@ -13,7 +13,7 @@ from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan_loss, plan_move
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.kafka.proof import account
-from oncelake.sources.kafka.source import KafkaSource, Left, Topic, TopicIds
+from oncelake.sources.kafka.source import KafkaSource, Topic, TopicIds, TopicLeftBehind
 from tests.support.memory import QUERY, MemoryFiles, commit, metadata, offsets, table
 
 ONE = {"kind": "kafka", "topic": "web", "topic_id": "id-web"}
@@ -71,7 +71,7 @@ def test_one_topic_has_the_form_of_all_commits_before() -> None:
     source = KafkaSource("web", lambda: {"web": topic("web")}, files, "ckpt")
     assert source.identity() == ONE
     assert source.moved('{"web":{"0":5}}') is None
-    left = TopicIds({"web": "id-web"}, {"app": Left("id-app", {"0": 7})})
+    left = TopicIds({"web": "id-web"}, {"app": TopicLeftBehind("id-app", {"0": 7})})
     assert TopicIds.of(left.to_source()) == left
     assert TopicIds.of({"kind": "delta"}) is None
 
@@ -98,7 +98,7 @@ def test_a_topic_leaves_the_position_and_comes_back_at_its_place() -> None:
     files = lake({"web": {"0": 5}, "app": {"0": 7}}, TWO)
     moved = changed(files, reading(files, "web"), version=2)
     assert moved.end == '{"web":{"0":5}}'
-    assert TopicIds.of(moved.source) == TopicIds({"web": "id-web"}, {"app": Left("id-app", {"0": 7})})
+    assert TopicIds.of(moved.source) == TopicIds({"web": "id-web"}, {"app": TopicLeftBehind("id-app", {"0": 7})})
     alone = reading(files, "web")
     assert plan_move(case(files, alone)) is None
     assert alone.identity() == moved.source, "each later commit keeps the place"
@@ -140,7 +140,7 @@ def test_a_topic_that_is_gone_is_named_and_its_loss_accepted() -> None:
     loss = plan_loss(case(files, source))
     (lost,) = loss.commits
     assert (lost.lost, lost.end) == (("what topic app held after app/0/7",), '{"web":{"0":5}}')
-    assert TopicIds.of(lost.source) == TopicIds({"web": "id-web"}, {"app": Left("id-app", {"0": 7})})
+    assert TopicIds.of(lost.source) == TopicIds({"web": "id-web"}, {"app": TopicLeftBehind("id-app", {"0": 7})})
 
 
 def test_topics_that_all_change_are_another_source() -> None:
@@ -154,7 +154,7 @@ def test_topics_that_all_change_are_another_source() -> None:
 
 def test_a_batch_with_a_new_topic_records_its_id_or_is_refused() -> None:
     files = lake({"web": {"0": 5}}, ONE)
-    known = TopicIds({"web": "id-web"}, {"app": Left("id-app", {"0": 7})}).to_source()
+    known = TopicIds({"web": "id-web"}, {"app": TopicLeftBehind("id-app", {"0": 7})}).to_source()
     there = {name: topic(name) for name in ALL}
     source = KafkaSource(
         ".*",
@@ -167,7 +167,9 @@ def test_a_batch_with_a_new_topic_records_its_id_or_is_refused() -> None:
     )
     assert source.identity_at('{"web":{"0":9}}', known) == known
     with_late = source.identity_at('{"web":{"0":9},"late":{"0":1}}', known)
-    assert TopicIds.of(with_late) == TopicIds({"web": "id-web", "late": "id-late"}, {"app": Left("id-app", {"0": 7})})
+    assert TopicIds.of(with_late) == TopicIds(
+        {"web": "id-web", "late": "id-late"}, {"app": TopicLeftBehind("id-app", {"0": 7})}
+    )
     for name, said in (("app", "is there again"), ("of_b", r"sources\.b chooses topic of_b"), ("none", "is gone")):
         with pytest.raises(SourceError, match=said):
             source.identity_at(json.dumps({"web": {"0": 9}, name: {"0": 1}}), known)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from oncelake.common.errors import SourceError
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail import plan as tail_files
 from oncelake.sources.tail import survey as tail_survey
 from oncelake.sources.tail.content import Disk
@@ -221,7 +221,7 @@ def test_a_file_that_is_another_one_by_now_is_not_planned(logs: LogDirectory) ->
     class Stale(Disk):
         """Lists a directory as it was."""
 
-        def listing(self, path: str) -> list[Found]:
+        def listing(self, path: str) -> list[ListedFile]:
             return listed
 
     logs.write(3)
@@ -506,7 +506,7 @@ def test_a_file_is_not_taken_for_another_one_while_its_own_cannot_be_read(logs: 
     class Denied(Disk):
         """Refuses one name."""
 
-        def open(self, file: Found) -> BinaryIO:
+        def open(self, file: ListedFile) -> BinaryIO:
             if is_denied and file.path.endswith("app.log"):
                 raise OSError(errno.ESTALE, "Stale file handle")
             return super().open(file)
@@ -529,7 +529,7 @@ def test_a_copy_that_cannot_be_opened_does_not_stop_a_batch(logs: LogDirectory) 
     class Busy(Disk):
         """Opens a copy only as often as it is compared."""
 
-        def open(self, file: Found) -> BinaryIO:
+        def open(self, file: ListedFile) -> BinaryIO:
             if is_busy and file.path.endswith(".1"):
                 raise OSError(errno.EMFILE, "Too many open files")
             return super().open(file)
@@ -550,7 +550,7 @@ def test_a_log_that_is_cut_between_the_listing_and_the_reading_is_listed_again(l
     class Racing(Disk):
         """Cuts the log after it is listed."""
 
-        def listing(self, path: str) -> list[Found]:
+        def listing(self, path: str) -> list[ListedFile]:
             listed = [*super().listing(path)]
             if is_copied:
                 logs.cut()

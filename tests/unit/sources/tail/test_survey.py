@@ -15,7 +15,7 @@ import pytest
 
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import SourceError
-from oncelake.sources.directory.listing import Found
+from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.directory.names import origins, shifts
 from oncelake.sources.tail.content import BLOCK, Disk, FileMovedError, ends_of
 from oncelake.sources.tail.position import TailedFile, TailPosition
@@ -60,7 +60,7 @@ class Faulty(Disk):
     def __init__(self) -> None:
         self.errors: dict[str, OSError] = {}
 
-    def open(self, file: Found) -> BinaryIO:
+    def open(self, file: ListedFile) -> BinaryIO:
         error = self.errors.get(Path(file.path).name)
         if error is not None:
             raise error
@@ -568,7 +568,7 @@ def test_a_file_that_is_renamed_between_the_listing_and_the_opening_is_found(log
 
         done = False
 
-        def open(self, file: Found) -> BinaryIO:
+        def open(self, file: ListedFile) -> BinaryIO:
             if not self.done and file.path.endswith("app.log"):
                 self.done = True
                 (logs / "app.log").rename(logs / "app.log.1")
@@ -636,7 +636,7 @@ def test_a_log_that_was_cut_goes_on_beside_a_file_with_its_inode_number_that_can
     class TwoDisks(Faulty):
         """Has a file of another device with the number of the log's inode."""
 
-        def listing(self, path: str) -> Iterator[Found]:
+        def listing(self, path: str) -> Iterator[ListedFile]:
             number = (logs / "app.log").stat().st_ino
             for file in super().listing(path):
                 yield replace(file, identity=(99, number)) if file.path.endswith("other.log") else file

@@ -66,7 +66,7 @@ class TraceStep:
 
 
 @dataclass(frozen=True)
-class Way:
+class Lineage:
     """The lineage of a line through all tables.
 
     Attributes:
@@ -102,7 +102,7 @@ def _commit(commit: ChainCommit) -> dict[str, Any]:
     return facts | {"query_id": metadata.query_id, "time": _written(commit).isoformat(timespec="milliseconds")}
 
 
-def lines(way: Way) -> Iterator[str]:
+def lines(way: Lineage) -> Iterator[str]:
     """Yield a lineage as text lines, one block per table."""
     for step in way.steps:
         yield step.table
@@ -110,7 +110,7 @@ def lines(way: Way) -> Iterator[str]:
             yield f"  {name:<12} {value}"
 
 
-def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
+def _facts(way: Lineage, step: TraceStep) -> Iterator[tuple[str, str]]:
     for row in step.rows or (step.row or {},):
         yield from _of_row(way, step, row)
     if step.why:
@@ -123,7 +123,7 @@ def _facts(way: Way, step: TraceStep) -> Iterator[tuple[str, str]]:
         yield "commit", "no longer in the Delta log"
 
 
-def _of_row(way: Way, step: TraceStep, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_row(way: Lineage, step: TraceStep, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if step.table.startswith(f"{BRONZE.layer}."):
         yield from _bronze(row, way)
     elif step.at is At.REFUSED:
@@ -146,7 +146,7 @@ def _twin(twin: Mapping[str, Any]) -> str:
     return f"the line of {_time(twin['log_time'])} in {printable(place, 2_000)}{source}"
 
 
-def _bronze(row: Mapping[str, Any], way: Way) -> Iterator[tuple[str, str]]:
+def _bronze(row: Mapping[str, Any], way: Lineage) -> Iterator[tuple[str, str]]:
     yield "value", "null" if way.line is None else printable(way.line)
     if row.get("file_id") is not None:
         yield "from", f"{printable(row['file'], 2_000)} (byte {row['file_offset']:,} of file {row['file_id']})"

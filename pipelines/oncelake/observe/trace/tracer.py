@@ -29,7 +29,7 @@ from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
 from oncelake.observe.trace.find import Asked, FoundLine, Masks, Position, find, values
-from oncelake.observe.trace.way import At, TraceStep, Way
+from oncelake.observe.trace.lineage import At, Lineage, TraceStep
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
 from oncelake.silver.transform import accepted
@@ -46,7 +46,7 @@ class Tracer:
     spark: SparkSession
     chain: Chain
 
-    def way(self, asked: Asked) -> Way:
+    def way(self, asked: Asked) -> Lineage:
         """Return the lineage of a line.
 
         Raises:
@@ -57,15 +57,15 @@ class Tracer:
         versions = [each.version for each in bronze.commits]
         refused = self._quarantine(found, versions)
         if refused is not None:
-            return Way(self._asked(asked, found), found.text, found.equal, (bronze, refused))
+            return Lineage(self._asked(asked, found), found.text, found.equal, (bronze, refused))
         repeats, dropped = self._duplicates(found, versions)
         if dropped is not None and repeats >= found.equal:
-            return Way(self._asked(asked, found), found.text, found.equal, (bronze, dropped))
+            return Lineage(self._asked(asked, found), found.text, found.equal, (bronze, dropped))
         rows = self._silver_rows(found)
         silver = self._silver(replace(found, equal=found.equal - repeats), rows, versions)
         gold = [self._gold(name, declared, silver, rows) for name, declared in all_built_by(self.chain).items()]
         steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
-        return Way(self._asked(asked, found), found.text, found.equal, steps)
+        return Lineage(self._asked(asked, found), found.text, found.equal, steps)
 
     def _find(self, asked: Asked) -> FoundLine:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]

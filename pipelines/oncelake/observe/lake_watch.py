@@ -15,7 +15,7 @@ from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchReport
 from oncelake.exactly_once.lease import has_lock, writer
 from oncelake.exactly_once.source import Backlog
-from oncelake.observe.kept import Kept
+from oncelake.observe.log_cache import CachedChain
 from oncelake.observe.progress import Display
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.status import stage_status
@@ -29,7 +29,7 @@ LOOK = 60
 class LakeWatch:
     """A chain that is checked repeatedly, and the display that shows the changes."""
 
-    chain: Kept
+    chain: CachedChain
     display: Display
     _seen: dict[str, tuple[str | None, int] | None] = field(default_factory=dict)
     _writer: str | None = ""

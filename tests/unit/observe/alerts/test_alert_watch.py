@@ -10,7 +10,7 @@ from oncelake.common.background import Background
 from oncelake.common.errors import LockedError, StateError
 from oncelake.common.lake import SILVER, Lake, Table
 from oncelake.exactly_once.batch import BatchReport
-from oncelake.observe.alerts.follow import AlertWatch, alone
+from oncelake.observe.alerts.alert_watch import AlertWatch, alone
 from oncelake.observe.alerts.state import AlertState
 from tests.support.house import until
 

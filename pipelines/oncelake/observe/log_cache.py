@@ -64,7 +64,7 @@ class KeptLog(DeltaLog):
 
 
 @dataclass(frozen=True)
-class Kept(Chain):
+class CachedChain(Chain):
     """A chain whose Delta logs are cached for repeated checks; tables in a catalog are read each time."""
 
     known: dict[str, KeptLog] = field(default_factory=dict, compare=False)
@@ -79,6 +79,6 @@ class Kept(Chain):
         return self.known[at]
 
 
-def kept(chain: Chain) -> Kept:
+def kept(chain: Chain) -> CachedChain:
     """Return a chain with cached Delta logs, for repeated checks."""
-    return Kept(**{each.name: getattr(chain, each.name) for each in fields(chain)})
+    return CachedChain(**{each.name: getattr(chain, each.name) for each in fields(chain)})

@@ -49,7 +49,7 @@ _CANDIDATES = 500
 
 
 @dataclass(frozen=True)
-class Happened:
+class PeriodEvents:
     """Collects what happened in a period."""
 
     chain: Chain

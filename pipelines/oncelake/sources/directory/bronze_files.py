@@ -47,7 +47,7 @@ class ReadFile:
 
 
 @dataclass(frozen=True)
-class Held:
+class BronzeFiles:
     """The files and rows that bronze holds, at the version that is proven.
 
     Attributes:
@@ -77,13 +77,13 @@ class Held:
         return cls(rows, files, end, ingestion.versions, table=ingestion.table)
 
 
-def bronze_files(span: Span, versions: MaskVersions) -> Held:
+def bronze_files(span: Span, versions: MaskVersions) -> BronzeFiles:
     """Sum bronze's rows per file. The driver gets one row per file and batch, comparable to Spark's own file list."""
     spark = versions.spark
     of_span, counts = read_files(rows_of(spark, span))
     rows = read_version(spark, span.path, span.version)
     files = of_span if span.whole else read_files(rows, lines=False)[0]
-    return Held(rows, files, span.end, versions, of_span, counts, span.table)
+    return BronzeFiles(rows, files, span.end, versions, of_span, counts, span.table)
 
 
 def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:

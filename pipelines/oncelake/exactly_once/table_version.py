@@ -29,7 +29,7 @@ _FIRST, _LAST = (
 
 
 @dataclass(frozen=True)
-class TableBefore:
+class TableVersion:
     """One version of a table.
 
     Attributes:

@@ -22,7 +22,7 @@ from oncelake.observe.alerts.alert import Alert
 from oncelake.observe.alerts.look import LakeLook, write_proof
 from oncelake.observe.alerts.send import Sender
 from oncelake.observe.alerts.state import AlertState, directory
-from oncelake.observe.kept import kept
+from oncelake.observe.log_cache import kept
 from oncelake.observe.measure import ignore
 from oncelake.proof.result import ProofResult
 
