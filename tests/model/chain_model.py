@@ -231,7 +231,7 @@ def modelled() -> Iterator[None]:
         runs: {
             "time": SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic),
             "make_tables": make_tables,
-            "record_rules": lambda _: None,  # they decide nothing
+            "record_rules": lambda *_: None,  # they decide nothing
             "explain": lambda error: f"{type(error).__name__}: {error}",
         },
     }

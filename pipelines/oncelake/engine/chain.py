@@ -178,7 +178,7 @@ class Chain:
             log=self.commit_log(table),
             source=self.source(stage),
             look=lambda: _view(self.stage_state(stage)),
-            versions=mask_versions(self, spark),
+            versions=mask_versions(self.lake, spark),
             span=span,
             deep=deep,
         )
@@ -191,7 +191,7 @@ class Chain:
             source = source.after(lambda: self.commit_log(table).state().metadata)
             if self.spark is None:
                 return source
-            return kind.comparing(source, self.lake.at(table), mask_versions(self, self.spark), self.compared)
+            return kind.comparing(source, self.lake.at(table), mask_versions(self.lake, self.spark), self.compared)
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads

@@ -129,7 +129,7 @@ class Change:
             raise StateError(found.refused)  # guard: replaced-gold-has-checkpoint
         if found.kept is not None:
             self.chain.checkpoint_files.remove(found.kept)
-        record_rules(replace(self.chain, stages=(self.stage,)))
+        record_rules(self.chain.lake, (self.stage,), self.spark)
         if self.after:
             self._mark()
             for each in self.after:

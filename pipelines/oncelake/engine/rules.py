@@ -4,35 +4,34 @@ A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.common.lake import Lake
+from oncelake.engine.graph import Stage
 from oncelake.exactly_once.files import files_at
-
-if TYPE_CHECKING:
-    from oncelake.engine.chain import Chain
 
 # The directory below the lake's root.
 PLACE = "_rules"
 
 
-def record_rules(chain: "Chain") -> None:
-    """Write what the rules of the chain's stages are, if it is not known yet; call it while the lake's lock is held."""
-    files = files_at(chain.lake.root, chain.spark)
-    for stage in chain.stages:
-        path = _path(chain, stage.rules)
+def record_rules(lake: Lake, stages: Iterable[Stage], spark: SparkSession | None) -> None:
+    """Write what the rules of stages are, if it is not known yet; call it while the lake's lock is held."""
+    files = files_at(lake.root, spark)
+    for stage in stages:
+        path = _path(lake, stage.rules)
         if stage.made_by and files.read(path) is None:
             rules = [json.loads(each.model_dump_json(exclude_defaults=True, by_alias=True)) for each in stage.made_by]
             files.write(path, json.dumps({"stage": stage.name, "rules": rules}, indent=1, ensure_ascii=False))
 
 
-def read_rules(chain: "Chain", fingerprint: str) -> Mapping[str, Any] | None:
+def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapping[str, Any] | None:
     """Return what a fingerprint stands for: the stage, and its rules without defaults; None if it is not known."""
-    text = files_at(chain.lake.root, chain.spark).read(_path(chain, fingerprint)) if fingerprint else None
+    text = files_at(lake.root, spark).read(_path(lake, fingerprint)) if fingerprint else None
     try:
         found: Mapping[str, Any] | None = json.loads(text) if text else None
     except ValueError:
@@ -40,10 +39,10 @@ def read_rules(chain: "Chain", fingerprint: str) -> Mapping[str, Any] | None:
     return found
 
 
-def mask_versions(chain: "Chain", spark: SparkSession) -> MaskVersions:
+def mask_versions(lake: Lake, spark: SparkSession) -> MaskVersions:
     """Return the versions of the rules that mask data, as the lake keeps them."""
-    return MaskVersions(spark, partial(read_rules, chain))
+    return MaskVersions(spark, partial(read_rules, lake, spark))
 
 
-def _path(chain: "Chain", fingerprint: str) -> str:
-    return f"{chain.lake.root}/{PLACE}/{fingerprint}.json"
+def _path(lake: Lake, fingerprint: str) -> str:
+    return f"{lake.root}/{PLACE}/{fingerprint}.json"

@@ -174,7 +174,7 @@ class Run:
     @contextmanager
     def _followed(self) -> Iterator[None]:
         """Open the followers' event sinks for the run, then show the events that the followers send at the end."""
-        record_rules(self.chain)
+        record_rules(self.chain.lake, self.chain.stages, self.spark)
         try:
             with ExitStack() as stack:
                 self.sinks.extend(

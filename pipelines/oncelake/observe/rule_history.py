@@ -67,7 +67,7 @@ def _spans(chain: Chain, name: str, tables: Mapping[str, Any]) -> Iterator[Rules
     for fingerprint, group in groupby(commits, key=lambda each: each.metadata.rules):
         span = list(group)
         last, first = span[0], span[-1]
-        known = read_rules(chain, fingerprint)
+        known = read_rules(chain.lake, chain.spark, fingerprint)
         yield RulesSpan(
             name,
             fingerprint,

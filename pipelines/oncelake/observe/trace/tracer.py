@@ -95,7 +95,7 @@ class Tracer:
         rows = [each for each in map(self._read, tables) if VERSION in each.columns]
         if not rows and not any(each.mask for each in self.chain.settings.by_name.values()):
             return None
-        versions = mask_versions(self.chain, self.spark)
+        versions = mask_versions(self.chain.lake, self.spark)
         named = [name for each in rows for (name,) in each.select(VERSION).distinct().collect() if name is not None]
         found = map(versions.of, named)
         return Masks([each.mask for each in found if isinstance(each, MaskVersion)])
