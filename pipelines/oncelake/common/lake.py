@@ -135,3 +135,18 @@ def opens_in_delta_rs(path: str) -> bool:
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
     return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+
+
+def is_name(at: str) -> bool:
+    """Return True if a place is a name in a catalog; no path starts with a backtick, see `place`."""
+    return at.startswith("`")
+
+
+def identifier(at: str) -> str:
+    """Return the identifier of a table in SQL."""
+    return at if is_name(at) else f"delta.`{at}`"
+
+
+def restoring(at: str, version: int) -> str:
+    """Return the statement that takes a table back to a version."""
+    return f"RESTORE TABLE {identifier(at)} TO VERSION AS OF {version}"

@@ -7,20 +7,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructField, StructType
 
-
-def is_name(at: str) -> bool:
-    """Return True if a place is a name in a catalog; no path starts with a backtick, see `lake.place`."""
-    return at.startswith("`")
-
-
-def identifier(at: str) -> str:
-    """Return the identifier of a table in SQL."""
-    return at if is_name(at) else f"delta.`{at}`"
-
-
-def restoring(at: str, version: int) -> str:
-    """Return the statement that takes a table back to a version."""
-    return f"RESTORE TABLE {identifier(at)} TO VERSION AS OF {version}"
+from oncelake.common.lake import identifier, is_name
 
 
 def read(spark: SparkSession, at: str) -> DataFrame:

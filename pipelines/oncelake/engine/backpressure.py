@@ -27,9 +27,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from oncelake.common.background import UNTIL_WOKEN, Background, Pause
-from oncelake.common.lake import Lake, Table
+from oncelake.common.lake import Lake, Table, is_name
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import BatchCallback
 from oncelake.exactly_once.delta_log import TableState

@@ -8,9 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, TargetError
-from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local
+from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local, is_name
 from oncelake.common.spark.runtime import on_databricks
-from oncelake.common.tables import is_name
 from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.settings import Settings

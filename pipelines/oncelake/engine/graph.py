@@ -21,7 +21,7 @@ from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage
+from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_name
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.batch import Write
@@ -340,7 +340,7 @@ def _appends(
 def _stream(spark: SparkSession, path: str, most: int, *, begins_whole: Callable[[], bool]) -> DataFrame:
     """Stream a table; `begins_whole` is False if the first batch must be planned from its snapshot again."""
     reader = spark.readStream.option("maxBytesPerTrigger", f"{most}b")
-    may_count = not tables.is_name(path) and begins_whole()
+    may_count = not is_name(path) and begins_whole()
     # guard: uncompacted-table-by-commits
     if may_count and DeltaLog(files_at(path, spark), path).only_appends(most=FEW_COMMITS):
         reader = reader.option("startingVersion", "0")
@@ -396,7 +396,7 @@ def log_at(lake: Lake, table: Table, spark: SparkSession | None, *, at_one_momen
         at_one_moment: in a catalog, read the history once, so that all answers describe the same moment.
     """
     at = lake.at(table)
-    if not tables.is_name(at):
+    if not is_name(at):
         return DeltaLog(files_at(lake.root, spark), at)
     assert spark is not None, "a catalog is read through Spark"
     return DeltaHistory(spark, at, at_one_moment=at_one_moment)

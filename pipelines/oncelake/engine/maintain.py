@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.common import tables
 from oncelake.common.errors import reason
+from oncelake.common.lake import identifier
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Target
@@ -79,7 +79,7 @@ def _maintain(spark: SparkSession, target: Target, at: str, commit_log: DeltaLog
     wrong = _wrong_bounds(at)
     if not wrong and not _has_news(commit_log):
         return MaintenanceResult(str(table), skipped="no batch since the last maintenance")
-    name = tables.identifier(at)
+    name = identifier(at)
     metrics = ("metrics.numFilesRemoved", "metrics.numFilesAdded")
     sorting = f" ZORDER BY ({LOG_TIME})" if wrong else ""  # it writes all files again, those of one file too
     done = again_on_conflict(lambda: spark.sql(f"OPTIMIZE {name}{sorting}").select(*metrics).collect())

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from oncelake.common import tables
+from oncelake.common.lake import identifier, is_name
 from oncelake.common.spark.jvm import hadoop
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import STATS, Stage, Target
@@ -37,7 +38,7 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         _add_columns(spark, target, path, commit_log)
         name_columns_with_bounds(spark, target, path, commit_log)
         return
-    if tables.is_name(path):
+    if is_name(path):
         name = path.rpartition(".")[0]
         if not spark.catalog.databaseExists(name):  # an existing schema needs no right to create schemas
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
@@ -62,14 +63,14 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
     missing = [field for field in target.schema(spark) if field.name not in there]
     if missing:
         columns = ", ".join(map(_definition, missing))
-        spark.sql(f"ALTER TABLE {tables.identifier(path)} ADD COLUMNS ({columns})")
+        spark.sql(f"ALTER TABLE {identifier(path)} ADD COLUMNS ({columns})")
 
 
 def name_columns_with_bounds(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
     """Name the columns that get bounds in the properties of a table that names none."""
     if STATS in target.properties and STATS not in commit_log.properties():
         wanted = f"'{STATS}' = '{target.properties[STATS]}'"
-        spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ({wanted})")
+        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({wanted})")
 
 
 def _definition(field: StructField) -> str:

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
-from oncelake.common.lake import SILVER, Table
+from oncelake.common.lake import SILVER, Table, is_name
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
-from oncelake.common.tables import has_table, is_name, read
+from oncelake.common.tables import has_table, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage

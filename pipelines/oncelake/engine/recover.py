@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import SourceError, StateError
-from oncelake.common.lake import SILVER
+from oncelake.common.lake import SILVER, restoring
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.wording import listed
@@ -195,7 +195,7 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     log = state.source.log(recovery.at, recovery.first, lambda: files_read(spark, chain, state)) if recovery.at else {}
     paths = {str(table): chain.lake.at(table) for table in state.commit_logs}
     for table, version in recovery.restore.items():
-        spark.sql(tables.restoring(paths[table], version)).collect()
+        spark.sql(restoring(paths[table], version)).collect()
     _commit(chain, spark, state.stage, recovery.commits)
     kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)

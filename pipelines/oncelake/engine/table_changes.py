@@ -12,9 +12,8 @@ from itertools import islice
 
 from pyspark.sql.types import StructType
 
-from oncelake.common import tables
 from oncelake.common.errors import ConfigError
-from oncelake.common.lake import Table
+from oncelake.common.lake import Table, identifier, restoring
 from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import LOOK_BACK, Commit, DeltaLog
@@ -43,7 +42,7 @@ def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType 
     metadata = log.metadata()
     if metadata is None:
         return
-    name, properties = tables.identifier(place), dict(metadata.get("configuration", {}))
+    name, properties = identifier(place), dict(metadata.get("configuration", {}))
     if RETENTION in properties:
         raise ConfigError(
             f"{table} has {RETENTION} = {properties[RETENTION]}: Delta would forget which batches the table holds, and "
@@ -66,7 +65,7 @@ def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType 
 
 
 def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType, held: StructType) -> None:
-    name = tables.identifier(place)
+    name = identifier(place)
     there, known = ({field.name.lower(): field for field in each} for each in (held, columns))
     for field in held:
         if not field.nullable and (field.name.lower() not in known or known[field.name.lower()].nullable):
@@ -77,7 +76,7 @@ def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType,
     gone = sorted(field.name for field in columns if field.name.lower() not in there)
     by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
     if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
-        undo = tables.restoring(place, by.version - 1)
+        undo = restoring(place, by.version - 1)
         raise ConfigError(
             f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
             f"{undo}"
@@ -100,7 +99,7 @@ def fading(chain: Chain) -> list[str]:
         # guard: fading-table-named
         if last is None or newest.timestamp - last.timestamp < _FADES or _RETENTION in log.properties():
             continue
-        name = tables.identifier(chain.lake.at(table))
+        name = identifier(chain.lake.at(table))
         found.append(
             f"{table}: its last batch is of {last.at}, and other commits go on, up to {newest.statement}. "
             "Delta removes a batch's commit from the log after 30 days, and the stage must then be rebuilt. Leave "

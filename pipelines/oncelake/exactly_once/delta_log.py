@@ -15,8 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from oncelake.common.lake import opens_in_delta_rs
-from oncelake.common.tables import restoring
+from oncelake.common.lake import opens_in_delta_rs, restoring
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 

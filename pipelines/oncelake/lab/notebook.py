@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, identifier
 from oncelake.common.spark.launch import java_output_to
 from oncelake.common.spark.runtime import is_given, refuse_connect
 from oncelake.common.spark.session import build, quiet_libraries, take
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.common.tables import identifier
 from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from oncelake.common.lake import Table
-from oncelake.common.tables import is_name
+from oncelake.common.lake import Table, is_name
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import Commit, DeltaLog
 from oncelake.exactly_once.files import Files, files_at

@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.records import line_ends
 from oncelake.common.errors import StateError
-from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, is_local
+from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, is_local, is_name
 from oncelake.common.spark.runtime import has_delta_log
-from oncelake.common.tables import is_name
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.gone_files import gone_file

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
+from oncelake.common.lake import identifier
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
@@ -23,9 +24,9 @@ def follow_changes(spark: SparkSession, path: str, max_bytes: int) -> DataFrame:
 
     It turns on the table's change data feed if the feed is off.
     """
-    table = spark.sql(f"SHOW TBLPROPERTIES {tables.identifier(path)}").where(F.col("key") == CHANGE_FEED)
+    table = spark.sql(f"SHOW TBLPROPERTIES {identifier(path)}").where(F.col("key") == CHANGE_FEED)
     if [row["value"] for row in table.collect()] != ["true"]:
-        spark.sql(f"ALTER TABLE {tables.identifier(path)} SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
+        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ('{CHANGE_FEED}' = 'true')")
     reader = spark.readStream.option("readChangeFeed", "true").option("maxBytesPerTrigger", f"{max_bytes}b")
     return tables.follow(reader, path)
 

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.common.lake import BRONZE, SILVER, Table, is_name
 from oncelake.common.models import fingerprint
-from oncelake.common.tables import is_name, read_version
+from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
