@@ -26,7 +26,7 @@ from oncelake.exactly_once.checkpoint import offset_log, position
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.link import Link
-from oncelake.exactly_once.positions import TablePosition, TablesPosition, same_position
+from oncelake.exactly_once.positions import SourcePosition, TablePosition, TablesPosition, same_position
 from oncelake.sources.registry import KINDS, position_of
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -88,8 +88,8 @@ class SourceSuite:
 
     def test_a_position_grows_and_is_one_of_this_kind_alone(self, world: SourceWorld, spark: SparkSession) -> None:
         own = KINDS[self.kind].positions
-        of_sources = (each for kind in KINDS.values() for each in kind.positions)
-        others = {TablePosition, TablesPosition, *of_sources} - {*own}
+        others: set[type[SourcePosition]] = {TablePosition, TablesPosition}
+        others |= {each for kind in KINDS.values() for each in kind.positions if each not in own}
         numbers: list[Mapping[str, int]] = []
         for lines in BATCHES:
             world.add(*lines)
@@ -140,7 +140,8 @@ class SourceSuite:
     def test_what_waits_is_counted_and_named_until_it_is_read(self, world: SourceWorld, spark: SparkSession) -> None:
         house = world.house
         for lines in BATCHES:
-            assert _waits(house, spark) == world.add(*lines)
+            added = world.add(*lines)
+            assert _waits(house, spark) == added
             house.run(spark)
             assert _waits(house, spark) == 0
         world.add_no_line()
@@ -260,8 +261,9 @@ def _changed(house: House, spark: SparkSession, change: Callable[[Any], Any]) ->
     for path in sums:
         path.unlink(missing_ok=True)
     pyarrow.parquet.write_table(change(pyarrow.parquet.read_table(file)), file)
-    sizes = (f'"size":{size}'.encode() for size in (len(was[file]), file.stat().st_size))
-    commit.write_bytes(was[commit].replace(*sizes))
+    before, after = (f'"size":{size}'.encode() for size in (len(was[file]), file.stat().st_size))
+    assert before in was[commit]
+    commit.write_bytes(was[commit].replace(before, after))
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     try:
         yield
