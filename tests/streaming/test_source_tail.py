@@ -41,17 +41,19 @@ class TailWorld(SourceWorld):
         return [*self.settings, f"source.path={other}"]
 
     def _rotate(self) -> None:
+        """Rename the log, compress what was renamed or copied, or copy and cut the log, each in its turn."""
         log, turn = self.house.logs / "app.log", self.turn
         self.turn += 1
-        if turn >= 0 and turn % 3 == 0:
-            log.rename(log.with_name(f"app.log.{turn}"))
-        elif turn >= 0 and turn % 3 == 1:
-            shutil.copyfile(log, log.with_name(f"app.log.{turn}"))
-            log.write_bytes(b"")
-        else:
-            for path in self.house.logs.glob("app.log.*"):
+        aside = log.with_name(f"app.log.{turn}")
+        if turn % 3 == 1:
+            for path in log.parent.glob("app.log.*"):
                 if path.suffix != ".gz":
                     pack(path)
+        elif turn % 3 == 0:
+            log.rename(aside)
+        elif log.exists():
+            shutil.copyfile(log, aside)
+            log.write_bytes(b"")
 
 
 class TestTail(SourceSuite):

@@ -115,7 +115,7 @@ class SourceSuite:
         house.sets = [*house.sets, f"run.small_batch={small_batch}"]
         numbers = count()
         for _ in range(2):
-            for step in self.steps(newest(house.checkpoint("bronze") / "offsets") + 1):
+            for step in self.steps(house.checkpoint("bronze")):
                 for before in (True, False):
                     lines = [b"2017-07-30 14:09:08 ERROR %d" % next(numbers) for _ in range(50)]
                     world.add(*lines)
@@ -126,13 +126,13 @@ class SourceSuite:
             house.must_be(written)
             assert house.doubts(spark) == []
 
-    def steps(self, batch: int) -> Iterator[str]:
-        """Yield every file that a batch of bronze writes, in order."""
-        kind = KINDS[self.kind]
+    def steps(self, checkpoint: Path) -> Iterator[str]:
+        """Yield every file that the next batch of bronze writes, in order."""
+        kind, batch = KINDS[self.kind], newest(checkpoint / "offsets") + 1
         if batch == 0:
             yield from (f"{BRONZE}/_delta_log/{0:020}.json", "_checkpoints/bronze/metadata")
         if kind.lists_batches or (batch == 0 and any(each.before_all for each in kind.positions)):
-            yield f"_checkpoints/bronze/sources/0/{batch}"
+            yield f"_checkpoints/bronze/sources/0/{newest(checkpoint / 'sources' / '0') + 1}"
         yield f"_checkpoints/bronze/offsets/{batch}"
         yield f"{BRONZE}/_delta_log/{batch + 1:020}.json"
         yield f"_checkpoints/bronze/commits/{batch}"
@@ -191,7 +191,8 @@ class SourceSuite:
         world.add(*BATCHES[0])
         house.run(spark)
         versions, house.sets = house.versions(), world.another()
-        with pytest.raises(StateError, match=r"bronze: source replaced"):
+        chain = house.chain(spark)
+        with pytest.raises(StateError, match=rf"bronze: source replaced: .*{chain.kind(chain.stages[0]).name}"):
             house.run(spark)
         assert house.versions() == versions
         house.sets = world.settings
