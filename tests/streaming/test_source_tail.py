@@ -28,8 +28,7 @@ class TailWorld(SourceWorld):
         return len(text)
 
     def add_no_line(self) -> None:
-        log = self.house.logs / "app.log"
-        shutil.copyfile(log, log.with_name("app.log.copy"))
+        (self.house.logs / "other.log").touch()
 
     def lose(self) -> None:
         next(self.house.logs.glob("app.log.0*")).unlink()
