@@ -1,4 +1,4 @@
-"""Growing files: each line counts once, while they are rotated or cut, and after a deletion; what is not read is named."""
+"""Growing files: each line counts once, while they are rotated or cut, and after a deletion; the rest is named."""
 
 import os
 import shutil
