@@ -17,6 +17,9 @@ from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
 from tests.support.house import CODE, House
 
+# pytest explains a failed assertion only in test modules; the tests of this one are inherited
+pytest.register_assert_rewrite("tests.support.source_suite")
+
 # PySpark collects timestamps in the machine's zone; tests compare times in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()

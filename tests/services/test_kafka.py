@@ -158,20 +158,6 @@ def test_a_new_partition_whose_first_records_expired_is_recovered(
     assert any(link.said == f"3 partitions of {topic} read up to the end" for link in links)
 
 
-def test_checkpoints_are_recovered_from_offsets(broker: Broker, topic: str, house: House, spark: SparkSession) -> None:
-    for _ in range(2):
-        broker.send(topic, LINES)
-        house.run(spark)
-    shutil.rmtree(house.lake / "_checkpoints")
-    broker.send(topic, LINES, partition=1)
-    with pytest.raises(StateError, match="oncelake recover bronze"):
-        house.run(spark)
-    assert all(outcome.steps for outcome in house.recover(spark).values())
-    house.run(spark)
-    house.must_be(LINES * 3)
-    assert house.doubts(spark) == []
-
-
 def published(broker: Broker, topic: str, group: str = "lag") -> dict[int, int]:
     """Return the offsets of a group, by partition."""
     (asked,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()

@@ -1,11 +1,10 @@
-"""Growing files: each line counts once, while they are rotated, after a crash at any step, and after a deletion."""
+"""Growing files: each line counts once, while they are rotated or cut, and after a deletion; the rest is named."""
 
 import os
 import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from oncelake.sources.tail.plan import TailFiles
 from tests.support.crashing import crashed
 from tests.support.house import House
 from tests.support.lakes import BATCHES, LINES
-from tests.support.processes import newest
 from tests.support.tailing import pack
-from tests.support.writers import each_writer
 
 pytestmark = pytest.mark.spark
 
@@ -93,54 +90,6 @@ def test_a_big_log_of_records_is_split_between_tasks(house: House, spark: SparkS
     assert time.monotonic() - began < 500
 
 
-def steps(batch: int) -> list[str]:
-    """Return every file of bronze that a batch writes, in order."""
-    first = ["bronze/access_log/_delta_log/00000000000000000000.json", "_checkpoints/bronze/metadata"]
-    return [
-        *(first if batch == 0 else []),
-        f"_checkpoints/bronze/offsets/{batch}",
-        f"bronze/access_log/_delta_log/{batch + 1:020}.json",
-        f"_checkpoints/bronze/commits/{batch}",
-    ]
-
-
-def rotate(house: House, turn: int) -> None:
-    """Rename, copy and cut, or compress the log, each time another one of these."""
-    log = house.logs / "app.log"
-    aside = house.logs / f"app.log.{turn}"
-    if log.exists() and turn % 3 == 0:
-        log.rename(aside)
-    elif log.exists() and turn % 3 == 1:
-        shutil.copyfile(log, aside)
-        log.write_bytes(b"")
-    else:
-        for path in house.logs.glob("app.log.*"):
-            if path.suffix != ".gz":
-                pack(path)
-
-
-# the crash matrix of a whole run has both writers
-@each_writer
-def test_a_crash_before_or_after_any_step_loses_nothing_while_files_rotate(
-    house: House, spark: SparkSession, small_batch: str
-) -> None:
-    house.sets += [f"run.small_batch={small_batch}"]
-    written: list[bytes] = []
-    turns = count()
-    for _ in range(2):
-        for step in steps(newest(house.checkpoint("bronze") / "offsets") + 1):
-            for before in (True, False):
-                lines = [b"2017-07-30 14:09:08 ERROR %d" % (len(written) + each) for each in range(50)]
-                append(house, *lines)
-                written += lines
-                with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
-                    house.run(spark)
-                rotate(house, next(turns))
-        house.run(spark)
-        house.must_be(written)
-        assert house.doubts(spark) == []
-
-
 def test_a_file_that_is_cut_while_a_batch_reads_it_is_read_from_its_copy(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,20 +127,6 @@ def test_bytes_of_a_planned_batch_that_are_gone_stop_the_next_run_and_are_a_loss
     assert house.doubts(spark) == []
     notes = [note for link in house.lakehouse(spark).prove(full=True).links for note in link.notes]
     assert [note for note in notes if "accepts a loss: bytes 0 to" in note]
-
-
-def test_a_lost_checkpoint_is_recovered_from_the_table(house: House, spark: SparkSession) -> None:
-    log = append(house, *TEXT)
-    house.run(spark)
-    log.rename(house.logs / "app.log.1")
-    append(house, *BATCHES[0])
-    shutil.rmtree(house.lake / "_checkpoints")
-    with pytest.raises(StateError, match="checkpoint lost"):
-        house.run(spark)
-    house.recover(spark)
-    house.run(spark)
-    house.must_be([*TEXT, *BATCHES[0]])
-    assert house.doubts(spark) == []
 
 
 def test_what_is_not_read_is_named(house: House, spark: SparkSession) -> None:
@@ -239,18 +174,6 @@ def test_a_deep_proof_names_a_file_whose_beginning_was_changed(house: House, spa
     assert house.doubts(spark) == []
     (fault,) = [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds]
     assert fault == "no longer as they were read: app.log"
-
-
-def test_a_rebuild_reads_all_files_again_and_refuses_if_lines_are_gone(house: House, spark: SparkSession) -> None:
-    append(house, *TEXT).rename(house.logs / "app.log.1")
-    append(house, *BATCHES[0])
-    house.run(spark)
-    pack(house.logs / "app.log.1")
-    house.rebuild(spark, "bronze")
-    house.must_be([*TEXT, *BATCHES[0]])
-    (house.logs / "app.log.1.gz").unlink()
-    with pytest.raises(StateError, match="bronze is not rebuilt: 400 lines of bronze cannot be read again"):
-        house.rebuild(spark, "bronze")
 
 
 def test_a_rebuild_asks_whether_a_file_is_a_copy_if_bronze_has_its_lines(house: House, spark: SparkSession) -> None:

@@ -1,6 +1,8 @@
 """Each kind of source answers for itself; a new kind is read, distinguished from the others and proven."""
 
-from collections.abc import Mapping
+import ast
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Self, cast, get_args
@@ -18,6 +20,7 @@ from oncelake.sources.kafka.source import KafkaSource, Topic
 from oncelake.sources.proof import what_waits
 from oncelake.sources.registry import KINDS, kind_of, position_of
 from tests.support.memory import MemoryFiles, metadata, offsets
+from tests.support.places import ROOT
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,19 @@ class Queue(Source):
 
 def test_every_kind_that_the_settings_accept_has_its_class() -> None:
     assert KINDS.keys() == set(get_args(SourceSettings.model_fields["kind"].annotation))
+
+
+def test_every_kind_inherits_the_suite_of_sources() -> None:
+    assert sorted(kinds_with_the_suite()) == sorted(KINDS)
+
+
+def kinds_with_the_suite() -> Iterator[str]:
+    """Yield the kind of each subclass of the suite that pytest collects."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        for each in ast.parse(text).body if "(SourceSuite)" in text else ():
+            if isinstance(each, ast.ClassDef) and each.name.startswith("Test") and "SourceSuite" in ast.dump(each):
+                yield from re.findall(r"^    kind = '(\w+)'$", ast.unparse(each), re.MULTILINE)
 
 
 def test_every_kind_has_a_readable_name() -> None:
