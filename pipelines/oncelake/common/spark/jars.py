@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark.java import java_command, utf8_locale
+from oncelake.common.spark.java import java_command
+from oncelake.common.spark.locales import utf8_locale
 
 DELTA = "4.4.0"
 # In the 4.0 line, spark-token-provider-kafka is published only for 4.0.0; the 4.0.0 connector also works on a later

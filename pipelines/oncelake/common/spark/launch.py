@@ -26,7 +26,8 @@ from pyspark.java_gateway import launch_gateway
 
 from oncelake.common.afterwards import removed_afterwards
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark.java import read_at_the_start, utf8_locale
+from oncelake.common.spark.java import read_at_the_start
+from oncelake.common.spark.locales import utf8_locale
 from oncelake.common.spark.machine import TEMPORARY, java_variables, nameless_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.spark import class_data, compiled, java, session
+from oncelake.common.spark import class_data, compiled, session
 from oncelake.common.spark.launch import java_output_to, launch
+from oncelake.common.spark.locales import utf8_locale
 from oncelake.common.spark.session import spark_log
 from oncelake.common.spark.settings import SparkSettings
 from tests.support.places import ROOT
@@ -175,7 +176,7 @@ def test_a_locale_that_is_not_utf_8_or_not_installed_is_replaced(
         monkeypatch.delenv(name, raising=False)
     for each in shlex.split(environment):
         monkeypatch.setenv(*each.split("=", 1))
-    assert java.utf8_locale() == expected
+    assert utf8_locale() == expected
 
 
 def test_the_locale_is_set_only_for_the_jvm(
