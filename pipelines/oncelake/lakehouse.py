@@ -91,7 +91,7 @@ from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.suggest import suggest
 
 if TYPE_CHECKING:

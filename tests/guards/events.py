@@ -11,7 +11,7 @@ GUARDS = (
     Guard(
         "an event that breaks a rule refuses its whole line",
         "the good events of a line count, and count again when the line is replayed",
-        "silver/each.py::as_lines",
+        "silver/parsing/events.py::as_lines",
         reads("F.flatten(F.transform(EVENTS, _reasons))", "F.array().cast(REASONS)"),
         tests=(f"{_EACH}test_an_event_that_breaks_a_rule_sends_its_whole_line_to_quarantine_as_one_row",),
     ),

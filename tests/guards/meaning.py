@@ -10,7 +10,7 @@ GUARDS = (
     Guard(
         "a number too small for a time is none",
         "lines with an uptime count in 1970",
-        "silver/times.py::_of_line",
+        "silver/parsing/times.py::_of_line",
         reads("pattern in _EPOCHS", "False"),
         tests=(f"{_LINES}test_a_number_too_small_for_a_time_is_none",),
     ),
@@ -31,14 +31,14 @@ GUARDS = (
     Guard(
         "a line inside another without a time has the time of the line around it",
         "lines of a container that writes no time go to quarantine",
-        "silver/inside.py::_parts",
+        "silver/parsing/inside.py::_parts",
         reads("F.when(lacks_time, outer.log_time).otherwise(F.col('log_time'))", "F.col('log_time')"),
         tests=(f"{_LINES}test_a_line_inside_another_has_its_own_time_and_level",),
     ),
     Guard(
         "colours are no part of the values of JSON and logfmt",
         "a level in colours sends its line to quarantine, and a filter for a message finds nothing",
-        "silver/lines.py::read_lines",
+        "silver/parsing/parts.py::read_lines",
         reads("frame.withColumns({**texts, 'fields': fields, **_texts(of_columns)})", "frame"),
         tests=(f"{_LINES}test_colours_are_no_part_of_a_line_where_the_format_says_so",),
     ),

@@ -762,7 +762,7 @@ GUARDS = (
     Guard(
         "a Kafka timestamp that cannot be decides no year",
         "lines of a producer that writes seconds count in 1970",
-        "silver/times.py::with_latest",
+        "silver/parsing/times.py::with_latest",
         reads("F.when(is_possible, F.col('timestamp'))", "F.col('timestamp')"),
         tests=("spark/silver/test_transform.py::test_a_kafka_timestamp_that_cannot_be_does_not_decide_the_year",),
         also=("services/test_cut_topic.py::test_a_timestamp_that_cannot_be_is_no_origin_and_stops_nothing",),

@@ -25,7 +25,7 @@ _UPKEEP, _UPKEEP_TESTS = "exactly_once/upkeep.py::", "unit/exactly_once/test_upk
 
 _AGGREGATED = "spark/gold/test_transform.py::"
 _OWN, _OWN_TESTS = "silver/user_transform.py::", "spark/silver/test_user_transform.py::"
-_LINES, _JSON = "silver/lines.py::", "spark/silver/test_json_and_logfmt.py::"
+_LINES, _JSON = "silver/parsing/parts.py::", "spark/silver/test_json_and_logfmt.py::"
 _STEPS = "spark/silver/test_bounded_patterns.py::"
 
 GUARDS = (
@@ -102,7 +102,7 @@ GUARDS = (
     Guard(
         "a typed column holds the number that the line has",
         "1.505 counts as 1.51",
-        "silver/columns.py::_decimal",
+        "silver/parsing/columns.py::_decimal",
         reads("text.rlike(plain) | same", "value.isNotNull()"),
         tests=("spark/silver/test_columns.py::test_a_text_is_read_exactly_or_it_is_a_misfit",),
     ),

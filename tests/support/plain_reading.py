@@ -12,7 +12,7 @@ from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.lab.plain_reader import PlainReader
 from oncelake.quality.reasons import at_micros
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.transform import TimeLimits, parse
 
 

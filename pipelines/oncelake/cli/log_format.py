@@ -53,7 +53,7 @@ def try_(
         from oncelake.lab.evidence import unheld_text
         from oncelake.lab.format_tests import keep, kept_of, tests_file
         from oncelake.lab.log_formats import sample_of, try_format
-        from oncelake.silver.format import load_format
+        from oncelake.silver.parsing.format import load_format
 
         mask, places = None, format_places(conf)
         if name is None:
@@ -110,7 +110,7 @@ def check(
         from oncelake.common.spark.settings import SparkSettings
         from oncelake.engine.configuration import format_places
         from oncelake.lab.format_tests import changed, read_kept, tested_formats, tests_file
-        from oncelake.silver.format import load_format
+        from oncelake.silver.parsing.format import load_format
 
         places = format_places(conf)
         names = [name] if name is not None else tested_formats(places)

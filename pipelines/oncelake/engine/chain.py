@@ -25,7 +25,7 @@ from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.stream import Silver
 
 

@@ -20,7 +20,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
 
 # Mappings whose own keys contain dots.
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")

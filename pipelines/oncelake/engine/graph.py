@@ -41,7 +41,7 @@ from oncelake.quality.suite import Suites, read_suites, refuse_names
 from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
 from oncelake.silver.duplicates import refuse_key
-from oncelake.silver.format import LogFormat, column_rule
+from oncelake.silver.parsing.format import LogFormat, column_rule
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA

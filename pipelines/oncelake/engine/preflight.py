@@ -32,7 +32,7 @@ from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.check import check as check_gold
 from oncelake.gold.declaration import GoldTable
 from oncelake.quality.check import check_suite, refuse_columns
-from oncelake.silver.check import check as check_format
+from oncelake.silver.parsing.check import check as check_format
 
 if TYPE_CHECKING:
     from oncelake.serving.served import Served

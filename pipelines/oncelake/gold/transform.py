@@ -28,7 +28,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import Measure, Merge
 from oncelake.gold.schema import schema_over
-from oncelake.silver.columns import FLOATS
+from oncelake.silver.parsing.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100

@@ -20,7 +20,7 @@ from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_wo
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
-from oncelake.silver.format import LEVELS, LogFormat, is_path
+from oncelake.silver.parsing.format import LEVELS, LogFormat, is_path
 
 # A draft is made from this many lines.
 MOST_LINES = 2_000

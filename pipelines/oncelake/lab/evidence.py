@@ -13,7 +13,7 @@ from oncelake.lab.drafted_format import looks_like_record
 from oncelake.lab.level_words import words_like_levels
 from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.silver.format import LEVELS, LogFormat
+from oncelake.silver.parsing.format import LEVELS, LogFormat
 
 # Reading a sample by one format takes at most this many seconds.
 _LONGEST = 5.0

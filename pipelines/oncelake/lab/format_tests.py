@@ -20,9 +20,9 @@ from oncelake.common.models import Strict, one_line
 from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.log_formats import Trial, read_columns
 from oncelake.quality.reasons import at_micros
-from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat
-from oncelake.silver.times import SPECIAL, names_year
+from oncelake.silver.parsing.check import check
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.times import SPECIAL, names_year
 from oncelake.silver.transform import TimeLimits, parse
 
 # The directory of the kept lines, below that of the formats.

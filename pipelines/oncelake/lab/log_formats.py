@@ -32,9 +32,9 @@ from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
-from oncelake.silver.check import check
-from oncelake.silver.each import by_event
-from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
+from oncelake.silver.parsing.check import check
+from oncelake.silver.parsing.events import by_event
+from oncelake.silver.parsing.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse

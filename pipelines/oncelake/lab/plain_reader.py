@@ -20,8 +20,8 @@ from typing import Any
 from oncelake.bronze.records import SEARCHED, Records
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
-from oncelake.silver.format import LEVELS, LogFormat, PartKeys, is_path
-from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.parsing.format import LEVELS, LogFormat, PartKeys, is_path
+from oncelake.silver.parsing.pattern import groups, whole_line
 from oncelake.silver.transform import HIGHEST_PRIORITY, NO_STATUS, SEVERITY, TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.

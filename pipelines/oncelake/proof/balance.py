@@ -21,7 +21,7 @@ from oncelake.proof.file_rows import name_of
 from oncelake.proof.link import Link, Uncompared, batch_words
 from oncelake.proof.pin import Limits, pin
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
-from oncelake.silver.each import is_first
+from oncelake.silver.parsing.events import is_first
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
 

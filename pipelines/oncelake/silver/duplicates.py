@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StructType, Timesta
 
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.before import TableBefore, Times
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.schema import DUPLICATES, EVENT, EVENT_KEY, EVENT_WINDOW, SILVER, SOURCE, TWIN, columns
 from oncelake.silver.settings import HEADER, RECORD, Deduplicate
 from oncelake.silver.transform import is_accepted

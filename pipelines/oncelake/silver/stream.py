@@ -30,8 +30,8 @@ from oncelake.quality.suite import Rule
 from oncelake.silver import arrival, collected, collected_duplicates
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.duplicates import dropped, held_near, with_event, with_twin
-from oncelake.silver.each import as_events, by_event, of_any_event, rows_of_lines
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.events import as_events, by_event, of_any_event, rows_of_lines
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.schema import EACH, EVENT, SOURCE, TWIN, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA

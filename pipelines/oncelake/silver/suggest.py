@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
 from oncelake.quality.split import FIELDS, at
-from oncelake.silver.format import format_names, load_format
+from oncelake.silver.parsing.format import format_names, load_format
 from oncelake.silver.transform import TimeLimits, is_accepted, parse
 
 # A column with at most this many values, each in this many rows on average, is proposed as a set of values.

@@ -18,14 +18,14 @@ from oncelake.bronze.stand_in import bytes_in_file, digest, is_stand_in
 from oncelake.common.models import Duration, Strict
 from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
 from oncelake.quality.suite import EACH_RULES, FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
-from oncelake.silver.columns import read_value
-from oncelake.silver.each import OF_LINE, as_lines, by_event, columns_of_event, opened, with_line_fields
-from oncelake.silver.format import LEVELS, LogFormat, TypedColumn, column_rule
-from oncelake.silver.inside import joined, with_inside
-from oncelake.silver.lines import is_fixed_width, read_lines, unmatched_rule
-from oncelake.silver.pattern import whole_line
+from oncelake.silver.parsing.columns import read_value
+from oncelake.silver.parsing.events import OF_LINE, as_lines, by_event, columns_of_event, opened, with_line_fields
+from oncelake.silver.parsing.format import LEVELS, LogFormat, TypedColumn, column_rule
+from oncelake.silver.parsing.inside import joined, with_inside
+from oncelake.silver.parsing.parts import is_fixed_width, read_lines, unmatched_rule
+from oncelake.silver.parsing.pattern import whole_line
+from oncelake.silver.parsing.times import log_time, unclear_zone, with_latest
 from oncelake.silver.schema import QUARANTINE, REASONS, columns, silver_columns
-from oncelake.silver.times import log_time, unclear_zone, with_latest
 
 _PARSED = ("log_time", "level", "message", "fields")
 # RFC 5424, table 2: 0 emergency, 1 alert, 2 critical, 3 error, 4 warning, 5 notice, 6 informational, 7 debug
@@ -59,7 +59,7 @@ def parse(
 ) -> DataFrame:
     """Add log_time, level, message, fields, warnings, reasons and the formats' columns to bronze's rows.
 
-    `reasons` is never null. If the format has `each`, what was read is in `_events`: see `each.as_lines`.
+    `reasons` is never null. If the format has `each`, what was read is in `_events`: see `events.as_lines`.
 
     Args:
         bronze: bronze's rows; columns that an older oncelake did not write may be missing.

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import Records, bounded_reader
 from oncelake.bronze.transform import LINES, from_files, line_reader
 from oncelake.common.spark.jvm import jvm
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.places import FORMATS
 

@@ -10,7 +10,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.silver import arrival
 from oncelake.silver.arrival import Arrivals
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, is_accepted
 from tests.support.places import FORMATS

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from oncelake.common.spark import line_functions
 from oncelake.quality.expectations import EXPECTATIONS
 from oncelake.quality.suite import Rule
-from oncelake.silver.format import LogFormat, load_format
-from oncelake.silver.lines import groups_by_spark
-from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parts import groups_by_spark
+from oncelake.silver.parsing.pattern import groups, whole_line
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS

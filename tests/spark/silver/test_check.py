@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.check import check
+from oncelake.silver.parsing.format import LogFormat, load_format
 from tests.support.places import FORMATS
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import bronze_rows

@@ -16,7 +16,7 @@ from oncelake.common.spark.collect import SmallBatches
 from oncelake.exactly_once.before import TableBefore
 from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.duplicates import dropped, held_near, with_twin
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.settings import Deduplicate
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted

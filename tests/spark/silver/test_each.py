@@ -18,8 +18,8 @@ from oncelake.quality.expectations import InSet
 from oncelake.quality.gate import DistinctInSet, Expected, Mostly
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import collected
-from oncelake.silver.each import by_event
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.events import by_event
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import BronzeOf

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.quality.split import MARKS
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from oncelake.silver.transform import TimeLimits, parse
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.spark import line_functions
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 

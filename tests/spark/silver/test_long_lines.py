@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from pyspark.sql import Row
 
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS

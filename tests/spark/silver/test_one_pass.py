@@ -20,7 +20,7 @@ from oncelake.engine import runner
 from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import stream
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, breaks, broken_names, is_accepted, quarantined

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from oncelake.silver.transform import TimeLimits, accepted, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS

@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.bronze_rows import NOW, BronzeOf

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError, ReceiptError
 from oncelake.common.spark.collect import Collected, SmallBatches
 from oncelake.exactly_once.batch import Batch
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
 from oncelake.silver.stream import Parsed, Silver
 from oncelake.silver.transform import TimeLimits, accepted
 from oncelake.silver.user_code import find_code

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS

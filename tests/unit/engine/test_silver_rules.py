@@ -9,7 +9,7 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.chain import chain_of
 from oncelake.engine.graph import silver_rules
 from oncelake.engine.settings import Settings
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from tests.support.suites import read
 
 KEYS = {"time": "time", "level": "level", "message": "message"}

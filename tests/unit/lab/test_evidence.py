@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.lab.evidence import Evidence, evidence
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from tests.support.places import FORMATS
 
 WRITTEN = datetime(2026, 11, 28, tzinfo=UTC)

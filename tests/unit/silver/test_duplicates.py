@@ -7,7 +7,7 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.silver.duplicates import near, refuse_key
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.settings import Deduplicate
 
 FORMAT = {"pattern": "(?<time>.) (?<level>.) (?<message>.) (?<id>.)", "time": "iso8601"}

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from oncelake.common.errors import ConfigError
-from oncelake.silver.format import LogFormat, load_format
-from oncelake.silver.lines import is_fixed_width
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parts import is_fixed_width
 from tests.support.places import FORMATS, ROOT
 
 GOOD = r"""

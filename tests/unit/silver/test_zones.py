@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelake.silver.zones import FIRST_YEAR, LAST_YEAR, Meaning, clear, unclear
+from oncelake.silver.parsing.zones import FIRST_YEAR, LAST_YEAR, Meaning, clear, unclear
 
 TABLE = (resources.files("tzdata.zoneinfo") / "zone1970.tab").read_text("utf-8")
 ZONES = [line.split("\t")[2] for line in TABLE.splitlines() if not line.startswith("#")]

@@ -20,7 +20,7 @@ from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, Audited, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite
-from oncelake.silver.each import by_event
+from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 
 # Tables that only grow: their new rows are in new files.

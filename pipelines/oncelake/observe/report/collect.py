@@ -47,7 +47,7 @@ from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.link import Link
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
-from oncelake.silver.each import is_first
+from oncelake.silver.parsing.events import is_first
 from oncelake.silver.schema import EVENT_INDEX
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_per
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
-from oncelake.silver.each import by_event
+from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.transform import is_accepted
 

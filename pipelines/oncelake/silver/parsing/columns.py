@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.silver.times import is_near, time_of
+from oncelake.silver.parsing.times import is_near, time_of
 
 TYPES = {
     "string": StringType(),

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from oncelake.common.spark import line_functions
 from oncelake.common.spark.line_functions import replaced
-from oncelake.silver.format import LogFormat
-from oncelake.silver.pattern import groups
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.pattern import groups
 
 # The parts of a read line.
 PARTS = (

@@ -7,10 +7,10 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.quality.check import compiled
-from oncelake.silver.each import check_each
-from oncelake.silver.format import LogFormat
-from oncelake.silver.pattern import groups, whole_line
-from oncelake.silver.times import SPECIAL
+from oncelake.silver.parsing.events import check_each
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.pattern import groups, whole_line
+from oncelake.silver.parsing.times import SPECIAL
 
 
 def check(spark: SparkSession, fmt: LogFormat) -> None:

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.common.spark import line_functions
-from oncelake.silver.columns import has_exact_digits
-from oncelake.silver.format import LogFormat, PartKeys, TypedColumn, is_path
-from oncelake.silver.pattern import groups, whole_line
-from oncelake.silver.times import at_fixed_width
+from oncelake.silver.parsing.columns import has_exact_digits
+from oncelake.silver.parsing.format import LogFormat, PartKeys, TypedColumn, is_path
+from oncelake.silver.parsing.pattern import groups, whole_line
+from oncelake.silver.parsing.times import at_fixed_width
 
 # The values of conf/formats/default.yaml. A format with the same values is read without a regular expression.
 DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"

@@ -13,8 +13,8 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.spark.line_functions import json_events
 from oncelake.quality.expectations import Row
 from oncelake.quality.split import MARKS, at, reason, shortened
-from oncelake.silver.format import LogFormat
-from oncelake.silver.inside import with_outer
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.inside import with_outer
 from oncelake.silver.schema import EACH, EVENT_COUNT, EVENT_INDEX, REASONS
 
 # The column of parsed rows with the rows of silver, a list of structs.

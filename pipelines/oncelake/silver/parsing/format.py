@@ -21,10 +21,10 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.common.time_zone import checked_zone
-from oncelake.silver.columns import checked_type, type_of
-from oncelake.silver.pattern import groups
+from oncelake.silver.parsing.columns import checked_type, type_of
+from oncelake.silver.parsing.pattern import groups
+from oncelake.silver.parsing.times import ISO8601, SPECIAL, checked, names_zone
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
-from oncelake.silver.times import ISO8601, SPECIAL, checked, names_zone
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
