@@ -91,7 +91,7 @@ from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.resolve import Resolve
 from oncelake.quality.check import left_out
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.suggest import suggest
 
 if TYPE_CHECKING:
@@ -203,13 +203,13 @@ class Lakehouse:
 
     Attributes:
         settings: the settings from the file, the environment and `sets`.
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
-    formats: Mapping[str, LogFormat]
+    parsers: Mapping[str, Parser]
     conf: Path | None
     warn: Callable[[str], None] = unheard
     verbose: bool = False
@@ -272,7 +272,7 @@ class Lakehouse:
     @cached_property
     def declared(self) -> Chain:
         """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.formats, places=code_places(self.conf))
+        return chain_of(self.settings, self.parsers, places=code_places(self.conf))
 
     @property
     def chain(self) -> Chain:
@@ -931,7 +931,7 @@ class Lakehouse:
             f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' times, "
             "such as Europe/Paris, or to UTC"
             for table, kind in self.declared.kinds.items()
-            if self.formats[table.name].assumes_utc
+            if self.parsers[table.name].assumes_utc
         )
         self._warn([*writers, *no_hard_links(self.lake), *fading(self.chain)])
 

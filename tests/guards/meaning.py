@@ -38,8 +38,8 @@ GUARDS = (
     Guard(
         "colours are no part of the values of JSON and logfmt",
         "a level in colours sends its line to quarantine, and a filter for a message finds nothing",
-        "silver/parsing/parts.py::read_lines",
-        reads("frame.withColumns({**texts, 'fields': fields, **_texts(of_columns)})", "frame"),
+        "silver/parsing/parser.py::Parser.take_apart",
+        reads("frame.withColumns({**texts, 'fields': fields, **texts_column(of_columns)})", "frame"),
         tests=(f"{_LINES}test_colours_are_no_part_of_a_line_where_the_format_says_so",),
     ),
     Guard(
@@ -47,8 +47,8 @@ GUARDS = (
         "lines from Tokyo count nine hours late",
         "engine/configuration.py::configured",
         reads(
-            "load_format(each.format, places, each.inside).in_zone(each.zone)",
-            "load_format(each.format, places, each.inside)",
+            "load_parser(each.format, places, each.inside, each.zone)",
+            "load_parser(each.format, places, each.inside)",
         ),
         tests=("unit/engine/test_settings.py::test_the_zone_of_a_source_is_that_of_its_format",),
     ),

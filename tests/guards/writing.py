@@ -137,7 +137,7 @@ GUARDS = (
     Guard(
         "a line on which a pattern takes too many steps is refused under that name",
         "nothing says that the pattern is the fault, and not the line",
-        f"{_LINES}unmatched_rule",
+        "silver/parsing/parser.py::Parser.unmatched_rule",
         answers("F.lit('pattern')"),
         tests=(f"{_STEPS}test_a_line_on_which_a_pattern_takes_too_many_steps_is_refused_by_name",),
     ),

@@ -25,7 +25,7 @@ from oncelake.exactly_once.recovery import Case
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
-from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.stream import Silver
 
 
@@ -149,8 +149,7 @@ class Chain:
     @property
     def kinds(self) -> Mapping[Table, SourceKind]:
         """Return the configured sources, by the bronze tables that their lines go to."""
-        records = {name: each.record for name, each in self.silver.formats.items()}
-        return {kind.table: kind for kind in self.settings.kinds(records).values()}
+        return {kind.table: kind for kind in self.settings.kinds(self.silver.records).values()}
 
     def kind(self, stage: Stage) -> SourceKind:
         """Return the configured source of a bronze stage."""
@@ -180,7 +179,7 @@ def case(state: StageState, run: str = "") -> Case:
 
 def chain_of(
     settings: Settings,
-    formats: Mapping[str, LogFormat],
+    parsers: Mapping[str, Parser],
     spark: SparkSession | None = None,
     places: Sequence[Path] = (),
 ) -> Chain:
@@ -188,7 +187,7 @@ def chain_of(
 
     Args:
         settings: the settings.
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         spark: see `Chain`.
         places: the directories in which the user's own code is looked for first.
 
@@ -196,7 +195,7 @@ def chain_of(
         ConfigError: a suite of expectations is invalid, or the user's own code is not found.
     """
     found = suites(settings)
-    silver = silver_rules(settings, formats, found, places)
+    silver = silver_rules(settings, parsers, found, places)
     return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 

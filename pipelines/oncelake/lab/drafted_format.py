@@ -20,7 +20,7 @@ from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_wo
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
-from oncelake.silver.parsing.format import LEVELS, LogFormat, is_path
+from oncelake.silver.parsing.format import LogFormat, is_path
 
 # A draft is made from this many lines.
 MOST_LINES = 2_000
@@ -807,6 +807,3 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str
             yield from _leaves(inner, below)
         elif not isinstance(inner, list) and (text := json_text(inner)) is not None:
             yield below if path else key, text
-
-
-__all__ = ["ASSUMED_ZONE", "LEVELS", "MOST_LINES", "Draft", "NoDraftError", "draft_format"]

@@ -20,9 +20,10 @@ from typing import Any
 from oncelake.bronze.records import SEARCHED, Records
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
-from oncelake.silver.parsing.format import LEVELS, LogFormat, PartKeys, is_path
+from oncelake.silver.parsing.format import LogFormat, PartKeys, is_path
+from oncelake.silver.parsing.level import HIGHEST_PRIORITY, LEVELS, NO_STATUS, SEVERITY
 from oncelake.silver.parsing.pattern import groups, whole_line
-from oncelake.silver.transform import HIGHEST_PRIORITY, NO_STATUS, SEVERITY, TimeLimits
+from oncelake.silver.transform import TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.
 _KNOWN = {
@@ -100,6 +101,21 @@ class PlainReader:
         joint = record.joint if record is not None else None
         self._joint = python_pattern(joint, re.MULTILINE) if joint is not None else None
         self._levels = {level: level for level in LEVELS} | dict(log_format.levels)
+
+    @property
+    def is_record(self) -> bool:
+        """True if the format puts several lines together."""
+        return self._format.record is not None
+
+    @property
+    def has_level(self) -> bool:
+        """True if lines of the format can have a level."""
+        return self._pattern is None or "level" in self._names
+
+    @property
+    def default_level(self) -> str | None:
+        """The level of a line without one; None if each line needs one."""
+        return self._format.default_level
 
     def lines(self, content: str) -> list[PlainLine]:
         """Return the lines or records of a file's content, each as the format reads it."""

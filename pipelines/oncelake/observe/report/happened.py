@@ -169,7 +169,7 @@ class Happened:
         """Yield the bronze tables that a row of silver can come from."""
         named = row.asDict().get(SOURCE.name)
         for table in bronze_tables(self.chain):
-            known = table.name in self.chain.silver.formats and self.chain.commit_log(table).newest() is not None
+            known = table.name in self.chain.silver.parsers and self.chain.commit_log(table).newest() is not None
             if known and named in (None, table.name):
                 yield table
 

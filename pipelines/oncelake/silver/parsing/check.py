@@ -1,4 +1,4 @@
-"""Check that Java accepts a log format, before any stream starts."""
+"""Check that Java accepts the parts of a log format, before any stream starts."""
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -7,35 +7,11 @@ from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.wording import count_of
 from oncelake.quality.check import compiled
-from oncelake.silver.parsing.events import check_each
-from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.pattern import groups, whole_line
-from oncelake.silver.parsing.times import SPECIAL
 
 
-def check(spark: SparkSession, fmt: LogFormat) -> None:
-    """Compile the format's pattern, datetime patterns and zone in the same way as Spark.
-
-    Raises:
-        ConfigError: Java rejects one of them; the message says which, where and why.
-    """
-    _check_zone(spark, fmt.zone)
-    if fmt.each is not None:
-        check_each()
-    if fmt.pattern is not None:
-        _check_pattern(spark, fmt.pattern)
-    if fmt.record is not None:
-        for name in ("starts", "lines", "part", "joint"):
-            if getattr(fmt.record, name) is not None:
-                compiled(spark, f"record.{name}", getattr(fmt.record, name))
-    of_columns = {f"columns.{name}.time": each.time for name, each in fmt.columns.items()}
-    for key, patterns in {"time": fmt.time, **of_columns}.items():
-        for pattern in patterns:
-            if pattern not in SPECIAL:
-                _check_time(spark, key, pattern)
-
-
-def _check_pattern(spark: SparkSession, pattern: str) -> None:
+def check_pattern(spark: SparkSession, pattern: str) -> None:
+    """Raise ConfigError if Java does not accept a pattern of lines, or finds other groups in it."""
     compiled(spark, "pattern", pattern)
     count = compiled(spark, "pattern", whole_line(pattern)).matcher("").groupCount()
     if count != groups(pattern).count:
@@ -45,7 +21,8 @@ def _check_pattern(spark: SparkSession, pattern: str) -> None:
         )
 
 
-def _check_time(spark: SparkSession, key: str, pattern: str) -> None:
+def check_time(spark: SparkSession, key: str, pattern: str) -> None:
+    """Raise ConfigError if Spark does not accept a datetime pattern; `key` names it."""
     try:
         spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # runs on the driver only
     except PySparkException as error:
@@ -55,7 +32,8 @@ def _check_time(spark: SparkSession, key: str, pattern: str) -> None:
         ) from error
 
 
-def _check_zone(spark: SparkSession, zone: str) -> None:
+def check_zone(spark: SparkSession, zone: str) -> None:
+    """Raise ConfigError if Java does not know a zone."""
     try:
         jvm(spark).java.time.ZoneId.of(zone)
     except PySparkException as error:
