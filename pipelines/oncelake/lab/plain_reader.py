@@ -17,7 +17,7 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from types import FrameType
 from typing import Any
 
-from oncelake.bronze.records import SEARCHED, Records
+from oncelake.bronze.records import BYTE_ORDER_MARK, SEARCHED, Records
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
 from oncelake.silver.parsing.format import LogFormat, PartKeys, is_path
@@ -43,7 +43,6 @@ _ESCAPES = {"n": "\n", "t": "\t"}
 # Half of a character that has no other half.
 _HALF = re.compile("[\ud800-\udfff]")
 _SEQUENCES = re.compile(SEQUENCES)
-_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class PlainReader:
 
     def records(self, content: str) -> list[str]:
         """Return the lines of a file's content, those of one record together."""
-        lines = content.removeprefix(_MARK).split("\n")
+        lines = content.removeprefix(BYTE_ORDER_MARK).split("\n")
         lines = lines[:-1] if lines[-1] == "" else lines
         record = self._format.record
         if record is None:
@@ -142,7 +141,7 @@ class PlainReader:
         return not self._is_start(line)
 
     def _is_start(self, line: str) -> bool:
-        visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(_MARK))
+        visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(BYTE_ORDER_MARK))
         return self._starts is not None and bool(self._starts.search(visible))
 
     def _more(self, line: str) -> bool:
@@ -158,7 +157,7 @@ class PlainReader:
         whole = record
         if self._joint is not None and "\n" in record:
             whole = self._joint.sub("", record)
-        line = whole.removesuffix("\r").removeprefix(_MARK)
+        line = whole.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)
         if (rule := self._broken_by_record(record, line)) is not None:
             return PlainLine(record, rules={rule: record})
         parts = self._visible_parts(line) if self._format.strip_ansi else self._parts(line)

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from oncelake.bronze.records import Records
+from oncelake.bronze.records import BYTE_ORDER_MARK, Records
 from oncelake.quality.check import compiled
 from oncelake.silver.parsing.check import check_pattern, check_time, check_zone
 from oncelake.silver.parsing.columns import VALUES, cleared, read_value, text_of, type_of
@@ -34,8 +34,7 @@ from oncelake.silver.parsing.parts import (
 )
 from oncelake.silver.parsing.times import ISO8601, SPECIAL, log_time, names_year, names_zone, unclear_zone, with_latest
 
-# A byte order mark before a line, where files were put together.
-_MARK, _ALL = "\ufeff", 2**31 - 1
+_ALL = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,8 @@ class Parser:
         text, line = bronze.withColumns({"line": F.make_valid_utf8(F.col("value").cast("string"))}), F.col("line")
         without_return = F.when(line.endswith("\r"), F.expr("substring(line, 1, length(line) - 1)")).otherwise(line)
         text = text.withColumns({"line": without_return})
-        text = text.withColumns({"line": F.when(line.startswith(_MARK), F.substring(line, 2, _ALL)).otherwise(line)})
+        unmarked = F.when(line.startswith(BYTE_ORDER_MARK), F.substring(line, 2, _ALL)).otherwise(line)
+        text = text.withColumns({"line": unmarked})
         if self.record is None:
             return text
         of_file = F.col("file").isNotNull()
