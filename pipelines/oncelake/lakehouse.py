@@ -931,7 +931,7 @@ class Lakehouse:
             f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' times, "
             "such as Europe/Paris, or to UTC"
             for table, kind in self.declared.kinds.items()
-            if self.parsers[table.name].assumes_utc
+            if self.parsers[table.name].declared.assumes_utc
         )
         self._warn([*writers, *no_hard_links(self.lake), *fading(self.chain)])
 

@@ -112,7 +112,7 @@ class Silver:
 
     @property
     def records(self) -> Mapping[str, Records | None]:
-        """How several lines are put together, by the source's name; None if each line is a record."""
+        """The rule by which lines are put together into records, by the source's name; None without one."""
         return {name: each.record for name, each in self.parsers.items()}
 
     def check(self, spark: SparkSession) -> None:

@@ -23,7 +23,7 @@ from oncelake.common.time_zone import checked_zone
 from oncelake.silver.parsing.columns import checked_type
 from oncelake.silver.parsing.level import LEVELS, LevelText
 from oncelake.silver.parsing.pattern import groups
-from oncelake.silver.parsing.times import ISO8601, checked
+from oncelake.silver.parsing.times import ISO8601, SPECIAL, checked, names_zone
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
@@ -233,6 +233,13 @@ class LogFormat(Strict):
         """The key of a line under which its events are; empty if the line is the list of them."""
         found = _EVENTS.fullmatch(self.each or "")
         return (found[1] or found[2] or "") if found is not None else ""
+
+    @property
+    def assumes_utc(self) -> bool:
+        """True if a time of a line may lack a zone, and nothing says which one it means."""
+        lacks = any(each == ISO8601 or (each not in SPECIAL and not names_zone(each)) for each in self.time)
+        inner = self.inside.loaded.values() if self.inside is not None else ()
+        return (lacks and "zone" not in self.model_fields_set) or any(each.assumes_utc for each in inner)
 
     def in_zone(self, zone: str | None) -> Self:
         """Return the format with a zone of times without one; the format itself for None."""

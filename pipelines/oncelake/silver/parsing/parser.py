@@ -32,7 +32,7 @@ from oncelake.silver.parsing.parts import (
     texts_column,
     without_ansi,
 )
-from oncelake.silver.parsing.times import ISO8601, SPECIAL, log_time, names_year, names_zone, unclear_zone, with_latest
+from oncelake.silver.parsing.times import SPECIAL, log_time, names_year, unclear_zone, with_latest
 
 _ALL = 2**31 - 1
 
@@ -49,7 +49,7 @@ class Parser:
 
     @property
     def record(self) -> Records | None:
-        """How several lines are put together; None if each line is a record."""
+        """The rule by which lines are put together into records; None if each line is a record."""
         return self.declared.record
 
     @property
@@ -69,14 +69,6 @@ class Parser:
             StructField(name, type_of(each.type), metadata={"comment": f"{each.source} of the line, by the log format"})
             for name, each in self.columns.items()
         ]
-
-    @property
-    def assumes_utc(self) -> bool:
-        """True if a time of a line may lack a zone, and nothing says which one it means."""
-        times = self.declared.time
-        lacks = any(each == ISO8601 or (each not in SPECIAL and not names_zone(each)) for each in times)
-        is_silent = lacks and "zone" not in self.declared.model_fields_set
-        return is_silent or any(inner.assumes_utc for inner in self._inside.values())
 
     @property
     def has_year(self) -> bool:
