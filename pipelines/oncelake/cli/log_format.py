@@ -50,9 +50,8 @@ def try_(
         from oncelake.common.spark.settings import SparkSettings
         from oncelake.engine.configuration import code_places, configured, format_places
         from oncelake.engine.graph import silver_rules
-        from oncelake.lab.evidence import unheld_text
         from oncelake.lab.format_tests import keep, kept_of, tests_file
-        from oncelake.lab.log_formats import sample_of, try_format
+        from oncelake.lab.log_formats import sample_of, try_format, unheld_text
         from oncelake.silver.parsing.parser import load_parser
 
         mask, places = None, format_places(conf)

@@ -12,12 +12,10 @@ from oncelake.common.wording import count_of, duration, listed, printable, share
 from oncelake.lab.drafted_format import looks_like_record
 from oncelake.lab.level_words import words_like_levels
 from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
-from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.parsing.level import LEVELS
-from oncelake.silver.parsing.parser import Parser
 
 # Reading a sample by one format takes at most this many seconds.
-_LONGEST = 5.0
+LONGEST = 5.0
 # A step back in time of more than this counts as unordered, if more than this share of the records makes one.
 _BACK, _SOME = timedelta(minutes=1), 0.01
 _YEAR = timedelta(days=366)
@@ -102,9 +100,9 @@ def evidence(name: str, reader: PlainReader, content: str) -> Evidence:
     Raises:
         NeedsSparkError: only Spark can read the lines by this format.
     """
-    with bounded(_LONGEST, f"the format {name}"):
+    with bounded(LONGEST, f"the format {name}"):
         read = reader.lines(content)
-        unheld = _unheld(reader, (each.text for each in read if each.log_time is not None))
+        unheld = unheld_in(reader, (each.text for each in read if each.log_time is not None))
     good = [each for each in read if each.log_time is not None]
     times = [each.log_time for each in good if each.log_time is not None]
     levels = Counter(each.level for each in good if each.level is not None)
@@ -151,17 +149,8 @@ def _later_lines(record: str) -> list[str]:
     return [line for line in record.split("\n")[1:] if line[:1].strip()]
 
 
-def unheld_text(parser: Parser, content: str) -> dict[str, int]:
-    """Return text that a pattern matches but no group holds, in how many lines; none if only Spark reads them."""
-    try:
-        reader = PlainReader(parser.declared)
-        with bounded(_LONGEST, "the pattern"):
-            return _unheld(reader, reader.records(content))
-    except NeedsSparkError:
-        return {}
-
-
-def _unheld(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
+def unheld_in(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
+    """Return text that a pattern matches but no group holds, in how many records."""
     return dict(Counter(word for record in records for word in _words(reader.unheld(record))).most_common(_UNHELD))
 
 

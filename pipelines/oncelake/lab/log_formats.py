@@ -28,8 +28,8 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
 from oncelake.exactly_once.listing import is_packed
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
-from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
-from oncelake.lab.plain_reader import PlainReader
+from oncelake.lab.evidence import LONGEST, Evidence, counted, evidence, swallowed, unheld_in
+from oncelake.lab.plain_reader import PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
@@ -236,6 +236,16 @@ def try_format(spark: SparkSession, sample: Path, name: str, parser: Parser, set
         [RefusedLine(row["line"], [reason.asDict() for reason in row["reasons"]]) for row in bad[:_SHOWN]],
         swallowed([row["line"] for row in good]),
     )
+
+
+def unheld_text(parser: Parser, content: str) -> dict[str, int]:
+    """Return text that a pattern matches but no group holds, in how many lines; none if only Spark reads them."""
+    try:
+        reader = PlainReader(parser.declared)
+        with bounded(LONGEST, "the pattern"):
+            return unheld_in(reader, reader.records(content))
+    except NeedsSparkError:
+        return {}
 
 
 def read_columns(parser: Parser) -> list[Column]:

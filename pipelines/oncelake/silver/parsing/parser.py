@@ -53,6 +53,11 @@ class Parser:
         return self.declared.record
 
     @property
+    def pattern(self) -> str | None:
+        """The regular expression that a line matches; None for lines of JSON or logfmt."""
+        return self.declared.pattern
+
+    @property
     def has_events(self) -> bool:
         """True if a line can have several events, each a row of silver."""
         return self.declared.each is not None
@@ -85,8 +90,8 @@ class Parser:
         check_zone(spark, declared.zone)
         if self.has_events:
             check_each()
-        if declared.pattern is not None:
-            check_pattern(spark, declared.pattern)
+        if self.pattern is not None:
+            check_pattern(spark, self.pattern)
         if declared.record is not None:
             for name in ("starts", "lines", "part", "joint"):
                 if getattr(declared.record, name) is not None:
@@ -153,7 +158,7 @@ class Parser:
     @property
     def is_fixed_width(self) -> bool:
         """True if splitting by width gives the same result as the format's regular expression."""
-        return self.declared.pattern == DEFAULT_PATTERN and self.declared.time == DEFAULT_TIME
+        return self.pattern == DEFAULT_PATTERN and self.declared.time == DEFAULT_TIME
 
     def _with_parts(self, lines: DataFrame, ahead: timedelta) -> DataFrame:
         """Add the parts of each line, and its time and level."""
@@ -174,7 +179,7 @@ class Parser:
         if not self.declared.strip_ansi:
             return self._split(lines)
         frame = self._split(lines.withColumns({"line": without_ansi(F.col("line"))}))
-        if self.declared.pattern is not None:
+        if self.pattern is not None:
             return frame
         texts = {name: without_ansi(F.col(name)) for name in ("time_text", "level_text", "message")}
         fields = F.transform_values("fields", lambda _, text: without_ansi(text))
@@ -189,7 +194,7 @@ class Parser:
         if declared.logfmt is not None:
             return by_logfmt(lines, declared.logfmt, self.columns)
         if not self.is_fixed_width:
-            return by_pattern(lines, declared.pattern or "", self.columns)
+            return by_pattern(lines, self.pattern or "", self.columns)
         parts = {"time": F.col("time_text"), "level": F.col("level_text"), "message": F.col("message")}
         of_columns = {name: parts[each.source] for name, each in self.columns.items()}
         return by_width(lines, declared.zone).withColumns(texts_column(of_columns))
@@ -197,7 +202,7 @@ class Parser:
     @property
     def unmatched_rule(self) -> Column:
         """The name of the rule that a line breaks which the format does not match."""
-        if self.declared.pattern is None or self.is_fixed_width:
+        if self.pattern is None or self.is_fixed_width:
             return F.lit("pattern")
         return F.when(F.col("too_many_steps"), F.lit("pattern_steps")).otherwise(F.lit("pattern"))
 
