@@ -47,8 +47,9 @@ _TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
 _RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
 _LABEL = re.compile(r"\W+|.*[=:|>]")
 _NO_WORD = re.compile(r"\W*(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\W+)?")
-# Lines without a date that are probably records of their own, besides those that certainly are.
 _OWN_RECORD = python_pattern(OWN_RECORD)
+# Lines that are only probably records of their own: what stands before the time of a request, and lines without a date.
+_REQUEST = re.compile(r"\S+ \S+ \S+ \[")
 _PROBABLY_OWN = re.compile(
     r"\[?\d\d:\d\d:\d\d[.,]\d{3}\b|[\[<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE)[\]>]?:"
 )
@@ -507,7 +508,7 @@ def looks_like_record(line: str) -> bool:
     visible = _COLOURS.sub("", line)
     times = [*times_in(visible)]
     first = times[0].before if times else ""
-    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first))
+    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first) or _REQUEST.fullmatch(first))
     values = json_object(visible) if visible.startswith("{") else None
     has_keys = values is not None and any(key.lower() in _TIME_KEYS for key in values)
     return is_timed or has_keys or bool(_PROBABLY_OWN.match(visible))
