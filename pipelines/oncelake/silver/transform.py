@@ -59,7 +59,7 @@ def parse(
     missing = {field.name: F.lit(None).cast(field.dataType) for field in BRONZE if field.name not in bronze.columns}
     bronze = bronze.withColumns(missing) if missing else bronze
     refused = _refusal(parser)
-    typed = parser.read(parser.lines(bronze), refused, limits.ahead)
+    typed = parser.read(bronze, refused, limits.ahead)
     microsecond = timedelta(microseconds=1)
     earliest = (limits.earliest - datetime(1970, 1, 1, tzinfo=UTC)) // microsecond
     # numbers, as Spark adds an interval to a time by way of a date in a zone

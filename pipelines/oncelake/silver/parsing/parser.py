@@ -102,7 +102,32 @@ class Parser:
                 if pattern not in SPECIAL:
                     check_time(spark, key, pattern)
 
-    def lines(self, bronze: DataFrame) -> DataFrame:
+    def read(self, bronze: DataFrame, refused: Column, ahead: timedelta) -> DataFrame:
+        """Add what is in each line to bronze's rows: its parts, its time and level, and the values of its columns.
+
+        A line with several events becomes a row for each.
+
+        Args:
+            bronze: the rows.
+            refused: the reasons of a line that is refused whatever is in it; null for none.
+            ahead: how much later than a line's ingestion its Kafka timestamp may be.
+        """
+        lines = self._lines(bronze)
+        if self.has_events:
+            lines = opened(lines, self.declared.events_key, refused)
+        parsed, inside = self._with_parts(lines, ahead), self.declared.inside
+        if inside is not None:
+            readers = {name: partial(inner._with_parts, ahead=ahead) for name, inner in self._inside.items()}
+            parsed = with_inside(parsed, inside.by, readers, is_json=self._is_json)
+        parsed = with_line_fields(parsed) if self.has_events else parsed
+        return self._with_values(parsed) if self.columns else parsed
+
+    @property
+    def record_text(self) -> Column:
+        """The text of a record in read rows, with all that is between its lines."""
+        return F.col("line") if self.record is None or self.record.joint is None else F.col("as_read")
+
+    def _lines(self, bronze: DataFrame) -> DataFrame:
         """Add `line`, the text of each row as the format reads it; null if joining its parts takes too many steps.
 
         Of records, also `is_started`: the first line is a start. Of lines that were cut, also `as_read`, the parts with
@@ -120,30 +145,6 @@ class Parser:
             whole = joined(line, self.record, is_json=self._is_json)
             text = text.withColumns({"as_read": line}).withColumns({"line": F.when(of_file, whole).otherwise(line)})
         return text.withColumns({"is_started": F.when(of_file, self.record.is_started(self.record_text))})
-
-    @property
-    def record_text(self) -> Column:
-        """The text of a record in rows of `lines`, with all that is between its lines."""
-        return F.col("line") if self.record is None or self.record.joint is None else F.col("as_read")
-
-    def read(self, lines: DataFrame, refused: Column, ahead: timedelta) -> DataFrame:
-        """Add what is in each line to rows of `lines`: its parts, its time and level, and the values of its columns.
-
-        A line with several events becomes a row for each.
-
-        Args:
-            lines: the rows.
-            refused: the reasons of a line that is refused whatever is in it; null for none.
-            ahead: how much later than a line's ingestion its Kafka timestamp may be.
-        """
-        if self.has_events:
-            lines = opened(lines, self.declared.events_key, refused)
-        parsed, inside = self._with_parts(lines, ahead), self.declared.inside
-        if inside is not None:
-            readers = {name: partial(inner._with_parts, ahead=ahead) for name, inner in self._inside.items()}
-            parsed = with_inside(parsed, inside.by, readers, is_json=self._is_json)
-        parsed = with_line_fields(parsed) if self.has_events else parsed
-        return self._with_values(parsed) if self.columns else parsed
 
     @property
     def _inside(self) -> Mapping[str, "Parser"]:
