@@ -81,7 +81,7 @@ from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.suggest import suggest
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.kind import DirectoryKind
@@ -135,13 +135,13 @@ class Lakehouse:
 
     Attributes:
         settings: the settings from the file, the environment and `sets`.
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
         warn, verbose, started: see `open`.
     """
 
     settings: Settings
-    formats: Mapping[str, LogFormat]
+    parsers: Mapping[str, Parser]
     conf: Path | None
     warn: Callable[[str], None] = unheard
     verbose: bool = False
@@ -222,7 +222,7 @@ class Lakehouse:
     @cached_property
     def _declared(self) -> Chain:
         """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.formats, places=code_places(self.conf))
+        return chain_of(self.settings, self.parsers, places=code_places(self.conf))
 
     def _exclusive(
         self, stopping: threading.Event | None = None, show: Show | None = None, sink: EventSink = unheard

@@ -46,7 +46,9 @@ GUARDS = (
         "declared-zone-applies",
         "a declared zone is that of times without one",
         "lines from Tokyo count nine hours late",
-        calls("in_zone", "load_format(each.format, places, each.inside)"),
+        reads(
+            "load_parser(each.format, places, each.inside, each.zone)", "load_parser(each.format, places, each.inside)"
+        ),
         tests=("unit/engine/test_settings.py::test_the_zone_of_a_source_is_that_of_its_format",),
     ),
     Guard(

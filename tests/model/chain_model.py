@@ -150,7 +150,7 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
         chain(process, kind, rules),
         cast(SparkSession, process),
         suites={},
-        silver=cast(Silver, SimpleNamespace(formats={"access_log": SimpleNamespace(record=None)}, named=False)),
+        silver=cast(Silver, SimpleNamespace(records={"access_log": None}, named=False)),
     )
 
 

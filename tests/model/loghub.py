@@ -20,7 +20,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainLine, PlainReader
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 
 ENOUGH, READ = 14, 0.99
 _LEVELS = {

@@ -12,7 +12,8 @@ from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.lab.plain_reader import PlainReader
 from oncelake.quality.reasons import at_micros
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.transform import TimeLimits, parse
 
 
@@ -31,7 +32,7 @@ def disagreement(log_format: LogFormat, log: Path, spark: SparkSession | None = 
     plain = PlainReader(log_format, modified).lines(log.read_bytes().decode("utf-8", "replace"))
     read = from_files(line_reader(spark, spark.read, log_format.record).load(f"file:{log}"), log_format.record)
     rows: list[Any] = (
-        parse(read.coalesce(1), log_format, TimeLimits())
+        parse(read.coalesce(1), Parser(log_format), TimeLimits())
         .select(F.unix_micros("log_time").alias("at"), "level", "message", "fields", "reasons")
         .collect()
     )

@@ -21,6 +21,8 @@ from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_clas
 _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; Records.java has the same number.
 SEARCHED = 1024
+# Before the first line of a text, also within a file, where files were put together.
+BYTE_ORDER_MARK = "\ufeff"
 
 # How lines of other programs begin: with a date and a time of day, perhaps behind a mark; with a time of day or a level
 # as Logback, Python and uvicorn write them; with the letter of klog; as access logs do. JSON and logfmt lines have keys
@@ -48,7 +50,8 @@ _BEGINNINGS = (
 )
 # Colours, a byte order mark, a zero width space and a lone \r are not seen by people.
 _UNSEEN = rf"(?:[\uFEFF\u200B\r]|{SEQUENCES})*+"
-_OTHER_RECORD = rf"\n{_UNSEEN}(?:{'|'.join(_BEGINNINGS)})"
+# A Java regular expression for the beginning of a line that is a record of its own, whatever the format.
+OWN_RECORD = rf"{_UNSEEN}(?:{'|'.join(_BEGINNINGS)})"
 
 Reader = TypeVar("Reader", DataStreamReader, DataFrameReader)
 
@@ -130,8 +133,7 @@ class Records(Strict):
 
     def is_too_long(self, record: Column) -> Column:
         """Return a condition on a record's text: it is longer than allowed."""
-        line_ends = F.length(record) - F.length(F.replace(record, F.lit("\n"), F.lit("")))
-        return (line_ends >= self.max_lines) | (F.octet_length(record) > int(self.max_bytes))
+        return (_ends_in(record) >= self.max_lines) | (F.octet_length(record) > int(self.max_bytes))
 
     def is_mixed(self, record: Column) -> Column:
         """Return a condition on a record's text: it has a line that begins another record, or may not stand in one."""
@@ -144,7 +146,7 @@ class Records(Strict):
     @property
     def other_line(self) -> str:
         """A Java regular expression for a line end with a line behind it that is not part of a record."""
-        return _OTHER_RECORD if self.lines is None else rf"\n(?!(?m:{self.lines}))"
+        return rf"\n{OWN_RECORD}" if self.lines is None else rf"\n(?!(?m:{self.lines}))"
 
     def is_started(self, record: Column) -> Column:
         """Return a condition on a record's text: its first line is a start; null if that takes too many steps.
@@ -164,9 +166,12 @@ class Records(Strict):
 
 def line_ends() -> Column:
     """Return the number of line ends within the records of some rows; a record has one line more."""
-    text = F.col("value").cast("string")
-    ends = F.octet_length(text) - F.octet_length(F.replace(text, F.lit("\n"), F.lit("")))
-    return F.coalesce(F.sum(ends), F.lit(0))
+    return F.coalesce(F.sum(_ends_in(F.col("value").cast("string"))), F.lit(0))
+
+
+def _ends_in(text: Column) -> Column:
+    """Return the number of line ends in a text."""
+    return F.octet_length(text) - F.octet_length(F.replace(text, F.lit("\n"), F.lit("")))
 
 
 def collected_line_ends(rows: Collected) -> int:

@@ -50,22 +50,21 @@ def try_(
         from oncelake.common.spark.settings import SparkSettings
         from oncelake.engine.configuration import code_places, configured, format_places
         from oncelake.engine.graph import silver_rules
-        from oncelake.lab.evidence import unheld_text
         from oncelake.lab.format_tests import keep, kept_of, tests_file
-        from oncelake.lab.log_formats import sample_of, try_format
-        from oncelake.silver.format import load_format
+        from oncelake.lab.log_formats import sample_of, try_format, unheld_text
+        from oncelake.silver.parsing.parser import load_parser
 
         mask, places = None, format_places(conf)
         if name is None:
-            settings, formats = configured(conf, sets or [])
+            settings, parsers = configured(conf, sets or [])
             if settings.source is None:
                 sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
             name, of_spark = settings.source.format, settings.spark
-            declared, made_by = formats[BRONZE.name], silver_rules(settings, formats, {}, code_places(conf))
+            parser, made_by = parsers[BRONZE.name], silver_rules(settings, parsers, {}, code_places(conf))
             mask = settings.source.mask
         else:
-            declared, of_spark, made_by = load_format(name, places), SparkSettings(), None
+            parser, of_spark, made_by = load_parser(name, places), SparkSettings(), None
         with ExitStack() as stack:
             sample = sample_of(file) if mask is None else None
             spark = stack.enter_context(spark_session(of_spark, verbose=verbose, quick=True))
@@ -73,11 +72,11 @@ def try_(
                 assert mask is not None
                 check_mask(spark, mask, "source")
                 sample = sample_of(file, Mask(spark, mask.resolved()).value)
-            trial = try_format(spark, stack.enter_context(sample.file()), name, declared, made_by)
-        unheld = unheld_text(declared, sample.text)
+            trial = try_format(spark, stack.enter_context(sample.file()), name, parser, made_by)
+        unheld = unheld_text(parser, sample.text)
         if save:
             path = tests_file(name, places)
-            kept = keep(path, name, kept_of(trial, declared, sample.modified))
+            kept = keep(path, name, kept_of(trial, parser, sample.modified))
         if as_json:
             typer.echo(json.dumps({**trial.to_dict(), "unheld": dict(unheld)}, ensure_ascii=False))
         else:
@@ -110,7 +109,7 @@ def check(
         from oncelake.common.spark.settings import SparkSettings
         from oncelake.engine.configuration import format_places
         from oncelake.lab.format_tests import changed, read_kept, tested_formats, tests_file
-        from oncelake.silver.format import load_format
+        from oncelake.silver.parsing.parser import load_parser
 
         places = format_places(conf)
         names = [name] if name is not None else tested_formats(places)
@@ -118,9 +117,9 @@ def check(
         if not any(kept.values()):
             where = tests_file(name, places) if name is not None else places[0] / "tests"
             raise ConfigError(f"{where} keeps no lines; keep some: oncelake format try FILE {name or 'FORMAT'} --save")
-        formats = {each: load_format(each, places) for each in names}
+        parsers = {each: load_parser(each, places) for each in names}
         with spark_session(SparkSettings(), verbose=verbose, quick=True) as spark:
-            found = {each: list(changed(spark, formats[each], kept[each])) for each in names}
+            found = {each: list(changed(spark, parsers[each], kept[each])) for each in names}
         if as_json:
             lines = {each: [{"line": line.line, "differences": said} for line, said in found[each]] for each in names}
             typer.echo(json.dumps({"lines": {each: len(kept[each]) for each in names}, "changed": lines}))

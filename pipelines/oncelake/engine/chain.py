@@ -24,7 +24,7 @@ from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.span import Span
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.stream import Silver
 from oncelake.sources.kind import SourceKind
 from oncelake.sources.proof import Ingestion, StageView
@@ -150,8 +150,7 @@ class Chain:
     @property
     def kinds(self) -> Mapping[Table, SourceKind]:
         """Return the configured sources, by the bronze tables that their lines go to."""
-        records = {name: each.record for name, each in self.silver.formats.items()}
-        return {kind.table: kind for kind in self.settings.kinds(records).values()}
+        return {kind.table: kind for kind in self.settings.kinds(self.silver.records).values()}
 
     def kind(self, stage: Stage) -> SourceKind:
         """Return the configured source of a bronze stage."""
@@ -210,7 +209,7 @@ def case(state: StageState, run: str = "") -> Case:
 
 def chain_of(
     settings: Settings,
-    formats: Mapping[str, LogFormat],
+    parsers: Mapping[str, Parser],
     spark: SparkSession | None = None,
     places: Sequence[Path] = (),
 ) -> Chain:
@@ -218,7 +217,7 @@ def chain_of(
 
     Args:
         settings: the settings.
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         spark: see `Chain`.
         places: the directories in which the user's own code is looked for first.
 
@@ -226,7 +225,7 @@ def chain_of(
         ConfigError: a suite of expectations is invalid, or the user's own code is not found.
     """
     found = suites(settings)
-    silver = silver_rules(settings, formats, found, places)
+    silver = silver_rules(settings, parsers, found, places)
     return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
 
 

@@ -20,7 +20,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser, load_parser
 
 # Mappings whose own keys contain dots.
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
@@ -33,8 +33,8 @@ LOCAL = Path("conf/local.yaml")
 CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
 
 
-def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mapping[str, LogFormat]]:
-    """Return the settings and the log format of each source, by the source's name. See `load` for the arguments.
+def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mapping[str, Parser]]:
+    """Return the settings, and by each source's name the parser of its log format. See `load` for the arguments.
 
     A format is looked up by name in `formats` next to the configuration, then in `conf/formats`, then among the formats
     shipped with oncelake.
@@ -45,8 +45,7 @@ def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mappin
     settings = _with_expectations(load(conf, sets), conf_or_shipped(conf).parent / "expectations")
     places = format_places(conf)
     return settings, {  # guard: declared-zone-applies
-        name: load_format(each.format, places, each.inside).in_zone(each.zone)
-        for name, each in settings.by_name.items()
+        name: load_parser(each.format, places, each.inside, each.zone) for name, each in settings.by_name.items()
     }
 
 

@@ -222,7 +222,7 @@ def warnings_before(chain: Chain, states: Iterable[StageState]) -> Iterator[str]
     for state in states:
         yield from state.source.warnings()
     for table, kind in chain.kinds.items():
-        if chain.silver.formats[table.name].assumes_utc:
+        if chain.silver.parsers[table.name].declared.assumes_utc:
             yield (
                 f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' "
                 "times, such as Europe/Paris, or to UTC"

@@ -40,7 +40,8 @@ from oncelake.quality.suite import Suites, read_suites, refuse_names
 from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
 from oncelake.silver.duplicates import refuse_key
-from oncelake.silver.format import LogFormat, column_rule
+from oncelake.silver.parsing.format import column_rule
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
@@ -121,7 +122,7 @@ class Stage:
 def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
     lake, wanted = settings.places(), settings.serving
-    kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
+    kinds = settings.kinds(made_by.records)
     refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
     followed = wanted.served if wanted.mode == "idempotent" else ()
 
@@ -138,7 +139,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
             made_by=(
-                *(made_by.formats[each] for each in sorted(kinds)),
+                *(made_by.parsers[each].declared for each in sorted(kinds)),
                 made_by.limits,
                 *made_by.rules,
                 # guard: code-in-silver-rules
@@ -213,13 +214,13 @@ def suites(settings: Settings) -> Suites:
 
 
 def silver_rules(
-    settings: Settings, formats: Mapping[str, LogFormat], found: Suites, places: Sequence[Path] = ()
+    settings: Settings, parsers: Mapping[str, Parser], found: Suites, places: Sequence[Path] = ()
 ) -> silver.Silver:
     """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
 
     Args:
         settings: the settings.
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         found: the suites.
         places: the directories in which the user's own code is looked for first.
 
@@ -229,24 +230,24 @@ def silver_rules(
     """
     suite = found.get(SILVER)
     if suite is not None:
-        refuse_names(suite, [column_rule(name) for each in formats.values() for name in each.columns])
-    _refuse_other_types(formats)
+        refuse_names(suite, [column_rule(name) for each in parsers.values() for name in each.columns])
+    _refuse_other_types(parsers)
     gate = tuple(checks(settings.quality.gate, suite))
     rules = suite.rules if suite else ()
     named, deduplicate = bool(settings.sources), settings.silver.deduplicate
-    _refuse_with_events(formats, is_deduplicated=deduplicate is not None)
+    _refuse_with_events(parsers, is_deduplicated=deduplicate is not None)
     if deduplicate is not None:
-        refuse_key(deduplicate, formats.values(), named=named)
+        refuse_key(deduplicate, {name for each in parsers.values() for name in each.columns}, named=named)
     name = settings.silver.transform
     own = UserTransform(find_code(name, places)) if name is not None else None
     return silver.Silver(
-        formats, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
+        parsers, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
     )
 
 
-def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bool) -> None:
+def _refuse_with_events(parsers: Mapping[str, Parser], *, is_deduplicated: bool) -> None:
     """Raise ConfigError for what lines of several events cannot be combined with."""
-    of_events = [source for source, fmt in formats.items() if fmt.each is not None]
+    of_events = [source for source, parser in parsers.items() if parser.has_events]
     if not of_events:
         return
     if is_deduplicated:
@@ -255,8 +256,8 @@ def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bo
             "in its log format; remove one of the two"
         )
     names = {field.name for field in EACH}
-    for source, fmt in formats.items():
-        for name in fmt.columns:
+    for source, parser in parsers.items():
+        for name in parser.columns:
             if name.lower() in names:
                 raise ConfigError(
                     f"the log format of source {source} declares the column {name}, which silver has for lines of "
@@ -264,11 +265,11 @@ def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bo
                 )
 
 
-def _refuse_other_types(formats: Mapping[str, LogFormat]) -> None:
+def _refuse_other_types(parsers: Mapping[str, Parser]) -> None:
     """Raise ConfigError if the formats of two sources declare a column of silver with different types or spellings."""
     seen: dict[str, tuple[str, StructField]] = {}
-    for source, fmt in formats.items():
-        for each in fmt.column_fields:
+    for source, parser in parsers.items():
+        for each in parser.column_fields:
             other, first = seen.setdefault(each.name.lower(), (source, each))
             if (first.name, first.dataType) != (each.name, each.dataType):
                 raise ConfigError(

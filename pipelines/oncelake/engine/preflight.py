@@ -31,7 +31,6 @@ from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.declaration_check import check as check_gold
 from oncelake.quality.suite_check import check_suite, refuse_columns
-from oncelake.silver.check import check as check_format
 from oncelake.sources.kind import SourceKind
 
 if TYPE_CHECKING:
@@ -114,8 +113,7 @@ def _check_source(spark: SparkSession, kind: SourceKind) -> None:
 
 def _check_configured(spark: SparkSession, chain: Chain) -> None:
     """Check what depends on nothing but the configuration and the versions of oncelake and Spark."""
-    for each in chain.silver.by_format:
-        check_format(spark, each)
+    chain.silver.check(spark)
     schemas = {target.table: target.schema for stage in chain.stages for target in stage.writes}
     for table, suite in chain.suites.items():
         if table in schemas:  # a source that failed has none

@@ -145,7 +145,7 @@ class Replay:
         if not known:
             return None
         if SOURCE.name in rows.columns:  # a removed source has no format any more
-            rows = rows.where(source_name().isin([*self.silver.formats]))
+            rows = rows.where(source_name().isin([*self.silver.parsers]))
         return rows.where(F.arrays_overlap("reasons.rule", F.array(*map(F.lit, reasons)))) if reasons else rows
 
     def _judged(self, rows: DataFrame) -> DataFrame:

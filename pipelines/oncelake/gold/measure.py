@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.silver.columns import FLOATS, one_zero
+from oncelake.silver.parsing.columns import FLOATS, one_zero
 
 # How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
 Merge = Literal["count", "sum", "least", "greatest", "sketch"]

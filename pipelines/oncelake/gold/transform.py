@@ -29,7 +29,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, can_overflow
 from oncelake.gold.schema import schema_over
-from oncelake.silver.columns import FLOATS
+from oncelake.silver.parsing.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100

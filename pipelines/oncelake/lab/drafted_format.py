@@ -14,13 +14,14 @@ from typing import Any
 
 import yaml
 
+from oncelake.bronze.records import BYTE_ORDER_MARK, OWN_RECORD
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
 from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_word, level_words_in, meanings
-from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs
+from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs, python_pattern
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
-from oncelake.silver.format import LEVELS, LogFormat, is_path
+from oncelake.silver.parsing.format import LogFormat, is_path
 
 # A draft is made from this many lines.
 MOST_LINES = 2_000
@@ -46,9 +47,10 @@ _TOKEN = re.compile(rf"{_UNIT}|{_PLAIN}")
 _RUN = re.compile(rf'(?:{_UNIT}|[^\s\[(<"])+')
 _LABEL = re.compile(r"\W+|.*[=:|>]")
 _NO_WORD = re.compile(r"\W*(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\W+)?")
-# What stands before the time of a request, and beginnings of lines without a date.
-_ACCESS = re.compile(r"\S+ \S+ \S+ \[")
-_BEGINS = re.compile(
+_OWN_RECORD = python_pattern(OWN_RECORD)
+# Lines that are only probably records of their own: what stands before the time of a request, and lines without a date.
+_REQUEST = re.compile(r"\S+ \S+ \S+ \[")
+_PROBABLY_OWN = re.compile(
     r"\[?\d\d:\d\d:\d\d[.,]\d{3}\b|[\[<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|SEVERE)[\]>]?:"
 )
 _DIRECTIVE = re.compile(r"#(?!#)")
@@ -128,7 +130,7 @@ def draft_format(lines: Sequence[str], modified: datetime | None = None) -> Draf
     Raises:
         NoDraftError: no time is found, or the lines can be read in several ways.
     """
-    whole = [line.rstrip("\r").removeprefix("\ufeff") for line in lines if line.strip()][:MOST_LINES]
+    whole = [line.rstrip("\r").removeprefix(BYTE_ORDER_MARK) for line in lines if line.strip()][:MOST_LINES]
     latest = modified or datetime.now(UTC)
     try:
         visible = [_COLOURS.sub("", line) for line in whole]
@@ -502,14 +504,16 @@ def _is_level_first(line: str) -> bool:
 
 
 def looks_like_record(line: str) -> bool:
-    """Return True if a line begins as a record of its own does: with a time, a level and a mark, or keys of a time."""
+    """Return True if a line may be a record of its own: it begins with a time or a level, or has the key of a time."""
+    if _OWN_RECORD.match(line):
+        return True
     visible = _COLOURS.sub("", line)
     times = [*times_in(visible)]
     first = times[0].before if times else ""
-    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first) or _ACCESS.fullmatch(first))
+    is_timed = bool(times) and bool(_NO_WORD.fullmatch(first) or _is_level_alone(first) or _REQUEST.fullmatch(first))
     values = json_object(visible) if visible.startswith("{") else None
     has_keys = values is not None and any(key.lower() in _TIME_KEYS for key in values)
-    return is_timed or has_keys or bool(_BEGINS.match(visible))
+    return is_timed or has_keys or bool(_PROBABLY_OWN.match(visible))
 
 
 def _between(texts: Sequence[str], tokens: re.Pattern[str], count: int | None = None) -> str:
@@ -809,6 +813,3 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str
             yield from _leaves(inner, below)
         elif not isinstance(inner, list) and (text := json_text(inner)) is not None:
             yield below if path else key, text
-
-
-__all__ = ["ASSUMED_ZONE", "LEVELS", "MOST_LINES", "Draft", "NoDraftError", "draft_format"]

@@ -12,11 +12,10 @@ from oncelake.common.wording import count_of, duration, listed, printable, share
 from oncelake.lab.drafted_format import looks_like_record
 from oncelake.lab.level_words import words_like_levels
 from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
-from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.silver.format import LEVELS, LogFormat
+from oncelake.silver.parsing.level import LEVELS
 
 # Reading a sample by one format takes at most this many seconds.
-_LONGEST = 5.0
+LONGEST = 5.0
 # A step back in time of more than this counts as unordered, if more than this share of the records makes one.
 _BACK, _SOME = timedelta(minutes=1), 0.01
 _YEAR = timedelta(days=366)
@@ -90,29 +89,27 @@ class Evidence:
         }
 
 
-def evidence(name: str, log_format: LogFormat, content: str, modified: datetime | None = None) -> Evidence:
+def evidence(name: str, reader: PlainReader, content: str) -> Evidence:
     """Return what a format reads in a sample.
 
     Args:
         name: the format's name.
-        log_format: the format.
+        reader: reads lines by the format.
         content: the sample.
-        modified: when its file was written.
 
     Raises:
         NeedsSparkError: only Spark can read the lines by this format.
     """
-    reader = PlainReader(log_format, modified)
-    with bounded(_LONGEST, f"the format {name}"):
+    with bounded(LONGEST, f"the format {name}"):
         read = reader.lines(content)
-        unheld = _unheld(reader, (each.text for each in read if each.log_time is not None))
+        unheld = unheld_in(reader, (each.text for each in read if each.log_time is not None))
     good = [each for each in read if each.log_time is not None]
     times = [each.log_time for each in good if each.log_time is not None]
     levels = Counter(each.level for each in good if each.level is not None)
     values = sum(value is not None for each in good for value in each.fields.values())
     return Evidence(
         name,
-        log_format.record is not None,
+        reader.is_record,
         len(read),
         len(read) + sum(each.text.count("\n") for each in read),
         len(good),
@@ -124,7 +121,7 @@ def evidence(name: str, log_format: LogFormat, content: str, modified: datetime 
         max(good, key=_fullness, default=None),
         next((each for each in read if each.rules and "blank" not in each.rules), None),
         unheld,
-        [*_of_times(times), *_of_levels(good, log_format), *_of_messages(good), *swallowed([e.text for e in good])],
+        [*_of_times(times), *_of_levels(good, reader), *_of_messages(good), *swallowed([e.text for e in good])],
     )
 
 
@@ -152,17 +149,8 @@ def _later_lines(record: str) -> list[str]:
     return [line for line in record.split("\n")[1:] if line[:1].strip()]
 
 
-def unheld_text(log_format: LogFormat, content: str) -> dict[str, int]:
-    """Return text that a pattern matches but no group holds, in how many lines; none if only Spark reads them."""
-    try:
-        reader = PlainReader(log_format)
-        with bounded(_LONGEST, "the pattern"):
-            return _unheld(reader, reader.records(content))
-    except NeedsSparkError:
-        return {}
-
-
-def _unheld(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
+def unheld_in(reader: PlainReader, records: Iterable[str]) -> dict[str, int]:
+    """Return text that a pattern matches but no group holds, in how many records."""
     return dict(Counter(word for record in records for word in _words(reader.unheld(record))).most_common(_UNHELD))
 
 
@@ -198,14 +186,14 @@ def _of_messages(good: Sequence[PlainLine]) -> list[str]:
     return [f"the message is empty in {share(len(empty), len(good))} of the lines{others}"]
 
 
-def _of_levels(good: Sequence[PlainLine], log_format: LogFormat) -> list[str]:
-    has_level = log_format.pattern is None or "(?<level>" in log_format.pattern
-    if not good or (has_level and len({each.level for each in good}) > 1):
+def _of_levels(good: Sequence[PlainLine], reader: PlainReader) -> list[str]:
+    default = reader.default_level
+    if not good or (reader.has_level and len({each.level for each in good}) > 1):
         return []
-    if log_format.default_level is None or any(each.level != log_format.default_level for each in good):
+    if default is None or any(each.level != default for each in good):
         return []
     words = Counter(word for each in good for word in words_like_levels(each.text))
     if not words:
         return []
     seen = listed(f"{word} in {share(count, len(good))}" for word, count in words.most_common(3))
-    return [f"no level was found, and every line counts as {log_format.default_level}; words look like levels: {seen}"]
+    return [f"no level was found, and every line counts as {default}; words look like levels: {seen}"]

@@ -20,9 +20,7 @@ from oncelake.common.models import Strict, one_line
 from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.log_formats import Trial, read_columns
 from oncelake.quality.reasons import at_micros
-from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat
-from oncelake.silver.times import SPECIAL, names_year
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.transform import TimeLimits, parse
 
 # The directory of the kept lines, below that of the formats.
@@ -90,20 +88,19 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else repr(value)
 
 
-def kept_of(trial: Trial, log_format: LogFormat, written: datetime | None) -> list[KeptLine]:
+def kept_of(trial: Trial, parser: Parser, written: datetime | None) -> list[KeptLine]:
     """Return the lines that a trial shows, and what they are read as.
 
     Args:
         trial: the trial.
-        log_format: its format.
+        parser: the parser of its format.
         written: when the file was written.
 
     Raises:
         ConfigError: its lines have several events.
     """
-    _refuse_events(log_format)
-    has_year = all(each in SPECIAL or names_year(each) for each in log_format.time)
-    near = None if has_year else written
+    _refuse_events(parser)
+    near = None if parser.has_year else written
     parsed = [
         KeptLine(
             line=each.line,
@@ -126,10 +123,12 @@ def kept_of(trial: Trial, log_format: LogFormat, written: datetime | None) -> li
     return [*parsed, *refused]
 
 
-def _refuse_events(log_format: LogFormat) -> None:
+def _refuse_events(parser: Parser) -> None:
     """Raise ConfigError for a format with several events in a line, of which no lines are kept."""
-    if log_format.each is not None:
-        raise ConfigError(f"lines of events ({log_format.each}) cannot be kept; run oncelake format try without --save")
+    if parser.has_events:
+        raise ConfigError(
+            f"lines of events ({parser.declared.each}) cannot be kept; run oncelake format try without --save"
+        )
 
 
 def tests_file(name_or_path: str, places: Sequence[Path]) -> Path:
@@ -186,38 +185,36 @@ def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
     return len(known)
 
 
-def changed(
-    spark: SparkSession, log_format: LogFormat, kept: Sequence[KeptLine]
-) -> Iterator[tuple[KeptLine, list[str]]]:
+def changed(spark: SparkSession, parser: Parser, kept: Sequence[KeptLine]) -> Iterator[tuple[KeptLine, list[str]]]:
     """Yield the kept lines that a format reads otherwise now, each with the differences.
 
     Raises:
         ConfigError: Java does not accept the format, the session cannot read records of several lines, or the lines
             have several events.
     """
-    _refuse_events(log_format)
-    for line, found in zip(kept, _read_again(spark, log_format, kept), strict=True):
+    _refuse_events(parser)
+    for line, found in zip(kept, _read_again(spark, parser, kept), strict=True):
         if len(found) != 1:
             yield line, [f"it is {len(found)} records, not one"]
         elif differences := line.differences(found[0]):
             yield line, differences
 
 
-def _read_again(spark: SparkSession, log_format: LogFormat, kept: Sequence[KeptLine]) -> list[list[KeptLine]]:
+def _read_again(spark: SparkSession, parser: Parser, kept: Sequence[KeptLine]) -> list[list[KeptLine]]:
     """Return what the format reads in each line, which has a file of its own."""
-    if log_format.record is not None:
+    if parser.record is not None:
         check_reader(spark)
-    check(spark, log_format)
+    parser.check(spark)
     with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
         for number, each in enumerate(kept):
             path = Path(directory) / f"{number:06}.log"
             path.write_text(each.line, encoding="utf-8", newline="")
             if each.written is not None:
                 os.utime(path, (each.written.timestamp(), each.written.timestamp()))
-        reader = line_reader(spark, spark.read, log_format.record)
-        rows = parse(from_files(reader.load(f"file:{directory}"), log_format.record), log_format, TimeLimits())
+        reader = line_reader(spark, spark.read, parser.record)
+        rows = parse(from_files(reader.load(f"file:{directory}"), parser.record), parser, TimeLimits())
         place = F.regexp_extract("file", r"(\d{6})\.log$", 1).cast("int")
-        read = rows.select(place.alias("number"), *read_columns(log_format)).collect()
+        read = rows.select(place.alias("number"), *read_columns(parser)).collect()
     out: list[list[KeptLine]] = [[] for _ in kept]
     for row in read:
         out[row["number"]].append(_kept(row))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oncelake.silver.format import LEVELS
+from oncelake.silver.parsing.level import LEVELS
 
 _MEANING: Mapping[str, str] = {
     **{level: level for level in LEVELS},

@@ -27,13 +27,14 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
-from oncelake.lab.evidence import Evidence, counted, evidence, swallowed
+from oncelake.lab.evidence import LONGEST, Evidence, counted, evidence, swallowed, unheld_in
+from oncelake.lab.plain_reader import PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
-from oncelake.silver.check import check
-from oncelake.silver.each import by_event
-from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
+from oncelake.silver.parsing.events import by_event
+from oncelake.silver.parsing.format import LogFormat, column_rule, format_names, load_format
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
@@ -183,16 +184,14 @@ def _first_lines(stream: BinaryIO, most: int) -> bytes:
     return b"".join(lines)
 
 
-def try_format(
-    spark: SparkSession, sample: Path, name: str, log_format: LogFormat, settings: Silver | None = None
-) -> Trial:
+def try_format(spark: SparkSession, sample: Path, name: str, parser: Parser, settings: Silver | None = None) -> Trial:
     """Return how the lines of a sample parse.
 
     Args:
         spark: the session.
         sample: the sample.
         name: the format's name or path.
-        log_format: the format.
+        parser: the parser of the format.
         settings: the time limits, and the user's own code, whose columns are shown too.
 
     Raises:
@@ -200,29 +199,29 @@ def try_format(
             own code cannot be used.
     """
     settings = settings or Silver({}, TimeLimits())
-    if log_format.record is not None:
+    if parser.record is not None:
         check_reader(spark)
-    check(spark, log_format)
-    parsed = parse(_lines(spark, sample, log_format), log_format, settings.limits)
-    rows = by_event(parsed).select(*read_columns(log_format), MARKS).collect()
+    parser.check(spark)
+    parsed = parse(_lines(spark, sample, parser), parser, settings.limits)
+    rows = by_event(parsed).select(*read_columns(parser), MARKS).collect()
     lines = [row for row in rows if not row["event"]]
     good = [row for row in rows if not row["reasons"]]
     bad = [row for row in lines if row["reasons"]]
     first_of_level = {row["level"]: at for at, row in reversed([*enumerate(good)])}
     chosen = [*first_of_level.values(), *(at for at, row in enumerate(good) if at != first_of_level[row["level"]])]
     shown = [(at, good[at]) for at in sorted(chosen[:_SHOWN])]
-    own = _own_columns(spark, parsed, replace(settings, formats={BRONZE.name: log_format})) or [{}] * len(good)
+    own = _own_columns(spark, parsed, replace(settings, parsers={BRONZE.name: parser})) or [{}] * len(good)
     broken = Counter(rule for row in good for rule in row[MARKS] or ())
     values = sum(value is not None for row in good for value in row["fields"].values())
     return Trial(
         name,
-        log_format.record is not None,
+        parser.record is not None,
         len(lines),
         len(lines) + sum((row["line"] or "").count("\n") for row in lines),
         len(lines) - len(bad),
         values / len(good) if good else 0.0,
         dict(Counter(reason["rule"] for row in bad for reason in row["reasons"])),
-        {name: broken[column_rule(name)] for name in log_format.columns if broken[column_rule(name)]},
+        {name: broken[column_rule(name)] for name in parser.columns if broken[column_rule(name)]},
         [
             ParsedLine(
                 row["line"] or f"event {row['event']} of its line",
@@ -239,15 +238,25 @@ def try_format(
     )
 
 
-def read_columns(log_format: LogFormat) -> list[Column]:
+def unheld_text(parser: Parser, content: str) -> dict[str, int]:
+    """Return text that a pattern matches but no group holds, in how many lines; none if only Spark reads them."""
+    try:
+        reader = PlainReader(parser.declared)
+        with bounded(LONGEST, "the pattern"):
+            return unheld_in(reader, reader.records(content))
+    except NeedsSparkError:
+        return {}
+
+
+def read_columns(parser: Parser) -> list[Column]:
     """Return what people see of parsed rows, of each event of a line.
 
     They are line, event, at in microseconds, level, message, fields, reasons and columns, the format's typed columns, a
     struct of texts. The line is null for its events after the first.
     """
-    event = F.col(EVENT_INDEX) if log_format.each is not None else F.lit(None).cast("int")
+    event = F.col(EVENT_INDEX) if parser.has_events else F.lit(None).cast("int")
     line = F.make_valid_utf8(F.col("value").cast("string"))
-    columns = F.struct(*(F.col(name).cast("string").alias(name) for name in log_format.columns))
+    columns = F.struct(*(F.col(name).cast("string").alias(name) for name in parser.columns))
     return [
         F.when(F.coalesce(event, F.lit(0)) == 0, line).alias("line"),
         event.alias("event"),
@@ -265,8 +274,8 @@ def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> li
     return [row.asDict() for row in settings.completed(accepted(parsed)).select(*texts).collect()]
 
 
-def _lines(spark: SparkSession, sample: Path, log_format: LogFormat) -> DataFrame:
-    return from_files(line_reader(spark, spark.read, log_format.record).load(f"file:{sample}"), log_format.record)
+def _lines(spark: SparkSession, sample: Path, parser: Parser) -> DataFrame:
+    return from_files(line_reader(spark, spark.read, parser.record).load(f"file:{sample}"), parser.record)
 
 
 @dataclass(frozen=True)
@@ -331,8 +340,9 @@ def suggest_format(sample: Sample, known: Mapping[str, LogFormat]) -> Suggestion
     found, unread = list[Evidence](), dict[str, str]()
     for name, log_format in known.items():
         try:
-            tried = evidence(name, log_format, few, sample.modified)
-            found.append(evidence(name, log_format, text, sample.modified) if tried.accepted else tried)
+            reader = PlainReader(log_format, sample.modified)
+            tried = evidence(name, reader, few)
+            found.append(evidence(name, reader, text) if tried.accepted else tried)
         except NeedsSparkError as error:
             unread[name] = str(error)
     found.sort(key=lambda each: (-each.share, -each.values, each.format))
@@ -351,7 +361,7 @@ def suggest_format(sample: Sample, known: Mapping[str, LogFormat]) -> Suggestion
 
 def _drafted(sample: Sample) -> tuple[Draft, Evidence]:
     draft = draft_format(sample.text.split("\n"), sample.modified)
-    found = evidence("the draft", draft.log_format, sample.text, sample.modified)
+    found = evidence("the draft", PlainReader(draft.log_format, sample.modified), sample.text)
     return draft, replace(found, warnings=[*found.warnings, *draft.doubts])
 
 

@@ -17,12 +17,13 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from types import FrameType
 from typing import Any
 
-from oncelake.bronze.records import SEARCHED, Records
+from oncelake.bronze.records import BYTE_ORDER_MARK, SEARCHED, Records
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.lab.plain_times import NeedsSparkError, TimeReader
-from oncelake.silver.format import LEVELS, LogFormat, PartKeys, is_path
-from oncelake.silver.pattern import groups, whole_line
-from oncelake.silver.transform import HIGHEST_PRIORITY, NO_STATUS, SEVERITY, TimeLimits
+from oncelake.silver.parsing.format import LogFormat, PartKeys, is_path
+from oncelake.silver.parsing.level import HIGHEST_PRIORITY, LEVELS, NO_STATUS, SEVERITY
+from oncelake.silver.parsing.pattern import groups, whole_line
+from oncelake.silver.transform import TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.
 _KNOWN = {
@@ -42,7 +43,6 @@ _ESCAPES = {"n": "\n", "t": "\t"}
 # Half of a character that has no other half.
 _HALF = re.compile("[\ud800-\udfff]")
 _SEQUENCES = re.compile(SEQUENCES)
-_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,28 @@ class PlainReader:
         self._joint = python_pattern(joint, re.MULTILINE) if joint is not None else None
         self._levels = {level: level for level in LEVELS} | dict(log_format.levels)
 
+    @property
+    def is_record(self) -> bool:
+        """True if the format puts several lines together."""
+        return self._format.record is not None
+
+    @property
+    def has_level(self) -> bool:
+        """True if lines of the format can have a level."""
+        return self._pattern is None or "level" in self._names
+
+    @property
+    def default_level(self) -> str | None:
+        """The level of a line without one; None if each line needs one."""
+        return self._format.default_level
+
     def lines(self, content: str) -> list[PlainLine]:
         """Return the lines or records of a file's content, each as the format reads it."""
         return [self.read(record) for record in self.records(content)]
 
     def records(self, content: str) -> list[str]:
         """Return the lines of a file's content, those of one record together."""
-        lines = content.removeprefix(_MARK).split("\n")
+        lines = content.removeprefix(BYTE_ORDER_MARK).split("\n")
         lines = lines[:-1] if lines[-1] == "" else lines
         record = self._format.record
         if record is None:
@@ -126,7 +141,7 @@ class PlainReader:
         return not self._is_start(line)
 
     def _is_start(self, line: str) -> bool:
-        visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(_MARK))
+        visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(BYTE_ORDER_MARK))
         return self._starts is not None and bool(self._starts.search(visible))
 
     def _more(self, line: str) -> bool:
@@ -142,7 +157,7 @@ class PlainReader:
         whole = record
         if self._joint is not None and "\n" in record:
             whole = self._joint.sub("", record)
-        line = whole.removesuffix("\r").removeprefix(_MARK)
+        line = whole.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)
         if (rule := self._broken_by_record(record, line)) is not None:
             return PlainLine(record, rules={rule: record})
         parts = self._visible_parts(line) if self._format.strip_ansi else self._parts(line)

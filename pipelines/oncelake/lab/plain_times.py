@@ -1,4 +1,4 @@
-"""Read the text of a time without Spark, as `silver.times` reads it with Spark.
+"""Read the text of a time without Spark, as `parsing.times` reads it with Spark.
 
 It serves what is shown before a lake exists: the evidence for a draft, and the choice of a format. Silver decides.
 """
@@ -11,8 +11,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from oncelake.silver.times import FIRST_EPOCH, ISO8601, names_year, tokens
-from oncelake.silver.zones import Meaning, clear
+from oncelake.silver.parsing.times import FIRST_EPOCH, ISO8601, names_year, tokens
+from oncelake.silver.parsing.zones import Meaning, clear
 
 _NO_NAMES: Mapping[str, Sequence[Meaning]] = {}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

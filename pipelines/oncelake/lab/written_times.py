@@ -10,8 +10,8 @@ from itertools import pairwise
 from zoneinfo import available_timezones
 
 from oncelake.lab.plain_times import EPOCH, MONTHS, UTC_NAMES, offset_of
-from oncelake.silver.times import ISO8601
-from oncelake.silver.zones import clear
+from oncelake.silver.parsing.times import ISO8601
+from oncelake.silver.parsing.zones import clear
 
 # A time is looked for in this many characters of a line.
 NEAR = 200

@@ -19,7 +19,7 @@ from oncelake.exactly_once.link import Link, Uncompared, batch_words
 from oncelake.exactly_once.positions import in_table, is_whole, version_of
 from oncelake.exactly_once.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.proof.pin import Limits, pin
-from oncelake.silver.each import is_first
+from oncelake.silver.parsing.events import is_first
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 from oncelake.silver.stream import source_name
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.spark.collect import Collected
 from oncelake.common.wording import count_of, duration
-from oncelake.silver.each import EVENTS
+from oncelake.silver.parsing.events import EVENTS
 
 if TYPE_CHECKING:
     import pyarrow

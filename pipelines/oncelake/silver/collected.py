@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncelake.common.spark.collect import Collected
 from oncelake.quality.split import MARKS
 from oncelake.quality.suite import FORMAT_RULES
-from oncelake.silver.each import EVENTS
+from oncelake.silver.parsing.events import EVENTS
 from oncelake.silver.schema import QUARANTINE, SILVER, columns, silver_columns
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def broken(parsed: Collected) -> Mapping[str, int]:
 
 
 def _by_event(lines: Collected) -> Collected:
-    """Return a row of silver for each event of parsed lines, as `each.by_event` does it in Spark."""
+    """Return a row of silver for each event of parsed lines, as `events.by_event` does it in Spark."""
     import pyarrow  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

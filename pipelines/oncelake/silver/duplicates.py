@@ -6,7 +6,7 @@ extends the window, and silver never holds two lines of one key within a window.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from itertools import pairwise
 
@@ -16,7 +16,6 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StructType, Timesta
 
 from oncelake.common.errors import ConfigError
 from oncelake.exactly_once.table_version import TableVersion, Times
-from oncelake.silver.format import LogFormat
 from oncelake.silver.schema import DUPLICATES, EVENT, EVENT_KEY, EVENT_WINDOW, SILVER, SOURCE, TWIN, columns
 from oncelake.silver.settings import HEADER, RECORD, Deduplicate
 from oncelake.silver.transform import is_accepted
@@ -32,9 +31,14 @@ _HASH_BYTES = 16
 _MOST_PARTS, _MOST_RANGES = 10_000, 64
 
 
-def refuse_key(declared: Deduplicate, formats: Iterable[LogFormat], *, named: bool) -> None:
-    """Raise ConfigError if a key names no column of silver, or a format has a column with a name that is needed."""
-    typed = {name for fmt in formats for name in fmt.columns}
+def refuse_key(declared: Deduplicate, typed: Collection[str], *, named: bool) -> None:
+    """Raise ConfigError if a key names no column of silver, or a format has a column with a name that is needed.
+
+    Args:
+        declared: how repeats are recognized.
+        typed: the names of the columns that the log formats declare.
+        named: True if silver has the name of a line's source.
+    """
     taken = {field.name for field in EVENT} & {name.lower() for name in typed}
     if taken:
         raise ConfigError(

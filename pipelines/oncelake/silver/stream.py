@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from oncelake.bronze.records import Records
 from oncelake.common.errors import GateError, ReceiptError, ReplayError, reason
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.models import shown
@@ -30,8 +31,8 @@ from oncelake.quality.suite import Rule
 from oncelake.silver import arrival, collected, collected_duplicates
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.duplicates import dropped, held_near, with_event, with_twin
-from oncelake.silver.each import as_events, by_event, of_any_event, rows_of_lines
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.events import as_events, by_event, of_any_event, rows_of_lines
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.schema import EACH, EVENT, SOURCE, TWIN, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
 from oncelake.silver.schema import SILVER as SILVER_SCHEMA
@@ -61,7 +62,7 @@ class Silver:
     """The settings from which silver's rows are made.
 
     Attributes:
-        formats: the log format of each source, by the source's name.
+        parsers: the parser of each source's log format, by the source's name.
         rules: the suite's rules for one row.
         gate: the limits for a batch as a whole.
         named: True if the rows of bronze and silver have the name of their source.
@@ -69,7 +70,7 @@ class Silver:
         deduplicate: how repeats of a line are recognized; None if they are kept.
     """
 
-    formats: Mapping[str, LogFormat]
+    parsers: Mapping[str, Parser]
     limits: TimeLimits
     rules: Sequence[Rule] = ()
     gate: Sequence[Check] = ()
@@ -91,7 +92,7 @@ class Silver:
     @property
     def has_events(self) -> bool:
         """True if lines of a source can have several events, each a row of silver."""
-        return any(each.each is not None for each in self.formats.values())
+        return any(each.has_events for each in self.parsers.values())
 
     def table_schema(self, spark: SparkSession) -> StructType:
         """Return the columns of silver's table: those of accepted rows, then those of the user's own code.
@@ -110,10 +111,20 @@ class Silver:
         return self.transform(rows) if self.transform is not None else rows
 
     @property
+    def records(self) -> Mapping[str, Records | None]:
+        """The rule by which lines are put together into records, by the source's name; None without one."""
+        return {name: each.record for name, each in self.parsers.items()}
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise ConfigError if Java rejects a part of one of the formats."""
+        for each in self.by_format:
+            each.check(spark)
+
+    @property
     def column_fields(self) -> list[StructField]:
         """The fields of the formats' typed columns in silver's table, each once."""
         found: dict[str, StructField] = {}
-        for each in (column for fmt in self.by_format for column in fmt.column_fields):
+        for each in (column for parser in self.by_format for column in parser.column_fields):
             found.setdefault(each.name, each)
         return list(found.values())
 
@@ -126,25 +137,25 @@ class Silver:
         return partial(self._each, parsers=[Prepared(partial(self._parse, each)) for each in self.by_format])
 
     @property
-    def by_format(self) -> list[LogFormat]:
-        """The different formats, in the order of their sources."""
-        found: list[LogFormat] = []
-        for each in self.formats.values():
+    def by_format(self) -> list[Parser]:
+        """The parsers of the different formats, in the order of their sources."""
+        found: list[Parser] = []
+        for each in self.parsers.values():
             found += [each] if each not in found else []
         return found
 
-    def _parse(self, fmt: LogFormat, bronze: DataFrame) -> DataFrame:
-        others = [field for field in self.column_fields if field.name not in fmt.columns]
-        if self.has_events and fmt.each is None:
-            return as_events(parse(bronze, fmt, self.limits, self.rules, [*others, *EACH]))
-        parsed = parse(bronze, fmt, self.limits, self.rules, others)
+    def _parse(self, parser: Parser, bronze: DataFrame) -> DataFrame:
+        others = [field for field in self.column_fields if field.name not in parser.columns]
+        if self.has_events and not parser.has_events:
+            return as_events(parse(bronze, parser, self.limits, self.rules, [*others, *EACH]))
+        parsed = parse(bronze, parser, self.limits, self.rules, others)
         return parsed if self.deduplicate is None else with_event(parsed, self.deduplicate)
 
     def _each(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
         """Parse the rows of the sources of each format with the parser of that format."""
         if len(parsers) == 1:
             return parsers[0](bronze)
-        names = ([name for name, each in self.formats.items() if each == fmt] for fmt in self.by_format)
+        names = ([name for name, each in self.parsers.items() if each == parser] for parser in self.by_format)
         parts = (parser(bronze.where(source_name().isin(each))) for parser, each in zip(parsers, names, strict=True))
         return reduce(DataFrame.unionByName, parts)
 

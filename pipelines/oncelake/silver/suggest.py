@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
 from oncelake.quality.split import FIELDS, at
-from oncelake.silver.format import format_names, load_format
+from oncelake.silver.parsing.format import format_names
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.transform import TimeLimits, is_accepted, parse
 
 # A column with at most this many values, each in this many rows on average, is proposed as a set of values.
@@ -73,7 +74,7 @@ def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence
 def _shares(rows: DataFrame, limits: TimeLimits, formats: Sequence[Path]) -> Iterator[tuple[str, float]]:
     """Yield each log format's name and the share of lines that it parses without a broken rule."""
     for name in format_names(formats):
-        parsed = parse(rows, load_format(name, formats), limits)
+        parsed = parse(rows, load_parser(name, formats), limits)
         (share,) = parsed.agg(F.avg(F.when(is_accepted(), 1.0).otherwise(0.0))).collect()[0]
         yield name, round(share or 0.0, 4)
 

@@ -39,8 +39,8 @@ from oncelake.common.models import shown
 from oncelake.common.spark.analysis import Impurity, impurity, without_log
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
-from oncelake.silver.columns import one_zero
-from oncelake.silver.format import COLUMN_NAME, TAKEN
+from oncelake.silver.parsing.columns import one_zero
+from oncelake.silver.parsing.format import COLUMN_NAME, TAKEN
 from oncelake.silver.user_code import KEY, UserCode
 
 _ROW_BY_ROW = "each column must be computed from the columns of its own row, as in rows.withColumn(...)"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.transform import LINES, from_files, line_reader
 from oncelake.common.spark.jvm import jvm
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser, load_parser
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.places import FORMATS
 
@@ -29,21 +29,21 @@ def docker(text: str, stream: str = "stderr") -> str:
     return f'{{"log":"{text}","stream":"{stream}","time":"{T}"}}'
 
 
-def read(spark: SparkSession, path: Path, declared: LogFormat) -> list[str]:
-    rows = bounded_reader(spark.read, declared.record).options(**LINES).load(str(path)).orderBy("start").collect()
+def read(spark: SparkSession, path: Path, parser: Parser) -> list[str]:
+    rows = bounded_reader(spark.read, parser.record).options(**LINES).load(str(path)).orderBy("start").collect()
     return [bytes(row["value"]).decode() for row in rows]
 
 
-def silver(spark: SparkSession, path: Path, declared: LogFormat) -> list[tuple[str | None, str]]:
+def silver(spark: SparkSession, path: Path, parser: Parser) -> list[tuple[str | None, str]]:
     """Return the level and message of each accepted row, and None and the rule of each other one."""
-    lines = from_files(line_reader(spark, spark.read, declared.record).load(str(path)), declared.record)
-    parsed = parse(lines, declared, TimeLimits()).orderBy("file_offset")
+    lines = from_files(line_reader(spark, spark.read, parser.record).load(str(path)), parser.record)
+    parsed = parse(lines, parser, TimeLimits()).orderBy("file_offset")
     rows = parsed.select("level", "message", F.get("reasons.rule", F.lit(0)).alias("rule")).collect()
     return [(row["level"], row["message"]) if row["rule"] is None else (None, row["rule"]) for row in rows]
 
 
 def test_a_trace_in_kubernetes_is_one_record(spark: SparkSession, tmp_path: Path) -> None:
-    path, declared = tmp_path / "0.log", load_format("kubernetes", [FORMATS], "java")
+    path, parser = tmp_path / "0.log", load_parser("kubernetes", [FORMATS], "java")
     records = [
         [cri(FIRST), cri("java.io.IOException: gone"), cri("\tat c.A.b(", tag="P"), cri("A.java:10)"), cri("")],
         [cri(SECOND[:30], tag="P"), cri(SECOND[30:])],
@@ -52,36 +52,36 @@ def test_a_trace_in_kubernetes_is_one_record(spark: SparkSession, tmp_path: Path
         [cri(FIRST)],
     ]
     path.write_text("\n".join("\n".join(lines) for lines in records) + "\n")
-    assert read(spark, path, declared) == ["\n".join(lines) for lines in records]
+    assert read(spark, path, parser) == ["\n".join(lines) for lines in records]
     trace = "failed\njava.io.IOException: gone\n\tat c.A.b(A.java:10)\n"
     wanted = [("ERROR", trace), ("INFO", "went on"), ("INFO", "went on"), (None, "pattern"), ("ERROR", "failed")]
-    assert silver(spark, path, declared) == wanted
+    assert silver(spark, path, parser) == wanted
     path.write_text(path.read_text().replace("\n", "\r\n"))
-    assert silver(spark, path, declared) == wanted
+    assert silver(spark, path, parser) == wanted
 
 
 def test_a_trace_in_docker_is_one_record(spark: SparkSession, tmp_path: Path) -> None:
-    path, declared = tmp_path / "0.log", load_format("docker", [FORMATS], "java")
+    path, parser = tmp_path / "0.log", load_parser("docker", [FORMATS], "java")
     records = [
         [docker(f"{FIRST}\\n"), docker("\\tat c.A.b("), docker("A.java:10)\\n"), docker('Caused by: \\"x\\"\\n')],
         [docker(f"{SECOND}\\n", "stdout")],
         [docker(f"{FIRST}\\n")],
     ]
     path.write_text("\n".join("\n".join(lines) for lines in records) + "\n")
-    assert read(spark, path, declared) == ["\n".join(lines) for lines in records]
+    assert read(spark, path, parser) == ["\n".join(lines) for lines in records]
     trace = 'failed\n\tat c.A.b(A.java:10)\nCaused by: "x"'
-    assert silver(spark, path, declared) == [("ERROR", trace), ("INFO", "went on"), ("ERROR", "failed")]
+    assert silver(spark, path, parser) == [("ERROR", trace), ("INFO", "went on"), ("ERROR", "failed")]
 
 
 def test_another_programs_line_inside_does_not_become_part_of_a_record(spark: SparkSession, tmp_path: Path) -> None:
-    path, declared = tmp_path / "0.log", load_format("kubernetes", [FORMATS], "java")
+    path, parser = tmp_path / "0.log", load_parser("kubernetes", [FORMATS], "java")
     path.write_text("\n".join([cri(FIRST), cri("E1125 10:00:01.500000   42 a.go:1] one"), cri(SECOND)]) + "\n")
-    assert silver(spark, path, declared) == [(None, "record_mixed"), ("INFO", "went on")]
+    assert silver(spark, path, parser) == [(None, "record_mixed"), ("INFO", "went on")]
 
 
 def test_the_start_of_the_last_record_inside_is_that_of_the_reader(spark: SparkSession, tmp_path: Path) -> None:
-    declared = load_format("kubernetes", [FORMATS], "java")
-    record = declared.record
+    parser = load_parser("kubernetes", [FORMATS], "java")
+    record = parser.record
     assert record is not None
     chance, path = random.Random(3), tmp_path / "0.log"
     pieces = [

@@ -21,7 +21,7 @@ from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.explain import explain
 from oncelake.engine.configuration import shipped_conf
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.format import load_format
 from tests.support import masking
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from oncelake.bronze.records import Records, bounded_reader
 from oncelake.bronze.transform import LINES, from_files, line_reader
 from oncelake.common.spark.jvm import jvm
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser, load_parser
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.places import FORMATS
 
@@ -20,8 +20,8 @@ T = "2017-07-30T14:09:08.5Z"
 LONG = "x" * 16_384
 
 
-def shipped(name: str) -> LogFormat:
-    return load_format(name, [FORMATS])
+def shipped(name: str) -> Parser:
+    return load_parser(name, [FORMATS])
 
 
 def parts_of(name: str) -> Records:
@@ -38,9 +38,9 @@ def read(spark: SparkSession, path: Path, declared: Records) -> list[tuple[bytes
 
 def silver_of(spark: SparkSession, path: Path, name: str) -> list[tuple[str, str]]:
     """Return the level and message of each row, in the order of the file."""
-    declared = shipped(name)
-    lines = from_files(line_reader(spark, spark.read, declared.record).load(str(path)), declared.record)
-    parsed = parse(lines, declared, TimeLimits())
+    parser = shipped(name)
+    lines = from_files(line_reader(spark, spark.read, parser.record).load(str(path)), parser.record)
+    parsed = parse(lines, parser, TimeLimits())
     assert quarantined(parsed).count() == 0
     rows = accepted(parsed.orderBy("file_offset")).select("level", "message").collect()
     return [(row["level"], row["message"]) for row in rows]

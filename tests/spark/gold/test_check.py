@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.declaration_check import check
-from oncelake.silver.columns import type_of
+from oncelake.silver.parsing.columns import type_of
 from oncelake.silver.schema import SILVER
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.lab.plain_reader import PlainReader
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.silver.format import LogFormat, format_names, load_format
+from oncelake.silver.parsing.format import LogFormat, format_names, load_format
 from tests.support.places import FORMATS, ROOT
 from tests.support.plain_reading import disagreement
 

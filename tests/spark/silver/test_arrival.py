@@ -10,7 +10,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.silver import arrival
 from oncelake.silver.arrival import Arrivals
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, is_accepted
 from tests.support.places import FORMATS
@@ -50,7 +50,7 @@ def rows(spark: SparkSession, cases: list[tuple[str, timedelta]]) -> DataFrame:
 
 def found(spark: SparkSession, cases: list[tuple[str, timedelta]]) -> Arrivals:
     """Return what is found in a batch, the same in each way."""
-    silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(ahead=timedelta(days=2)))
+    silver = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(ahead=timedelta(days=2)))
     parsed = silver.parse(rows(spark, cases))
     accepted = parsed.where(is_accepted())
     names = Counter(row[0] for row in accepted.select(arrival.name(of_events=False)).collect() if row[0] is not None)

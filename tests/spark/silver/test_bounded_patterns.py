@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 from oncelake.common.spark import line_functions
 from oncelake.quality.expectations import EXPECTATIONS
 from oncelake.quality.suite import Rule
-from oncelake.silver.format import LogFormat, load_format
-from oncelake.silver.lines import groups_by_spark
-from oncelake.silver.pattern import groups, whole_line
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.parsing.parts import groups_by_spark
+from oncelake.silver.parsing.pattern import groups, whole_line
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS
@@ -27,8 +28,8 @@ STEEP = "a*a*a*a*a*a*a*a*z"
 TOO_LONG = "a" * 40 + "b"
 
 
-def format_of(pattern: str, **others: object) -> LogFormat:
-    return LogFormat.model_validate({"pattern": pattern, "time": "yyyy-MM-dd HH:mm:ss", **others})
+def parser_of(pattern: str, **others: object) -> Parser:
+    return Parser(LogFormat.model_validate({"pattern": pattern, "time": "yyyy-MM-dd HH:mm:ss", **others}))
 
 
 def reasons(parsed: DataFrame) -> list[list[str]]:
@@ -41,26 +42,26 @@ def in_file(rows: DataFrame) -> DataFrame:
 
 def test_a_line_on_which_a_pattern_takes_too_many_steps_is_refused_by_name(bronze_of: BronzeOf) -> None:
     lines = [f"{TIME} ERROR" + " word" * 300, f"{TIME} ERROR a b c d e f g done;"]
-    parsed = parse(bronze_of(lines), format_of(LAZY), TimeLimits())
+    parsed = parse(bronze_of(lines), parser_of(LAZY), TimeLimits())
     assert reasons(parsed) == [["pattern_steps"], []]
 
 
 def test_a_pattern_with_a_repeated_group_reads_a_long_line(bronze_of: BronzeOf) -> None:
     text = "ab " * 20_000
     pattern = r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>(?:a|b| )*)$"
-    (row,) = parse(bronze_of([f"{TIME} ERROR {text}"]), format_of(pattern), TimeLimits()).collect()
+    (row,) = parse(bronze_of([f"{TIME} ERROR {text}"]), parser_of(pattern), TimeLimits()).collect()
     assert (row["reasons"], row["message"]) == ([], text)
 
 
 def test_a_line_that_no_stack_is_large_enough_for_is_refused_by_name(bronze_of: BronzeOf) -> None:
     pattern = r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>(?:a|b| )*)$"
-    parsed = parse(bronze_of([f"{TIME} ERROR " + "ab " * 4_000_000]), format_of(pattern), TimeLimits())
+    parsed = parse(bronze_of([f"{TIME} ERROR " + "ab " * 4_000_000]), parser_of(pattern), TimeLimits())
     assert reasons(parsed) == [["pattern_steps"]]
 
 
 def test_a_record_whose_start_takes_too_many_steps_is_refused_by_name(bronze_of: BronzeOf) -> None:
-    fmt = format_of(r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>.*)$", record={"starts": rf"^\d{{4}}|^{STEEP}"})
-    parsed = parse(in_file(bronze_of([f"{TIME} INFO m", TOO_LONG])), fmt, TimeLimits())
+    parser = parser_of(r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>.*)$", record={"starts": rf"^\d{{4}}|^{STEEP}"})
+    parsed = parse(in_file(bronze_of([f"{TIME} INFO m", TOO_LONG])), parser, TimeLimits())
     assert reasons(parsed) == [[], ["pattern_steps"]]
 
 
@@ -69,13 +70,13 @@ def test_a_part_or_a_joint_that_takes_too_many_steps_is_refused_by_name(bronze_o
     part = {"part": rf"^\d{{4}}(?<of>)|(?<more>{STEEP})", "joint": "\n"}
     joint = {"part": r"^\d{4}(?<of>)(?<more>-)", "joint": rf"\n{STEEP}"}
     rows = in_file(bronze_of([f"{TIME} INFO m", TOO_LONG, f"{TIME} INFO m\n{TOO_LONG}", "x" * 2_000 + TOO_LONG]))
-    assert reasons(parse(rows, format_of(pattern, record=part), TimeLimits())) == [
+    assert reasons(parse(rows, parser_of(pattern, record=part), TimeLimits())) == [
         [],
         ["pattern_steps"],
         [],
         ["pattern_steps"],
     ]
-    assert reasons(parse(rows, format_of(pattern, record=joint), TimeLimits()))[2] == ["pattern_steps"]
+    assert reasons(parse(rows, parser_of(pattern, record=joint), TimeLimits()))[2] == ["pattern_steps"]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ def test_a_rule_that_takes_too_many_steps_refuses_the_line_and_says_so(
 ) -> None:
     expectation = EXPECTATIONS[kind].model_validate({"column": "message", **arguments})
     rule = Rule(id="mine", type=kind, severity="critical", expectation=expectation)
-    fmt = format_of(r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>.*)$")
-    (row,) = parse(bronze_of([f"{TIME} INFO {TOO_LONG}"]), fmt, TimeLimits(), [rule]).collect()
+    parser = parser_of(r"^(?<time>\S+ \S+) (?<level>\w+) (?<message>.*)$")
+    (row,) = parse(bronze_of([f"{TIME} INFO {TOO_LONG}"]), parser, TimeLimits(), [rule]).collect()
     assert [(each["rule"], each["value"]) for each in row["reasons"]] == [("mine", f"too many steps: {TOO_LONG}")]
 
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.silver.check import check
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser, load_parser
 from tests.support.places import FORMATS
 
 pytestmark = pytest.mark.spark
@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {"pattern": "(?<time>a)(?<level>b)(?<message>c)", "time":
 
 def test_java_accepts_the_shipped_formats(spark: SparkSession) -> None:
     for path in FORMATS.glob("*.yaml"):
-        check(spark, load_format(path.stem, [FORMATS]))
+        load_parser(path.stem, [FORMATS]).check(spark)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_pattern_that_java_refuses_is_a_one_line_error(
     spark: SparkSession, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(spark, LogFormat.model_validate(GOOD | changes))
+        Parser(LogFormat.model_validate(GOOD | changes)).check(spark)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
     for value in changes.values():

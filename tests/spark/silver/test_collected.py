@@ -9,7 +9,7 @@ from oncelake.common.spark.collect import SmallBatches
 from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
@@ -55,7 +55,7 @@ def rules(tmp_path: Path) -> tuple[Rule, ...]:
 def test_rows_and_counts_are_those_of_spark(
     spark: SparkSession, rules: tuple[Rule, ...], lines: list[str | None], *, with_rules: bool
 ) -> None:
-    silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), rules if with_rules else ())
+    silver = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(), rules if with_rules else ())
     parsed = silver.parse(bronze_rows(spark, lines))
     found = SmallBatches(1_000, 10_000_000).collect(parsed)
     assert found is not None
@@ -76,7 +76,7 @@ def test_a_rule_that_refuses_in_one_format_and_warns_in_another_counts_both(spar
     kind = "expect_column_value_lengths_to_be_between"
     named = [Rule(id="x", type=kind, severity="critical", expectation=long)]
     named.append(Rule(id="x", type=kind, severity="warning", expectation=off))
-    silver = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), named)
+    silver = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(), named)
     texts = ["INFO long", "ERROR no", "ERROR long", "INFO no", "INFO long"]
     found = SmallBatches(1_000, 10_000_000).collect(
         silver.parse(bronze_rows(spark, [f"2017-07-30 14:09:08 {each}" for each in texts]))

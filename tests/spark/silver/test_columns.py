@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
@@ -34,7 +35,7 @@ def _ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]
 
 
 def silver_of(form: dict[str, Any], columns: dict[str, Any], rules: tuple[Rule, ...] = ()) -> Silver:
-    return Silver({"access_log": LogFormat.model_validate({**form, "columns": columns})}, TimeLimits(), rules)
+    return Silver({"access_log": Parser(LogFormat.model_validate({**form, "columns": columns}))}, TimeLimits(), rules)
 
 
 def values(spark: SparkSession, silver: Silver, lines: list[str], column: str = "v") -> list[Any]:

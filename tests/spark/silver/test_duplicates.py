@@ -16,7 +16,8 @@ from oncelake.common.spark.collect import SmallBatches
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.duplicates import dropped, held_near, with_twin
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.settings import Deduplicate
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted
@@ -61,7 +62,7 @@ class Event:
 
 
 def silver(declared: Deduplicate = MINUTE) -> Silver:
-    return Silver({"access_log": FORMAT}, TimeLimits(), deduplicate=declared)
+    return Silver({"access_log": Parser(FORMAT)}, TimeLimits(), deduplicate=declared)
 
 
 def parsed(spark: SparkSession, events: Iterable[Event], declared: Deduplicate = MINUTE) -> DataFrame:

@@ -18,8 +18,9 @@ from oncelake.quality.expectations import InSet
 from oncelake.quality.gate import DistinctInSet, Expected, Mostly
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import collected
-from oncelake.silver.each import by_event
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.events import by_event
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import BronzeOf
@@ -48,7 +49,7 @@ def line(*events: Any, **outer: Any) -> str:
 
 def silver_of(rules: list[Rule] | None = None, formats: Mapping[str, Any] | None = None, **more: Any) -> Silver:
     declared = formats or {"access_log": {**EACH, **more}}
-    read = {name: LogFormat.model_validate(each) for name, each in declared.items()}
+    read = {name: Parser(LogFormat.model_validate(each)) for name, each in declared.items()}
     return Silver(read, TimeLimits(), rules or [], named=len(read) > 1)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.quality.split import MARKS
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.transform import TimeLimits, parse
 
 pytestmark = pytest.mark.spark
@@ -32,13 +32,13 @@ def text_of(value: object) -> str | None:
 def test_a_format_of_at_most_ten_lines_parses_the_log_of_a_system(spark: SparkSession, system: str) -> None:
     path, answers = HELD_OUT / f"{system}.yaml", yaml.safe_load((HELD_OUT / f"{system}.answers.yaml").read_text())
     assert len(path.read_text().splitlines()) <= 10
-    declared = load_format(str(path), [])
+    parser = load_parser(str(path), [])
     lines = from_files(
-        line_reader(spark, spark.read, declared.record).load(str(HELD_OUT / f"{system}.log")), declared.record
+        line_reader(spark, spark.read, parser.record).load(str(HELD_OUT / f"{system}.log")), parser.record
     )
-    parsed = parse(lines.coalesce(1), declared, TimeLimits())
+    parsed = parse(lines.coalesce(1), parser, TimeLimits())
     minute = F.date_format("log_time", "HH:mm").alias("minute")
-    columns = [F.col(name).cast("string").alias(name) for name in declared.columns]
+    columns = [F.col(name).cast("string").alias(name) for name in parser.columns]
     rows: list[Any] = parsed.select(minute, "level", "reasons", MARKS, *columns).collect()
     good = [row for row in rows if not row["reasons"]]
     refused = Counter(reason["rule"] for row in rows for reason in row["reasons"])

@@ -10,7 +10,8 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.spark import line_functions
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 
@@ -18,13 +19,15 @@ pytestmark = pytest.mark.spark
 
 AT = "2017-07-30T14:09:08Z"
 KEYS = {"time": "time", "level": "level", "message": "message"}
-JSON = LogFormat.model_validate({"json": KEYS, "time": "iso8601", "default_level": "INFO"})
-NESTED = LogFormat.model_validate({"json": {**KEYS, "message": "$.m.n"}, "time": "iso8601", "default_level": "INFO"})
-LOGFMT = LogFormat.model_validate({"logfmt": KEYS, "time": "iso8601", "default_level": "INFO"})
+JSON = Parser(LogFormat.model_validate({"json": KEYS, "time": "iso8601", "default_level": "INFO"}))
+NESTED = Parser(
+    LogFormat.model_validate({"json": {**KEYS, "message": "$.m.n"}, "time": "iso8601", "default_level": "INFO"})
+)
+LOGFMT = Parser(LogFormat.model_validate({"logfmt": KEYS, "time": "iso8601", "default_level": "INFO"}))
 
 
-def parsed(bronze_of: BronzeOf, lines: list[str], fmt: LogFormat) -> list[Row]:
-    return list(parse(bronze_of(lines), fmt, TimeLimits()).orderBy("offset").collect())
+def parsed(bronze_of: BronzeOf, lines: list[str], parser: Parser) -> list[Row]:
+    return list(parse(bronze_of(lines), parser, TimeLimits()).orderBy("offset").collect())
 
 
 @pytest.fixture(params=["own", "spark"])
@@ -110,13 +113,13 @@ def test_a_path_leads_to_the_text_of_a_nested_value(bronze_of: BronzeOf) -> None
         f'{{"m": {{"time": "{AT}", "message": "\\u00e9", "n": 1.10, "a b": [1, [ 2.50 ]], '
         '"text": "{\\"deeper\\":1}", "twice": 1, "twice": 2}}'
     )
-    (row,) = parsed(bronze_of, [line], fmt)
+    (row,) = parsed(bronze_of, [line], Parser(fmt))
     assert (row["reasons"], row["message"]) == ([], "é")
     assert {name: row[name] for name in paths} == {name: text for name, (_, text) in paths.items()}
 
 
 @pytest.mark.parametrize(
-    ("fmt", "line"),
+    ("parser", "line"),
     [
         (LOGFMT, rf'time={AT} message="\udc00\udc00"'),
         (NESTED, rf'{{"time": "{AT}", "m": {{"n": "\udc00\udc00"}}}}'),
@@ -124,17 +127,17 @@ def test_a_path_leads_to_the_text_of_a_nested_value(bronze_of: BronzeOf) -> None
     ids=["logfmt", "json"],
 )
 @pytest.mark.usefixtures("way")
-def test_escaped_surrogates_that_are_no_pair_are_valid_text(bronze_of: BronzeOf, fmt: LogFormat, line: str) -> None:
-    rows = parse(bronze_of([line]), fmt, TimeLimits())
+def test_escaped_surrogates_that_are_no_pair_are_valid_text(bronze_of: BronzeOf, parser: Parser, line: str) -> None:
+    rows = parse(bronze_of([line]), parser, TimeLimits())
     assert rows.select(F.is_valid_utf8("message"), F.length("message") > 1).collect() == [(True, True)]
 
 
 def test_a_decimal_keeps_its_digits(bronze_of: BronzeOf, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = {"json": KEYS, "time": "iso8601", "default_level": "INFO", "columns": {"n": "decimal(20,1)"}}
     fmt, line = LogFormat.model_validate(declared), f'{{"time":"{AT}","n":9007199254740993.1}}'
-    assert str(parsed(bronze_of, [line], fmt)[0]["n"]) == "9007199254740993.1"
+    assert str(parsed(bronze_of, [line], Parser(fmt))[0]["n"]) == "9007199254740993.1"
     monkeypatch.setattr(line_functions, "json_object", lambda *_: None)
-    assert str(parsed(bronze_of, [line], fmt)[0]["n"]) == "9007199254740993.1"
+    assert str(parsed(bronze_of, [line], Parser(fmt))[0]["n"]) == "9007199254740993.1"
 
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -7,7 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame
 
-from oncelake.silver.lines import DEFAULT_PATTERN, by_pattern, by_width
+from oncelake.silver.parsing.parts import DEFAULT_PATTERN, by_pattern, by_width
 from tests.support.bronze_rows import BronzeOf
 
 pytestmark = pytest.mark.spark

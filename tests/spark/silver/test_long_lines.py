@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from pyspark.sql import Row
 
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.transform import TimeLimits, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS
@@ -22,7 +22,7 @@ LONG = 10_000_000
 def parsed(bronze_of: BronzeOf, name: str, lines: Sequence[str]) -> list[Row]:
     """Parse lines of a shipped format, within seconds."""
     began = time.monotonic()
-    frame = parse(bronze_of(lines), load_format(name, [FORMATS]), TimeLimits())
+    frame = parse(bronze_of(lines), load_parser(name, [FORMATS]), TimeLimits())
     shown = "length(message) AS length", "size(fields) AS size", "fields['k5'] AS k5", "reasons.rule AS rules"
     rows = frame.orderBy("offset").selectExpr("level", *shown).collect()
     assert time.monotonic() - began < SECONDS

@@ -20,7 +20,7 @@ from oncelake.engine import runner
 from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import stream
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, breaks, broken_names, is_accepted, quarantined
@@ -48,7 +48,7 @@ MANY = 1_000_000
 
 @pytest.fixture
 def parsed(spark: SparkSession) -> DataFrame:
-    return Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits()).parse(bronze_rows(spark, LINES))
+    return Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits()).parse(bronze_rows(spark, LINES))
 
 
 def texts(frame: DataFrame) -> Counter[str]:
@@ -74,7 +74,7 @@ def test_the_rows_and_counts_are_those_of_other_passes(parsed: DataFrame, spark:
 
 def counted(parsed: DataFrame, rules: Sequence[Rule] = ()) -> dict[str, int]:
     """Return how many rows broke each rule, as the pass that only counts says."""
-    broken = breaks([load_format("default", [FORMATS])], rules)
+    broken = breaks([load_parser("default", [FORMATS])], rules)
     (row,) = parsed.agg(*(F.count_if(condition).alias(name) for name, condition in broken.items())).collect()
     return {name: count for name, count in row.asDict().items() if count}
 
@@ -83,7 +83,7 @@ def test_a_line_that_breaks_several_rules_counts_for_each_once(spark: SparkSessi
     suite = [a_rule("over 3", "warning", 3), a_rule("over 4", "warning", 4), a_rule("over 6", "critical", 6)]
     texts_of = ["ERROR abc", "ERROR abcd", "ERROR abcde", "ERROR abcdefg", "NEWS abcdefg", "ERROR"]
     rows = bronze_rows(spark, [*(f"2017-07-30 14:09:08 {each}" for each in texts_of), "broken", None])
-    parsed = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), suite).parse(rows)
+    parsed = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(), suite).parse(rows)
     with FewRows(spark, MANY, MANY) as few:
         assert without_refused(few, parsed).count() == 4
         taken = few.take(QUARANTINE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oncelake.silver.format import load_format
+from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.transform import TimeLimits, accepted, parse
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS
@@ -154,8 +154,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_shipped_format_parses_what_its_system_writes(bronze_of: BronzeOf, name: str) -> None:
     samples, refused = SAMPLES[name], REFUSED[name]
-    declared = load_format(name, [FORMATS])
-    parsed = parse(bronze_of([*(line for line, *_ in samples), *refused]), declared, TimeLimits()).localCheckpoint()
+    parser = load_parser(name, [FORMATS])
+    parsed = parse(bronze_of([*(line for line, *_ in samples), *refused]), parser, TimeLimits()).localCheckpoint()
     rows: dict[int, Any] = {row.offset: row for row in accepted(parsed).collect()}
     assert sorted(rows) == [*range(len(samples))], parsed.select("line", "reasons").collect()
     for at, (_, level, micros, message, fields) in enumerate(samples):
@@ -170,4 +170,4 @@ def test_a_shipped_format_begins_with_lines_that_it_parses(bronze_of: BronzeOf, 
     first = comments[0].split("        ")[0].rsplit("  (", 1)[0].rstrip()
     assert yaml.safe_load(path.read_text())
     rows = bronze_of([first], ingested_at=datetime(2026, 12, 31))
-    assert accepted(parse(rows, load_format(path.stem, [FORMATS]), TimeLimits())).count() == 1
+    assert accepted(parse(rows, load_parser(path.stem, [FORMATS]), TimeLimits())).count() == 1

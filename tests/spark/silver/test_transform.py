@@ -9,7 +9,8 @@ from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.schema import QUARANTINE, SILVER
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.bronze_rows import NOW, BronzeOf
@@ -22,9 +23,9 @@ LIMITS = TimeLimits()
 GENERAL = {"pattern": r"(?<time>.*?) (?<level>[A-Z]+)(?: (?<message>.*))?"}
 
 
-def fmt(name: str, **changes: Any) -> LogFormat:
+def of(name: str, **changes: Any) -> Parser:
     shipped = load_format(name, [FORMATS])
-    return LogFormat.model_validate(shipped.model_dump(by_alias=True, exclude_none=True) | changes)
+    return Parser(LogFormat.model_validate(shipped.model_dump(by_alias=True, exclude_none=True) | changes))
 
 
 @pytest.fixture(autouse=True, params=["true", "false"], ids=["ansi", "no-ansi"])
@@ -38,9 +39,9 @@ def _ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]
 class Lines:
     """Bronze rows of some lines, parsed."""
 
-    def __init__(self, bronze_of: BronzeOf, lines: Sequence[bytes | str | None], log_format: LogFormat) -> None:
+    def __init__(self, bronze_of: BronzeOf, lines: Sequence[bytes | str | None], parser: Parser) -> None:
         self.bronze = bronze_of(lines)
-        self.parsed = parse(self.bronze, log_format, LIMITS)
+        self.parsed = parse(self.bronze, parser, LIMITS)
         self.good: dict[int, Row] = {row.offset: row for row in accepted(self.parsed).collect()}
         self.bad: dict[int, Row] = {row.offset: row for row in quarantined(self.parsed).collect()}
         assert sorted([*self.good, *self.bad]) == list(range(len(lines)))
@@ -56,7 +57,7 @@ class Lines:
 
 
 def test_frames_have_the_schema_of_their_tables(spark: SparkSession, bronze_of: BronzeOf) -> None:
-    lines = Lines(bronze_of, ["2017-07-30 14:09:08 ERROR some message", "broken"], fmt("default"))
+    lines = Lines(bronze_of, ["2017-07-30 14:09:08 ERROR some message", "broken"], of("default"))
     silver = spark.createDataFrame(
         [(datetime(2017, 7, 30, 14, 9, 8), "ERROR", "some message", {}, "alog", 0, 0, None, NOW, None)], SILVER
     )
@@ -102,9 +103,9 @@ DEFAULT_CASES: list[tuple[bytes | str | None, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize("general", [False, True], ids=["by-width", "by-pattern"])
 def test_default_format_names_the_rules_that_a_line_breaks(bronze_of: BronzeOf, general: bool) -> None:
-    default = fmt("default")
-    log_format = fmt("default", pattern=f"(?:{default.pattern})") if general else default
-    lines = Lines(bronze_of, [line for line, _ in DEFAULT_CASES], log_format)
+    default = of("default")
+    parser = of("default", pattern=f"(?:{default.declared.pattern})") if general else default
+    lines = Lines(bronze_of, [line for line, _ in DEFAULT_CASES], parser)
     assert lines.rules() == [rules for _, rules in DEFAULT_CASES]
     messages = [lines.good[at].message for at in range(9)]
     assert messages[:5] == ["some message", "", "", "x", "x"]
@@ -114,7 +115,7 @@ def test_default_format_names_the_rules_that_a_line_breaks(bronze_of: BronzeOf, 
 
 
 def test_quarantine_keeps_the_bytes_and_shortens_what_it_shows(bronze_of: BronzeOf) -> None:
-    lines = Lines(bronze_of, [b"\xff" * 300, "😀" * 100], fmt("default"))
+    lines = Lines(bronze_of, [b"\xff" * 300, "😀" * 100], of("default"))
     assert lines.bad[0].value == b"\xff" * 300
     assert lines.bad[0].reasons[0].value == "\ufffd" * 80
     assert lines.bad[1].reasons[0].value == "😀" * 80
@@ -122,8 +123,8 @@ def test_quarantine_keeps_the_bytes_and_shortens_what_it_shows(bronze_of: Bronze
 
 def test_a_line_of_ten_megabytes_is_parsed(bronze_of: BronzeOf) -> None:
     long = "x" * 10_000_000
-    assert len(Lines(bronze_of, [f"2017-07-30 14:09:08 INFO {long}"], fmt("default")).good[0].message) == len(long)
-    log4j = Lines(bronze_of, [f"2015-07-29 17:41:44,747 - INFO [a] - {long}"], fmt("log4j"))
+    assert len(Lines(bronze_of, [f"2017-07-30 14:09:08 INFO {long}"], of("default")).good[0].message) == len(long)
+    log4j = Lines(bronze_of, [f"2015-07-29 17:41:44,747 - INFO [a] - {long}"], of("log4j"))
     assert len(log4j.good[0].message) == len(long)
 
 
@@ -139,7 +140,7 @@ def test_log4j_lines(bronze_of: BronzeOf) -> None:
             "-999999999-07-29 17:41:44,747 - INFO [a] - b",
             "2015-07-29 17:41:44,747 INFO [a] - b",
         ],
-        fmt("log4j"),
+        of("log4j"),
     )
     assert lines.rules() == [(), (), (), ("time",), ("time",), ("time",), ("pattern",)]
     assert lines.good[0].asDict() | {"ingested_at": None} == {
@@ -169,7 +170,7 @@ def test_apache_error_lines(bronze_of: BronzeOf) -> None:
             "[Fri Sep  9 10:42:29 2011] [notice] x",
             "[Fri Feb 30 10:42:29 2011] [loud] x",
         ],
-        fmt("apache_error"),
+        of("apache_error"),
     )
     assert lines.rules() == [(), (), (), (), (), ("time", "level")]
     assert [lines.good[at].level for at in range(5)] == ["ERROR", "ERROR", "TRACE", "FATAL", "INFO"]
@@ -195,7 +196,7 @@ def test_syslog_lines_of_three_kinds(bronze_of: BronzeOf) -> None:
             '<13>1 2017-07-30T14:09:08Z h a p m [x y="' + "a\\]" * 100_000 + '"] long',
             "Jul 30 14:09:08",
         ],
-        fmt("syslog"),
+        of("syslog"),
     )
     assert lines.rules()[:6] == [()] * 6
     assert lines.rules()[6:] == [("level",), ("level",), ("time",), (), ("pattern",)]
@@ -229,7 +230,7 @@ def test_json_lines(bronze_of: BronzeOf) -> None:
             '{"time": 1e999999999, "level": "info"}',
             "{}",
         ],
-        fmt("json"),
+        of("json"),
     )
     both = ("time", "level")
     assert lines.rules() == [(), (), (), (), (), ("level",), ("time",), ("time_range",), ("time",), both]
@@ -259,7 +260,7 @@ def test_nested_json_is_read_by_path(bronze_of: BronzeOf) -> None:
             '{"meta": "no object", "events": [], "time": 1501423750, "level": "info"}',
             '{"meta": {"ts": 1501423748, "the level": {}}}',
         ],
-        fmt(
+        of(
             "json",
             json={
                 "time": ["$.meta.ts", "time"],
@@ -279,7 +280,7 @@ def test_a_json_line_that_is_not_an_object_breaks_the_pattern(bronze_of: BronzeO
     good = '{"time": "2017-07-30T14:09:08Z", "level": "info"}'
     broken = [f"[{good}]", "null", "5", '"x"', "{", good[:-1], f"{good} x", good * 2, f"{good},{good}", "]"]
     broken += [f"{good}]", f"[{good},{good}]", '{"a":' * 3000, "[" * 3000, "//x", "{'a': 1}", '{"a": "x\ty"}', "😀"]
-    lines = Lines(bronze_of, broken, fmt("json"))
+    lines = Lines(bronze_of, broken, of("json"))
     assert lines.rules() == [("pattern",)] * len(broken)
 
 
@@ -295,12 +296,12 @@ def test_zone_of_the_format_is_used_whatever_the_session_zone(
     spark: SparkSession, bronze_of: BronzeOf, zone: str, expected: list[datetime]
 ) -> None:
     frame = bronze_of(["2017-03-26 02:30:00 INFO skipped in Paris", "2016-10-30 02:30:00 INFO twice in Paris"])
-    by_width, by_pattern = fmt("default", zone=zone), fmt("default", zone=zone, **GENERAL)
+    by_width, by_pattern = of("default", zone=zone), of("default", zone=zone, **GENERAL)
     micros = [int(time.replace(tzinfo=UTC).timestamp()) * 1_000_000 for time in expected]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        for log_format in (by_width, by_pattern):
-            rows = accepted(parse(frame, log_format, LIMITS)).selectExpr("unix_micros(log_time) AS t").collect()
+        for parser in (by_width, by_pattern):
+            rows = accepted(parse(frame, parser, LIMITS)).selectExpr("unix_micros(log_time) AS t").collect()
             assert [row.t for row in rows] == micros
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -308,7 +309,7 @@ def test_zone_of_the_format_is_used_whatever_the_session_zone(
 
 def test_the_year_of_a_zone_ahead_of_utc_may_be_the_next_one(bronze_of: BronzeOf) -> None:
     frame = bronze_of(["Jan  1 00:30:00 host tag: x"], datetime(2017, 12, 30, 20))
-    parsed = parse(frame, fmt("syslog", zone="+05:00"), LIMITS)
+    parsed = parse(frame, of("syslog", zone="+05:00"), LIMITS)
     assert [row.log_time for row in accepted(parsed).collect()] == [datetime(2017, 12, 31, 19, 30)]
 
 
@@ -331,14 +332,14 @@ def test_a_kafka_timestamp_that_cannot_be_does_not_decide_the_year(
 ) -> None:
     frame = bronze_of(["Jul 30 14:09:08 host tag: x"], datetime(2017, 8, 1, 12))
     frame = frame.withColumn("timestamp", F.lit(timestamp).cast("timestamp"))
-    rows = accepted(parse(frame, fmt("syslog"), LIMITS)).collect()
+    rows = accepted(parse(frame, of("syslog"), LIMITS)).collect()
     assert [row.log_time for row in rows] == [datetime(year, 7, 30, 14, 9, 8)]
 
 
 def test_offset_in_the_time_gives_the_instant(bronze_of: BronzeOf) -> None:
-    log_format = fmt("default", time="dd/MMM/yyyy:HH:mm:ss Z", zone="Europe/Paris", **GENERAL)
+    parser = of("default", time="dd/MMM/yyyy:HH:mm:ss Z", zone="Europe/Paris", **GENERAL)
     line = "30/Jul/2017:14:09:08 -0500 ERROR x"
-    assert Lines(bronze_of, [line], log_format).times() == [datetime(2017, 7, 30, 19, 9, 8)]
+    assert Lines(bronze_of, [line], parser).times() == [datetime(2017, 7, 30, 19, 9, 8)]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +361,7 @@ def test_offset_in_the_time_gives_the_instant(bronze_of: BronzeOf) -> None:
 def test_time_without_year_gets_the_nearest_one(
     bronze_of: BronzeOf, taken_in: datetime, text: str, expected: datetime | None
 ) -> None:
-    parsed = parse(bronze_of([f"{text} host tag: x"], taken_in), fmt("syslog"), LIMITS)
+    parsed = parse(bronze_of([f"{text} host tag: x"], taken_in), of("syslog"), LIMITS)
     assert [row.log_time for row in accepted(parsed).collect()] == ([expected] if expected else [])
     assert quarantined(parsed).count() == (0 if expected else 1)
 
@@ -368,12 +369,12 @@ def test_time_without_year_gets_the_nearest_one(
 def test_limits_are_inclusive_at_both_ends(bronze_of: BronzeOf) -> None:
     limits = TimeLimits(earliest=datetime(2017, 7, 1, tzinfo=UTC), ahead=timedelta(0))
     times = ["2017-06-30 23:59:59", "2017-07-01 00:00:00", "2017-08-01 12:00:00", "2017-08-01 12:00:01"]
-    parsed = parse(bronze_of([f"{time} INFO x" for time in times]), fmt("default"), limits)
+    parsed = parse(bronze_of([f"{time} INFO x" for time in times]), of("default"), limits)
     assert [row.offset for row in accepted(parsed).collect()] == [1, 2]
 
 
 def test_filters_do_not_parse_every_line_again(bronze_of: BronzeOf) -> None:
-    parsed = parse(bronze_of(["x"]), fmt("default"), LIMITS)
+    parsed = parse(bronze_of(["x"]), of("default"), LIMITS)
     for frame in (accepted(parsed), quarantined(parsed)):
         plan = optimized_plan(frame)
         assert plan.count("makeValid") == 1

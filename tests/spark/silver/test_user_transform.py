@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError, ReceiptError
 from oncelake.common.spark.collect import Collected, SmallBatches
 from oncelake.exactly_once.batch import Batch
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser, load_parser
 from oncelake.silver.stream import Parsed, Silver
 from oncelake.silver.transform import TimeLimits, accepted
 from oncelake.silver.user_code import find_code
@@ -41,10 +42,10 @@ def add(rows):
 """
 
 
-def silver(directory: Path, source: str, formats: dict[str, LogFormat] | None = None, **others: Any) -> Silver:
+def silver(directory: Path, source: str, parsers: dict[str, Parser] | None = None, **others: Any) -> Silver:
     (directory / "own_code.py").write_text(source)
     own = UserTransform(find_code("own_code:add", [directory]))
-    return Silver(formats or {"access_log": load_format("default", [FORMATS])}, TimeLimits(), transform=own, **others)
+    return Silver(parsers or {"access_log": load_parser("default", [FORMATS])}, TimeLimits(), transform=own, **others)
 
 
 def body(text: str) -> str:
@@ -84,8 +85,8 @@ def test_columns_come_after_those_of_several_formats(spark: SparkSession, tmp_pa
     pattern = r"^(?<time>\S+) (?<message>\S+) (?<size>\S+)$"
     declared = {"pattern": pattern, "time": "iso8601", "default_level": "INFO"}
     formats = {
-        "one": LogFormat.model_validate({**declared, "columns": {"size": "int"}}),
-        "other": LogFormat.model_validate({**declared, "columns": {"weight": "double from size"}}),
+        "one": Parser(LogFormat.model_validate({**declared, "columns": {"size": "int"}})),
+        "other": Parser(LogFormat.model_validate({**declared, "columns": {"weight": "double from size"}})),
     }
     made = silver(tmp_path, body("rows.withColumn('twice', F.col('size') * 2 + F.col('weight'))"), formats, named=True)
     assert made.table_schema(spark).fieldNames()[-4:] == ["source", "size", "weight", "twice"]

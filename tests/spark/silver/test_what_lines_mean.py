@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from oncelake.silver.format import LogFormat, load_format
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.transform import TimeLimits, accepted, parse, quarantined
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import FORMATS
@@ -32,7 +33,7 @@ def read(bronze_of: BronzeOf, fmt: LogFormat, lines: Sequence[str]) -> list[tupl
     rows = bronze_of(lines, ingested_at=READ_AT).withColumns(
         {"file": F.lit("file:/a.log"), "file_modified": F.col("ingested_at")}
     )
-    parsed = parse(rows, fmt, TimeLimits()).localCheckpoint()
+    parsed = parse(rows, Parser(fmt), TimeLimits()).localCheckpoint()
     found: dict[int, tuple[Expected, Mapping[str, Any]]] = {}
     for row in accepted(parsed).collect():
         found[row.offset] = ((row.log_time.isoformat(), row.level, row.message), row.fields)

@@ -11,7 +11,7 @@ from oncelake.bronze import records
 from oncelake.bronze.records import Records, why_not_read
 from oncelake.common.models import fingerprint
 from oncelake.common.spark.compiled import jar
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 
 FORMAT = {"pattern": "(?<time>.*) (?<level>.*) (?<message>.*)", "time": "iso8601"}
 

@@ -51,12 +51,12 @@ def test_the_zone_of_a_source_is_that_of_its_format(conf: Path) -> None:
         "  pods: {path: /pods, format: kubernetes, inside: java, zone: Europe/Paris}\n"
         "  web: {path: /web, format: java}\nlake: {root: /lake}\n"
     )
-    _, formats = configured(conf, [])
-    inside = formats["pods"].inside
+    _, parsers = configured(conf, [])
+    inside = parsers["pods"].declared.inside
     assert inside is not None
-    assert [formats[name].zone for name in ("till", "web")] == ["Asia/Tokyo", "UTC"]
+    assert [parsers[name].declared.zone for name in ("till", "web")] == ["Asia/Tokyo", "UTC"]
     assert [each.zone for each in inside.loaded.values()] == ["Europe/Paris"]
-    assert [name for name, each in formats.items() if each.assumes_utc] == ["web"]
+    assert [name for name, each in parsers.items() if each.declared.assumes_utc] == ["web"]
 
 
 def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(conf: Path) -> None:

@@ -9,7 +9,8 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.chain import chain_of
 from oncelake.engine.graph import silver_rules
 from oncelake.engine.settings import Settings
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.parser import Parser
 from tests.support.suites import read
 
 KEYS = {"time": "time", "level": "level", "message": "message"}
@@ -20,8 +21,8 @@ NAMED = {
 }
 
 
-def declaring(columns: dict[str, str]) -> LogFormat:
-    return LogFormat.model_validate({"json": KEYS, "time": "iso8601", "columns": columns})
+def declaring(columns: dict[str, str]) -> Parser:
+    return Parser(LogFormat.model_validate({"json": KEYS, "time": "iso8601", "columns": columns}))
 
 
 def test_a_rule_of_the_suite_cannot_have_the_name_of_the_rule_of_a_column(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import lines_of
 
 LOCAL = shipped_conf() / "local.yaml"
-SETTINGS, FORMAT = configured(LOCAL, [])
+SETTINGS, PARSERS = configured(LOCAL, [])
 
 
 @pytest.fixture
 def stages() -> tuple[Stage, ...]:
-    return chain_of(SETTINGS, FORMAT).stages
+    return chain_of(SETTINGS, PARSERS).stages
 
 
 def steps_of(root: Path, stages: tuple[Stage, ...], *, source_log: bool = True) -> tuple[DurableStep, ...]:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.lab.evidence import Evidence, evidence
-from oncelake.silver.format import load_format
+from oncelake.lab.plain_reader import PlainReader
+from oncelake.silver.parsing.format import load_format
 from tests.support.places import FORMATS
 
 WRITTEN = datetime(2026, 11, 28, tzinfo=UTC)
@@ -13,7 +14,7 @@ JAVA = "2026-11-25 10:00:00,123 INFO [main] c.e.App - started\n"
 
 
 def of(name: str, text: str) -> Evidence:
-    return evidence(name, load_format(name, [FORMATS]), text, WRITTEN)
+    return evidence(name, PlainReader(load_format(name, [FORMATS]), WRITTEN), text)
 
 
 def test_the_lines_of_records_are_counted_too() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelake.lab.plain_reader import PlainReader, logfmt_pairs
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 
 # letters of a time pattern → the offsets that they read
 OFFSETS = {

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from oncelake.common.errors import ConfigError
-from oncelake.silver.format import LogFormat, load_format
-from oncelake.silver.lines import is_fixed_width
+from oncelake.silver.parsing.format import LogFormat, load_format
+from oncelake.silver.parsing.parser import load_parser
 from tests.support.places import FORMATS, ROOT
 
 GOOD = r"""
@@ -37,8 +37,8 @@ def test_shipped_formats_load_are_listed_and_show_an_example_first() -> None:
 
 
 def test_shipped_default_is_read_by_width() -> None:
-    assert is_fixed_width(load_format("default", [FORMATS]))
-    assert not is_fixed_width(load_format("log4j", [FORMATS]))
+    assert load_parser("default", [FORMATS]).is_fixed_width
+    assert not load_parser("log4j", [FORMATS]).is_fixed_width
 
 
 def test_first_directory_that_has_the_name_wins(tmp_path: Path) -> None:

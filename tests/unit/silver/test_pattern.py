@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelake.silver.pattern import Groups, groups, whole_line
+from oncelake.silver.parsing.pattern import Groups, groups, whole_line
 
 
 @pytest.mark.parametrize(

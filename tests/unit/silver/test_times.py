@@ -5,7 +5,7 @@ import re
 import pytest
 
 from oncelake.common.time_zone import checked_zone
-from oncelake.silver.times import checked, names_year, names_zone, signed_year
+from oncelake.silver.parsing.times import checked, names_year, names_zone, signed_year
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelake.silver.zones import FIRST_YEAR, LAST_YEAR, Meaning, clear, unclear
+from oncelake.lab.plain_reader import PlainReader
+from oncelake.silver.parsing.format import load_format
+from oncelake.silver.parsing.zones import FIRST_YEAR, LAST_YEAR, Meaning, clear, unclear
+from tests.support.places import FORMATS
 
 TABLE = (resources.files("tzdata.zoneinfo") / "zone1970.tab").read_text("utf-8")
 ZONES = [line.split("\t")[2] for line in TABLE.splitlines() if not line.startswith("#")]
@@ -54,6 +57,15 @@ def test_an_abbreviation_on_whose_offset_all_zones_agree_means_it(name: str, yea
 def test_an_abbreviation_with_several_offsets_is_unclear(name: str, year: int, several: set[str]) -> None:
     assert offsets(unclear("UTC"), name, year) == several
     assert offsets(clear("UTC"), name, year) == set()
+
+
+def test_syslog_takes_no_abbreviation_of_a_zone_for_a_host() -> None:
+    reader = PlainReader(load_format("syslog", [FORMATS]))
+    names = {*clear("UTC"), *unclear("UTC")}
+    assert "CEST" in names
+    taken = [name for name in names if not reader.read(f"Nov 25 10:00:01 {name} web1 app: m").rules]
+    assert taken == []
+    assert not reader.read("Nov 25 10:00:01 web1 app: m").rules
 
 
 @pytest.mark.parametrize("name", ["GST", "ECT", "AMT", "LMT", "+03", "MET", "XYZ"])

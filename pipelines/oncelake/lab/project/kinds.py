@@ -16,7 +16,7 @@ from oncelake.lab.evidence import Evidence
 from oncelake.lab.log_formats import FITS, Sample, Suggestion, known_formats, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainReader, bounded
 from oncelake.lab.plain_times import NeedsSparkError
-from oncelake.silver.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat
 from oncelake.sources.directory.listing import is_packed
 
 # The first lines of a file and what the formats read of them; or why it is no log.

@@ -22,7 +22,7 @@ from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, AuditedRows, Result, last_audited, record
 from oncelake.quality.reasons import file_name, line_of
 from oncelake.quality.suite import Suite, Suites
-from oncelake.silver.each import by_event
+from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 
 # Tables that only grow: their new rows are in new files.

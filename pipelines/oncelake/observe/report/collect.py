@@ -46,7 +46,7 @@ from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
-from oncelake.silver.each import is_first
+from oncelake.silver.parsing.events import is_first
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.sources.registry import position_of
 

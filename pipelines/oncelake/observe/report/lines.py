@@ -21,7 +21,7 @@ from oncelake.engine.preflight import all_built_by
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.observe.report.facts import LateFacts, LinesFacts
 from oncelake.observe.report.period import Period
-from oncelake.silver.format import LEVELS
+from oncelake.silver.parsing.level import LEVELS
 
 # At most this many bins are drawn.
 MOST = 1500

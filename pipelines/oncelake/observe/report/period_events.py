@@ -32,7 +32,7 @@ from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_per
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
-from oncelake.silver.each import by_event
+from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.transform import is_accepted
 
@@ -169,7 +169,7 @@ class PeriodEvents:
         """Yield the bronze tables that a row of silver can come from."""
         named = row.asDict().get(SOURCE.name)
         for table in bronze_tables(self.chain):
-            known = table.name in self.chain.silver.formats and self.chain.commit_log(table).newest() is not None
+            known = table.name in self.chain.silver.parsers and self.chain.commit_log(table).newest() is not None
             if known and named in (None, table.name):
                 yield table
 

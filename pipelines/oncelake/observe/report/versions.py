@@ -53,7 +53,7 @@ def _summary(chain: Chain) -> Iterator[tuple[str, str]]:
     for kind in chain.kinds.values():
         yield kind.key, kind.words_with_place
         yield f"{kind.key}.format", kind.settings.format
-        pattern = chain.silver.formats[kind.table.name].pattern or ""
+        pattern = chain.silver.parsers[kind.table.name].pattern or ""
         yield f"pattern of {kind.key}" if settings.sources else "its pattern", pattern
     yield "lake.root", chain.lake.root if chain.lake.catalog is None else ""
     yield "lake.catalog", chain.lake.catalog or ""

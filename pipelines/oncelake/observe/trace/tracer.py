@@ -80,7 +80,7 @@ class Tracer:
             except OncelakeError as error:
                 errors.append(error)
                 continue
-            if found.row["topic"] is None and table.name not in self.chain.silver.formats:
+            if found.row["topic"] is None and table.name not in self.chain.silver.parsers:
                 raise OncelakeError(
                     f"the line is in {table}, but sources.{table.name} is not in the settings, so its format is not "
                     "known; put the source back to trace its lines"

@@ -92,11 +92,11 @@ def test_a_directory_of_logs_is_followed_in_the_format_that_was_drafted(place: P
     (place / "my: logs/shop.log").write_text(TILL)
     said = init("lake", "--from", "my: logs")
     assert below(place / "lake") == {*FILES, "conf/formats/shop.yaml"}
-    settings, formats = configured(place / "lake/conf/local.yaml", [])
-    source = settings.by_name["access_log"]
+    settings, parsers = configured(place / "lake/conf/local.yaml", [])
+    source, declared = settings.by_name["access_log"], parsers["access_log"].declared
     assert (source.kind, source.path, source.format) == ("tail", f"{place}/my: logs", "shop")
-    assert "Err" not in str(formats["access_log"].pattern)
-    assert formats["access_log"].levels == {"ERR": "ERROR"}
+    assert "Err" not in str(declared.pattern)
+    assert declared.levels == {"ERR": "ERROR"}
     assert said.splitlines()[-1] == "next: cd lake && oncelake run --once"
     assert "zone: UTC                # an assumption: " in (place / "lake/conf/formats/shop.yaml").read_text()
 

@@ -191,8 +191,8 @@ def test_no_secret_is_among_the_settings_that_a_page_shows(monkeypatch: pytest.M
     monkeypatch.setenv("ONCELAKE_SERVING__PASSWORD", "hush2")
     sets = ["source.kind=kafka", "source.bootstrap_servers=b:9092", "lake.root=s3a://key:hush3@bucket/lake"]
     sets += ["serving.url=mysql+pymysql://user:hush4@db/alog", "spark.conf.spark.hadoop.fs.s3a.secret.key=hush5"]
-    settings, log_format = configured(shipped_conf() / "local.yaml", sets)
-    summary = settings_summary(chain_of(settings, log_format))
+    settings, parsers = configured(shipped_conf() / "local.yaml", sets)
+    summary = settings_summary(chain_of(settings, parsers))
     facts = replace(FACTS, settings=summary, lake=str(settings.lake.root))
     said = json.dumps(masked(facts).to_dict(), ensure_ascii=False)
     assert "hush" not in said

@@ -1,4 +1,4 @@
-"""Split a line into its parts, in the cheapest way that its format allows.
+"""Split a line into its parts: by width, by a regular expression, or by the keys of JSON and logfmt.
 
 Each way adds the same columns: matched boolean (never null), time_text, level_text and message string,
 fields map<string,string>. If matched is false, the other columns have no meaning. Splitting by width also adds `at`,
@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from oncelake.common.ansi import ESCAPE, SEQUENCES
 from oncelake.common.spark import line_functions
-from oncelake.silver.columns import has_exact_digits
-from oncelake.silver.format import LogFormat, PartKeys, TypedColumn, is_path
-from oncelake.silver.pattern import groups, whole_line
-from oncelake.silver.times import at_fixed_width
+from oncelake.silver.parsing.columns import TEXTS, has_exact_digits
+from oncelake.silver.parsing.format import PartKeys, TypedColumn, is_path
+from oncelake.silver.parsing.pattern import groups, whole_line
+from oncelake.silver.parsing.times import at_fixed_width
 
 # The values of conf/formats/default.yaml. A format with the same values is read without a regular expression.
 DEFAULT_PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<message>.*))?$"
@@ -47,50 +47,14 @@ _NO_COLUMNS: Mapping[str, TypedColumn] = {}
 _NO_PATHS: Mapping[str, Column] = {}
 
 
-def is_fixed_width(fmt: LogFormat) -> bool:
-    """Return True if splitting by width gives the same result as the format's regular expression."""
-    return fmt.pattern == DEFAULT_PATTERN and fmt.time == DEFAULT_TIME
-
-
-def read_lines(frame: DataFrame, fmt: LogFormat) -> DataFrame:
-    """Add the parts of each line to a frame with a column `line`, without colours if the format strips them."""
-    if not fmt.strip_ansi:
-        return _take_apart(frame, fmt)
-    frame = _take_apart(frame.withColumns({"line": _without_ansi(F.col("line"))}), fmt)
-    if fmt.pattern is not None:
-        return frame
-    texts = {name: _without_ansi(F.col(name)) for name in ("time_text", "level_text", "message")}
-    fields = F.transform_values("fields", lambda _, text: _without_ansi(text))
-    of_columns = {name: _without_ansi(F.col("texts")[name]) for name in fmt.columns}
-    return frame.withColumns({**texts, "fields": fields, **_texts(of_columns)})  # guard: colours-stripped-from-values
-
-
-def _without_ansi(text: Column) -> Column:
+def without_ansi(text: Column) -> Column:
+    """Return a text without the control sequences of a terminal."""
     return F.when(text.contains(ESCAPE), F.regexp_replace(text, SEQUENCES, "")).otherwise(text)
 
 
-def _take_apart(frame: DataFrame, fmt: LogFormat) -> DataFrame:
-    if fmt.json_keys is not None:
-        return by_json(frame, fmt.json_keys, fmt.columns)
-    if fmt.logfmt is not None:
-        return by_logfmt(frame, fmt.logfmt, fmt.columns)
-    if not is_fixed_width(fmt):
-        return by_pattern(frame, fmt.pattern or "", fmt.columns)
-    parts = {"time": F.col("time_text"), "level": F.col("level_text"), "message": F.col("message")}
-    return by_width(frame, fmt.zone).withColumns(
-        _texts({name: parts[each.source] for name, each in fmt.columns.items()})
-    )
-
-
-def unmatched_rule(fmt: LogFormat) -> Column:  # guard: pattern-steps-rule
-    """Return the name of the rule that a line breaks which the format does not match."""
-    if fmt.pattern is None or is_fixed_width(fmt):
-        return F.lit("pattern")
-    return F.when(F.col("too_many_steps"), F.lit("pattern_steps")).otherwise(F.lit("pattern"))
-
-
-def _texts(texts: Mapping[str, Column]) -> dict[str, Column]:
-    return {"texts": F.struct(*(text.alias(name) for name, text in texts.items()))} if texts else {}
+def texts_column(texts: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the column of the texts of a format's columns, by its name; nothing without any."""
+    return {TEXTS: F.struct(*(text.alias(name) for name, text in texts.items()))} if texts else {}
 
 
 def by_width(frame: DataFrame, zone: str) -> DataFrame:
@@ -136,7 +100,7 @@ def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn
                 "level_text": part.get("level", F.lit(None).cast("string")),
                 "message": part["message"],
                 "fields": F.create_map(*others).cast(_TEXT),
-                **_texts({name: value[each.source] for name, each in columns.items()}),
+                **texts_column({name: value[each.source] for name, each in columns.items()}),
             }
         )
         .drop("parts")
@@ -240,7 +204,7 @@ def _by_keys(
             "level_text": value["level"],
             "message": F.coalesce(value["message"], F.lit("")),
             "fields": F.map_filter("object", lambda key, _: ~F.exists(F.array(*taken), key.eqNullSafe)),
-            **_texts(texts),
+            **texts_column(texts),
         }
     ).drop("object", *(f"{part}_key" for part in chosen))
 

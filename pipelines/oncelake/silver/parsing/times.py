@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.silver.zones import Meaning, clear, unclear
+from oncelake.silver.parsing.zones import Meaning, clear, unclear
 
 ISO8601 = "iso8601"
 # The power of ten that makes microseconds of a number in this unit

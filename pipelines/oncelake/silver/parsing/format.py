@@ -14,17 +14,17 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pyspark.sql.types import StructField
 
 from oncelake.bronze.records import Records
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later, one_line, shown
 from oncelake.common.time_zone import checked_zone
-from oncelake.silver.columns import checked_type, type_of
-from oncelake.silver.pattern import groups
+from oncelake.silver.parsing.columns import checked_type
+from oncelake.silver.parsing.level import LEVELS, LevelText
+from oncelake.silver.parsing.pattern import groups
+from oncelake.silver.parsing.times import ISO8601, SPECIAL, checked, names_zone
 from oncelake.silver.schema import QUARANTINE, SILVER, SOURCE
-from oncelake.silver.times import ISO8601, SPECIAL, checked, names_zone
 
 _PATH = re.compile(r"\$(?:\.[^\s.\[\]*'$]+|\[\d+\]|\['[^']+'\])+")
 # A column as one text: `int`, or `string from $.user.id`
@@ -34,7 +34,6 @@ _EVENTS = re.compile(r"\$(?:\.([^\s.\[\]*'$]+)|\['([^']+)'\])?\[\*\]")
 COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
 # The names of bronze's and silver's own columns, in lower case.
 TAKEN = frozenset(name.lower() for name in (*SILVER.fieldNames(), SOURCE.name, *QUARANTINE.fieldNames()))
-LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
 def _level(name: str) -> str:
@@ -153,7 +152,7 @@ class LogFormat(Strict):
     """A log format: how to parse lines into times, levels and messages; see docs/formats.md."""
 
     levels: dict[str, Level] = Field(default_factory=dict, description="other spellings of the six levels")
-    level_is: Literal["name", "priority", "status"] = Field(
+    level_is: LevelText = Field(
         "name", description="priority: the PRI number of RFC 5424; status: the status code of HTTP"
     )
     default_level: Level | None = Field(None, description="the level of a line without one")
@@ -234,14 +233,6 @@ class LogFormat(Strict):
         """The key of a line under which its events are; empty if the line is the list of them."""
         found = _EVENTS.fullmatch(self.each or "")
         return (found[1] or found[2] or "") if found is not None else ""
-
-    @property
-    def column_fields(self) -> list[StructField]:
-        """The fields of the typed columns in silver's table, in the order of their declaration."""
-        return [
-            StructField(name, type_of(each.type), metadata={"comment": f"{each.source} of the line, by the log format"})
-            for name, each in self.columns.items()
-        ]
 
     @property
     def assumes_utc(self) -> bool:

@@ -3,16 +3,16 @@
 The line inside has its own time, level and message. The time of the line around counts where the one inside has none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import Records
 from oncelake.common.spark import line_functions
 from oncelake.common.spark.line_functions import replaced
-from oncelake.silver.format import LogFormat
-from oncelake.silver.pattern import groups
+from oncelake.silver.parsing.pattern import groups
 
 # The parts of a read line.
 PARTS = (
@@ -32,26 +32,28 @@ _OUTER = "outer"
 _OF_OUTER = "outer_"
 
 
-def with_inside(frame: DataFrame, fmt: LogFormat, read: Callable[[DataFrame, LogFormat], DataFrame]) -> DataFrame:
+def with_inside(
+    frame: DataFrame, by: Sequence[str], readers: Mapping[str, Callable[[DataFrame], DataFrame]], *, is_json: bool
+) -> DataFrame:
     """Replace the parts of each line with those of the line inside it, if a format is declared for that one.
 
     Args:
         frame: rows with the columns `line` and `PARTS`.
-        fmt: the format of the lines around.
-        read: adds `PARTS` to rows with `line`, and with `outer_time`, the time of the line around.
+        by: the fields that decide; the first that a line has a value for.
+        readers: for each value of these fields, or under the empty name for every line: adds `PARTS` to rows with
+            `line`, and with `outer_time`, the time of the line around.
+        is_json: True if the lines around are JSON.
     """
-    if fmt.inside is None:
-        return frame
     frame = frame.withColumns({_OUTER: F.struct(*PARTS), "whole": F.col("line")})
-    decides = F.coalesce(*(F.col(_OUTER).fields[name] for name in fmt.inside.by))
+    decides = F.coalesce(*(F.col(_OUTER).fields[name] for name in by))
     ways: list[tuple[Column, str]] = []
-    for number, (name, inner) in enumerate(fmt.inside.loaded.items()):
+    for number, (name, read) in enumerate(readers.items()):
         inside = F.col(_OUTER).message
-        if fmt.json_keys is not None:  # docker writes the line with its end
+        if is_json:  # docker writes the line with its end
             inside = F.regexp_replace(inside, r"\r?\n\z", "")
         rows = frame.drop(*PARTS).withColumns({"line": inside, "outer_time": F.col(_OUTER).log_time})
         made = f"inside{number}"
-        frame = read(rows, inner).withColumns({made: F.struct(*_parts())}).drop("outer_time", "at")
+        frame = read(rows).withColumns({made: F.struct(*_parts())}).drop("outer_time", "at")
         frame = frame.withColumns({"line": F.col("whole")})
         ways.append((decides.eqNullSafe(name) if name else F.lit(True), made))
     chosen = reduce(
@@ -64,16 +66,20 @@ def with_inside(frame: DataFrame, fmt: LogFormat, read: Callable[[DataFrame, Log
     return frame.withColumns(parts).drop(_OUTER, "whole", "chosen", *(made for _, made in ways))
 
 
-def joined(record: Column, fmt: LogFormat) -> Column:
+def joined(record: Column, records: Records, *, is_json: bool) -> Column:
     """Return a record of lines around others as its format reads it: one line around all that is inside.
 
     The parts of a line that was cut are put together; the line ends between other lines stay. In a JSON line, the end
     is part of the text already. Null if a pattern takes too many steps on a line.
+
+    Args:
+        record: the record as bronze has it.
+        records: how the format puts lines together.
+        is_json: True if its lines are JSON.
     """
-    assert fmt.record is not None, "the format has records"
-    if fmt.record.inside is None or fmt.json_keys is not None:
-        return fmt.record.joined(record)
-    part, content, lines = fmt.record.part or "", fmt.record.content or "", F.split(record, r"\r?\n")
+    if records.inside is None or is_json:
+        return records.joined(record)
+    part, content, lines = records.part or "", records.content or "", F.split(record, r"\r?\n")
 
     def after(line: Column, at: Column) -> Column:
         rest = replaced(line, rf"\A(?:{content})")

@@ -5,6 +5,7 @@ double. Only try_ functions are used, so no value can stop the stream.
 """
 
 import re
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -21,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.silver.times import is_near, time_of
+from oncelake.silver.parsing.times import is_near, time_of
 
 TYPES = {
     "string": StringType(),
@@ -41,6 +42,8 @@ _NUMBER = r"\A[+-]?+(?=\.?\d)\d*+(?:\.\d*+)?+(?:[eE][+-]?+\d++)?+\z"
 _DIGITS_OF_DOUBLE = 15
 _MAX_DOUBLE = 1.7976931348623157e308
 _DAY = r"\A\d{4}-\d\d-\d\d\z"
+# The structs of the texts and of the values of a format's columns, before they are columns.
+TEXTS, VALUES = "texts", "values"
 
 
 def checked_type(name: str) -> str:
@@ -71,6 +74,29 @@ def type_of(name: str) -> DataType:
 def has_exact_digits(kind: str) -> bool:
     """Return True if a type holds the digits of a fraction as they are written."""
     return isinstance(type_of(kind), DecimalType)
+
+
+def text_of(name: str) -> Column:
+    """Return the text of a column, of rows that were taken apart."""
+    return F.col(TEXTS)[name]
+
+
+def value_of(name: str) -> Column:
+    """Return the value of a column, of rows whose columns were read."""
+    return F.col(VALUES)[name]
+
+
+def cleared(text: Column, kind: str, nulls: Sequence[str]) -> Column:
+    """Return a column's text without spaces around it; null if it means that there is no value.
+
+    Args:
+        text: the text.
+        kind: the column's type.
+        nulls: the texts that mean that there is no value.
+    """
+    if kind != "string":
+        text = F.nullif(F.trim(text), F.lit(""))
+    return F.when(~text.isin(list(nulls)), text) if nulls else text
 
 
 def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Column:

@@ -13,8 +13,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.spark.line_functions import json_events
 from oncelake.quality.expectations import Row
 from oncelake.quality.split import MARKS, at, reason, shortened
-from oncelake.silver.format import LogFormat
-from oncelake.silver.inside import with_outer
+from oncelake.silver.parsing.inside import with_outer
 from oncelake.silver.schema import EACH, EVENT_COUNT, EVENT_INDEX, REASONS
 
 # The column of parsed rows with the rows of silver, a list of structs.
@@ -35,15 +34,15 @@ def check_each() -> None:
         )
 
 
-def opened(lines: DataFrame, fmt: LogFormat, refused: Column) -> DataFrame:
+def opened(lines: DataFrame, key: str, refused: Column) -> DataFrame:
     """Return a row for each event, whose `line` is the event's text; one row for a line without events.
 
     Args:
         lines: bronze's rows with `line`.
-        fmt: a format with `each`.
+        key: the key of a line under which its events are; empty if the line is the list of them.
         refused: the reasons of a line that is refused whatever is in it; null for none.
     """
-    read = json_events(F.col("line"), fmt.events_key)
+    read = json_events(F.col("line"), key)
     assert read is not None, "the session was checked"
     fault = F.when(F.col("read").isNull(), reason(F.lit("pattern"), "value", F.col("line")))
     fault = fault.when(F.col("read.events").isNull(), reason(F.lit("each"), "value", F.col("read.fault")))
