@@ -267,15 +267,18 @@ class Lakehouse:
             raise ConfigError(refused)
         try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
         check_port(self.settings.metrics)
+        writers = other_log_store(chain.lake, self.settings.spark)
         if once and self._spark is None and not needs_spark(self.settings):
-            before = outlook(chain, failed, self.warn)
+            before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
                 if failed:
                     raise StageError(said(failed))
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
                 return RunResult(0, stopping.is_set())
             self._session(quick=before.small)
-        batches = self._exclusive(stopping, show, sink).run(once=once, followers=(alerting,), failed=failed)
+        batches = self._exclusive(stopping, show, sink).run(
+            once=once, followers=(alerting,), failed=failed, writers=writers
+        )
         return RunResult(batches, stopping.is_set())
 
     # --- look ---
@@ -536,9 +539,11 @@ class Lakehouse:
         Raises:
             StateError: a rebuild or a replay is unfinished.
         """
+        lake = self.settings.places()
+        writers = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain, spark = self._with_spark
         refuse_unless_finished(chain)
-        self._warn([*other_log_store(chain.lake, self.settings.spark), *no_hard_links(chain.lake)])
+        self._warn(writers)
         found = []
         for each in maintain(chain, spark):
             found.append(each)

@@ -20,8 +20,9 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Relative path in absolute URI",
-        "a file's name contains a colon, which Hadoop cannot read; rename it, then run: oncelake recover bronze "
-        "--accept-loss (only the old name is given up: the file is read under its new name)",
+        "a file's name contains a colon, which Hadoop cannot read; rename it, then run oncelake recover with the "
+        "name of the stage that reads it, and --accept-loss (only the old name is given up: the file is read under its "
+        "new name)",
     ),
     (
         r"the bytes that this batch was planned for are gone",
@@ -59,7 +60,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "a regular expression repeats a group on a long line; make the repetition possessive, as in (?:a|b)*+",
     ),
     (
-        r"a sum of \w+ is not within the range of|is too (large|small) to store in a Decimal128|CAST_OVERFLOW",
+        r"a sum of \w+ is not within the range of|is too (large|small) to store in a Decimal128|"
+        r"CAST_OVERFLOW_IN_TABLE_",
         "nothing of the batch was written. Declare the sum with fewer digits after the point, then rebuild the table",
     ),
     (

@@ -19,7 +19,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -127,10 +126,11 @@ def has_work(source: TableState, target: TableState, table_id: Callable[[], str 
 
 @dataclass
 class Prefetch:
-    """A background thread that makes Delta load the newest state of tables; it ends if Spark does not support this."""
+    """A background thread that makes Delta load the newest state of tables; it stops if Spark does not support this."""
 
     spark: SparkSession
     _paths: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)
+    _unsupported: bool = False
 
     def __post_init__(self) -> None:
         self._thread = Background("prefetch", self._round)
@@ -146,12 +146,15 @@ class Prefetch:
         self._thread.end()
 
     def _round(self) -> Pause:
-        with suppress(Exception):  # Databricks lacks these classes, and Spark may already have stopped
-            while not self._paths.empty():
-                path = self._paths.get()
-                if not is_name(path):
-                    log, session = self._log
-                    log.forTable(session, path).unsafeVolatileSnapshot().setTransactions()
+        while not self._paths.empty():
+            path = self._paths.get()
+            if is_name(path) or self._unsupported:
+                continue
+            try:
+                log, session = self._log
+                log.forTable(session, path).unsafeVolatileSnapshot().setTransactions()
+            except Exception:  # Databricks lacks these classes, and Spark may already have stopped
+                self._unsupported = True
         return UNTIL_WOKEN
 
     @cached_property

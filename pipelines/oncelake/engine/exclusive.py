@@ -14,7 +14,7 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
-from oncelake.engine.preflight import check_served_stage, no_hard_links, other_log_store, preflight
+from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, ReplayResult
@@ -60,11 +60,12 @@ class Exclusive:
     warn: Callable[[str], None]
     stopping: threading.Event
 
-    def run(self, *, once: bool, followers: Sequence[Follower], failed: Failed) -> int:
+    def run(self, *, once: bool, followers: Sequence[Follower], failed: Failed, writers: Sequence[str]) -> int:
         """Run every stage; return the number of committed batches.
 
         Args:
             once: True to return when no input is left.
+            writers: warnings about the log store, from before Spark started.
             followers: receivers of the events of this run alone.
             failed: the sources that cannot be read, and why; more may be added.
         """
@@ -77,7 +78,7 @@ class Exclusive:
             if not failed:
                 record_preflight(chain)
             states = chain.states()
-            self._warn(warnings_before(chain, states))
+            self._warn(warnings_before(chain, states, writers))
             with self.reporter(chain, states) as reporter:
                 every = (*self.followers, *followers)
                 run = Run(chain, spark, reporter, self.stopping, lease.check, every, states=states, failed=failed)
@@ -196,7 +197,7 @@ class Outlook:
     small: bool
 
 
-def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None]) -> Outlook:
+def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: Sequence[str]) -> Outlook:
     """Return what a run of a chain without a session would have to do, and warn if that is nothing.
 
     The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
@@ -209,14 +210,20 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None]) -> Outloo
         chain = startable(chain, failed)
         states = chain.states()
         if passed and nothing_new(chain, states):
-            for text in warnings_before(chain, states):
+            for text in warnings_before(chain, states, writers):
                 warn(text)
             return Outlook(nothing=True, small=True)
     return Outlook(nothing=False, small=has_small_backlog(states))
 
 
-def warnings_before(chain: Chain, states: Iterable[StageState]) -> Iterator[str]:
-    """Yield what does not stop a run and is worth knowing; call it while the lake's lock is held."""
+def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
+    """Yield what does not stop a run and is worth knowing; call it while the lake's lock is held.
+
+    Args:
+        chain: the chain.
+        states: the states of its stages.
+        writers: what `other_log_store` returned before Spark started.
+    """
     for suite in chain.suites.values():
         yield from left_out(suite)
     for state in states:
@@ -227,7 +234,7 @@ def warnings_before(chain: Chain, states: Iterable[StageState]) -> Iterator[str]
                 f"{kind.key}.zone is not set: a time without a zone counts as UTC. Set it to the zone of the lines' "
                 "times, such as Europe/Paris, or to UTC"
             )
-    yield from other_log_store(chain.lake, chain.settings.spark)
+    yield from writers
     yield from no_hard_links(chain.lake)
     yield from fading(chain)
 

@@ -33,7 +33,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import next_read
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.log_damage import set_aside
-from oncelake.exactly_once.positions import in_table
+from oncelake.exactly_once.positions import in_table, same_position
 from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
 from oncelake.exactly_once.state import State
 from oncelake.exactly_once.write import commit_note
@@ -163,7 +163,8 @@ def _gone(state: StageState) -> Case | None:
     goes_back = state.diagnosis.state in (State.LOG_DAMAGED, State.CHECKPOINT_AHEAD)
     same_query = checkpoint.query_id == metadata.query_id
     if metadata.event is CommitKind.RECOVERY and before is not None and not same_query:  # a recovery died after that
-        goes_back = before.metadata.batch_id == batch  # guard: loss-recorded-after-death
+        # guard: loss-recorded-after-death
+        goes_back = before.metadata.batch_id == batch and same_position(metadata.end, before.metadata.end)
         same_query = checkpoint.query_id == before.metadata.query_id
     if not (goes_back and same_query) or checkpoint.damage or (checkpoint.planned or 0) <= batch:
         return None

@@ -10,6 +10,7 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.diagnosis import changed_by_others
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.recovery import plan
@@ -185,7 +186,10 @@ def stage_of(table: Table) -> str:
 
 
 def _undo(state: StageState) -> str:
-    table, last = next((table, each.last) for table, each in state.table_states.items() if each.changed and each.last)
+    states = state.table_states.items()
+    table, last = next(
+        (table, each.last) for table, each in states if changed_by_others(str(table), each) and each.last
+    )
     log = state.commit_logs[table]
     undo = log.undo(last.version + 1) if isinstance(log, DeltaLog) else None
     built = f"ake its rows again: oncelake rebuild {state.stage.name}"

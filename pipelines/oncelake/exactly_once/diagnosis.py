@@ -11,7 +11,7 @@ from dataclasses import replace
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.delta_log import TableState
+from oncelake.exactly_once.delta_log import Commit, TableState
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
@@ -56,11 +56,17 @@ def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:
     Rows that were removed from another table are a matter of the stages that read it, see `DeltaSource.trouble`.
     """
     for name, state in states.items():
-        commit = state.changed
-        if commit is not None and state.last is not None and (not commit.rewrites or name.startswith(_COUNTED)):
-            seen = f"{name} was changed by {commit.statement}"
-            return Diagnosis(State.TABLE_CHANGED, seen, state.batch_id)
+        commit = changed_by_others(name, state)
+        if commit is not None:
+            return Diagnosis(State.TABLE_CHANGED, f"{name} was changed by {commit.statement}", state.batch_id)
     return None
+
+
+def changed_by_others(name: str, state: TableState) -> Commit | None:
+    """Return the commit of another writer that stops the stage of a table; None if there is none."""
+    commit = state.changed
+    stops = commit is not None and state.last is not None and (not commit.rewrites or name.startswith(_COUNTED))
+    return commit if stops else None
 
 
 def strange_table(states: Mapping[str, TableState]) -> str | None:

@@ -20,7 +20,7 @@ from oncelake.serving.sink import KEY, LOG_TIME
 from oncelake.serving.tables import COUNTS, ExactNumeric, integer_range
 
 # A column as described by SQLAlchemy's inspector.
-ListedFile = Mapping[str, Any]
+FoundColumn = Mapping[str, Any]
 _MYSQL = ("mysql", "mariadb")
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
 _MICROSECONDS = 6
@@ -34,7 +34,7 @@ def wrong_columns(connection: Connection, table: Table) -> list[str]:
         table: the table as `oncelake serving init` would create it.
     """
     backend, inspector = connection.dialect.name, sa.inspect(connection)
-    found: dict[str, ListedFile] = {str(column["name"]): column for column in inspector.get_columns(table.name)}
+    found: dict[str, FoundColumn] = {str(column["name"]): column for column in inspector.get_columns(table.name)}
     charset = str(inspector.get_table_options(table.name).get(f"{backend}_default charset", ""))
     problems = []
     for column in table.columns:
@@ -53,7 +53,7 @@ def wrong_columns(connection: Connection, table: Table) -> list[str]:
     return problems
 
 
-def _set_by_others(column: Column[Any], found: ListedFile, backend: str) -> list[str]:
+def _set_by_others(column: Column[Any], found: FoundColumn, backend: str) -> list[str]:
     """Return how the database changes a column's values, or which of them it rejects."""
     problems = []
     if not found["nullable"] and column.nullable and not column.info.get(COUNTS):
@@ -65,7 +65,7 @@ def _set_by_others(column: Column[Any], found: ListedFile, backend: str) -> list
     return problems
 
 
-def _needs_a_value(found: ListedFile) -> bool:  # guard: other-columns-need-nothing
+def _needs_a_value(found: FoundColumn) -> bool:  # guard: other-columns-need-nothing
     filled = any(found.get(each) for each in ("computed", "identity")) or found.get("autoincrement") is True
     return not found["nullable"] and found.get("default") is None and not filled
 

@@ -137,6 +137,7 @@ def test_the_end_of_the_jvm_is_told_with_what_is_known_of_it(
 
 
 WARNED = "2026-01-01 10:00:00 WARN TaskSetManager: lost a task"
+NO_MEMORY = "OpenJDK 64-Bit Server VM warning: os::commit_memory failed; error='Cannot allocate memory' (errno=12)"
 FAILED = "2026-01-01 10:00:00 ERROR Executor: FileNotFoundException: File /x does not exist"
 
 
@@ -157,6 +158,15 @@ FAILED = "2026-01-01 10:00:00 ERROR Executor: FileNotFoundException: File /x doe
             [WARNED, "java.lang.OutOfMemoryError: Java heap space", WARNED],
             "kill -9 $$",
             "killed by SIGKILL; it said: java.lang.OutOfMemoryError: Java heap space",
+        ),
+        (
+            [
+                WARNED,
+                "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory failed; error='Cannot allocate memory'",
+            ],
+            "kill -9 $$",
+            "killed by SIGKILL; it said: OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory failed; "
+            "error='Cannot allocate memory'",
         ),
         (
             [WARNED, "Error: the module is broken", "26/01/01 10:00:00 INFO Utils: Exception: of no matter"],

@@ -109,7 +109,14 @@ def test_a_writer_prints_the_warning_too(
     house = House(tmp_path / "house")
     house.write("a.log", b"one")
     fail_to_compile(compiled_jar)
-    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext(Mock()))
+    started: list[Mock] = []
+
+    def start(*_: object, **__: object) -> nullcontext[Mock]:
+        started.append(Mock())
+        return nullcontext(started[-1])
+
+    monkeypatch.setattr(lakehouse, "spark_session", start)
+    monkeypatch.setattr(preflight, "is_given", lambda: bool(started))  # our own session is not one that was given
     monkeypatch.setattr(exclusive, "preflight", lambda *_, **__: None)
     monkeypatch.setattr(exclusive, "sole_writer", lambda *_: nullcontext(Lease()))
     monkeypatch.setattr(Run, "once", lambda _: None)

@@ -1,6 +1,7 @@
 """What `recover` reports of a stage is true afterwards, and no line is given up without consent; without Spark."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from oncelake.common.errors import StateError
 from oncelake.engine.chain import named
 from oncelake.engine.recover import RecoveryResult, recover
-from oncelake.engine.start_gate import refuse_unless_startable
-from oncelake.exactly_once.state import State
+from oncelake.engine.start_gate import refuse_unless_startable, way_out
+from oncelake.exactly_once.delta_log import Commit
+from oncelake.exactly_once.state import Diagnosis, State
 from tests.support.house import House
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets
 
@@ -82,3 +84,20 @@ def test_a_loss_is_accepted_only_with_consent(tmp_path: Path) -> None:
     assert outcome.state == State.SOURCE_TRIMMED.value
     assert "oncelake recover bronze --accept-loss" in str(outcome.refused)
     assert outcome.steps == ()
+
+
+def test_the_way_out_of_a_changed_table_names_the_table_that_stops_the_stage(tmp_path: Path) -> None:
+    """Rows that a DELETE took from silver are a matter of gold; an INSERT into quarantine stops silver."""
+    house, files = House(tmp_path), MemoryFiles()
+    for table, operation in ((SILVER, "DELETE"), ("silver/quarantine", "WRITE")):
+        commit(files, table, 0, operation="CREATE TABLE")
+        commit(files, table, 1, metadata(0, table.replace("/", "."), after=offsets(at(1)), query_id=QUERY))
+        commit(files, table, 2, operation=operation)
+    put(house, files)
+    chain = house.chain()
+    state = chain.stage_state(named(chain.stages, "silver"))
+    changes = (Commit(2, each, {}, {}, 1_002, None, changes_data=True) for each in ("DELETE", "WRITE"))
+    pairs = zip(state.table_states.items(), changes, strict=True)
+    changed = {table: replace(held, changed=change) for (table, held), change in pairs}
+    state = replace(state, table_states=changed, diagnosis=Diagnosis(State.TABLE_CHANGED, "", 0))
+    assert f"RESTORE TABLE delta.`{house.lake}/silver/quarantine` TO VERSION AS OF 1" in way_out(state)

@@ -44,7 +44,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Reads ranges of bytes of growing files as a stream: `value`, `start` and `headers` of `Records`, `file_id` bigint,
  * `file` string, and `modified` bigint, the file's modification time in milliseconds when the batch was planned.
  *
- * A planner in the process that started this JVM decides what each batch reads (tail_source.py). It answers requests:
+ * A planner in the process that started this JVM decides what each batch reads (sources/tail/source.py). It answers requests:
  *
  * - `initial`: the position before all input.
  * - `stop`: from now on, plan only what is there now; for a query that ends.

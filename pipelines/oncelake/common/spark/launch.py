@@ -58,7 +58,8 @@ _RECORD = re.compile(r"[\d/:.,T -]+ (?P<level>TRACE|DEBUG|INFO|WARN|ERROR|FATAL)
 _SERIOUS = ("ERROR", "FATAL")
 # What Java itself says after a record of any level; other lines after a record belong to it.
 _OF_JAVA = re.compile(
-    r'Exception in thread "|Error: |Error occurred|Terminating due to |\S+ VM warning: |# |java\.lang\.OutOfMemoryError'
+    r'Exception in thread "|Error: |Error occurred|Terminating due to |[^:]* VM warning: |# |'
+    r"java\.lang\.OutOfMemoryError"
 )
 # By these, somebody ends a process that has nothing to do with it: only a lack of memory before is a cause.
 _BY_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)

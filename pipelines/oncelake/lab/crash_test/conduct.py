@@ -18,6 +18,8 @@ from oncelake.common.lake import BRONZE, DUPLICATES, is_local
 from oncelake.common.spark import first_use
 from oncelake.common.spark.runtime import is_given
 from oncelake.common.wording import count_of
+from oncelake.engine.chain import chain_of
+from oncelake.engine.configuration import code_places
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.crash_test import SMALL, STANDBYS, CrashTest, Killing
 from oncelake.lab.crash_test.feed import Feed, MadeFiles, MadeTopic, OwnSource, Portions
@@ -185,7 +187,8 @@ class Conductor:
         return [*sets, *own_serving(settings.serving, self.place.served)]
 
     def _kill(self, victims: Victims, feed: Feed) -> Killing:
-        chain = self.configured.chain
+        configured = self.configured
+        chain = chain_of(configured.settings, configured.parsers, places=code_places(configured.conf))
         lists = any(kind.lists_batches for kind in chain.kinds.values())
         stages = tuple(
             replace(stage, writes=tuple(each for each in stage.writes if each.table != DUPLICATES))

@@ -12,6 +12,7 @@ from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.link import Uncompared
 from oncelake.sources.directory.census import RENAMED, SET_ASIDE, Census, FaultKey, Faulty
 
+# The format version of the acceptance records.
 _FORM = 1
 
 

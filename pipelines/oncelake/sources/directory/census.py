@@ -74,7 +74,6 @@ class PlannedFile:
 
 # What stands in place of a fault in the record of a file that bronze has read under a name that is gone.
 RENAMED = "renamed"
-# The format version of the acceptance records.
 # A fault, its file, the file's size in bytes, and its modification time in milliseconds.
 FaultKey = tuple[str, str, int, int]
 
