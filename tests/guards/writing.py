@@ -16,8 +16,9 @@ _FENCING, _COMMIT, _HELD = (
 _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wrong"
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
-_LOCAL, _LOCAL_TESTS = "exactly_once/local_write.py::", "unit/exactly_once/test_local_write.py::"
-_FILES, _FILES_TESTS = "exactly_once/new_files.py::", "unit/exactly_once/test_new_files.py::"
+_BY_SPARK = "exactly_once/writers/spark.py::"
+_LOCAL, _LOCAL_TESTS = "exactly_once/writers/local.py::", "unit/exactly_once/test_local_write.py::"
+_FILES, _FILES_TESTS = "exactly_once/writers/new_files.py::", "unit/exactly_once/test_new_files.py::"
 _FILES_BY_SPARK = (
     "spark/exactly_once/test_new_files.py::test_a_table_that_only_spark_s_writer_writes_rightly_is_left_to_it"
 )
@@ -74,7 +75,7 @@ GUARDS = (
     Guard(
         "the user's own code made as many rows of a small batch as it got",
         "lines are lost or doubled, and the batch is committed",
-        "silver/stream.py::Parsed.accepted",
+        "silver/local_split.py::LocalSplit._completed",
         without("raise ReceiptError"),
         tests=(f"{_OWN_TESTS}test_a_small_batch_of_another_number_of_rows_is_not_written",),
     ),
@@ -203,9 +204,9 @@ GUARDS = (
     Guard(
         "the snapshot is read before the log is checked",
         "a commit of another run between both goes unnoticed",
-        f"{_WRITE}TableWriter._append",
-        without("self.must_be_alone(metadata)"),
-        tests=(f"{_LOCAL_TESTS}test_a_batch_after_another_run_s_commit_is_refused",),
+        f"{_LOCAL}LocalTable._commit_files",
+        without("alone()"),
+        tests=(f"{_LOCAL_TESTS}test_a_commit_of_another_run_before_the_snapshot_is_read_is_seen",),
     ),
     Guard(
         "a table that uses what delta-rs writes otherwise is left to Spark",
@@ -232,7 +233,7 @@ GUARDS = (
         "a MERGE without rows is a commit",
         "the batch is not recorded, and the run stops",
         f"{_LOCAL}Snapshot.merge",
-        without("self.append(rows, metadata)"),
+        without("self.append_files([], metadata)"),
         tests=(f"{_LOCAL_TESTS}test_a_merge_without_rows_records_the_batch",),
     ),
     Guard(
@@ -280,17 +281,17 @@ GUARDS = (
     Guard(
         "the transaction of an append",
         "a replay counts twice",
-        f"{_WRITE}append",
+        f"{_BY_SPARK}append",
         reads(
-            "_frame(rows).write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
-            "_frame(rows).write",
+            "rows.write.option('txnAppId', metadata.app_id).option('txnVersion', metadata.txn_version)",
+            "rows.write",
         ),
         tests=("spark/exactly_once/test_write.py::test_a_repeated_append_with_the_same_transaction_is_skipped",),
     ),
     Guard(
         "the transaction of a MERGE",
         "a replay counts twice",
-        f"{_WRITE}_transaction",
+        f"{_BY_SPARK}_transaction",
         reads(
             "{APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}",
             "{USER_METADATA: metadata.to_json()}",
@@ -300,7 +301,7 @@ GUARDS = (
     Guard(
         "the confs of a MERGE are removed after it",
         "the next write of the session is treated as the same batch, and skipped",
-        f"{_WRITE}_transaction",
+        f"{_BY_SPARK}_transaction",
         without("session.conf.unset(key)"),
         tests=("streaming/test_replay.py::test_the_confs_of_a_transaction_do_not_outlive_the_merge",),
     ),
@@ -498,28 +499,28 @@ GUARDS = (
     Guard(
         "silver's sum: rows written plus lines refused equal the lines of the batch",
         "a line that silver did not write is in neither table",
-        "silver/stream.py::write_silver",
+        "silver/receipt.py::must_be_all",
         without("raise ReceiptError"),
         tests=(_RECEIPTS,),
     ),
     Guard(
         "the count of quarantined rows",
         "a refused line that quarantine did not write is in neither table",
-        "silver/stream.py::_must_be",
+        "silver/receipt.py::must_be",
         without("raise ReceiptError"),
         tests=(_RECEIPTS,),
     ),
     Guard(
         "the sum of a replayed batch that both tables hold",
         "a batch that failed because of its sum is done at the next start",
-        "silver/stream.py::_must_add_up",
+        "silver/receipt.py::must_add_up",
         without("raise ReceiptError"),
         tests=(_RECEIPTS,),
     ),
     Guard(
         "the gate stops a batch before anything of it is written",
         "a limit that should stop a batch is reported only after the batch is in the table",
-        "silver/stream.py::_stop",
+        "silver/limits.py::stop",
         without("raise GateError"),
         tests=("streaming/test_quality.py::test_a_batch_over_a_limit_is_held_back",),
     ),
@@ -607,7 +608,7 @@ GUARDS = (
     Guard(
         "a process that lost the lake while it wrote files does not commit them",
         "a stopped process adds its lines beside those of its successor",
-        f"{_WRITE}TableWriter._write_files",
+        f"{_LOCAL}LocalTable.append",
         without("fence()"),
         tests=(
             "spark/exactly_once/test_new_files.py::test_a_process_that_lost_the_lake_during_the_job_commits_nothing",

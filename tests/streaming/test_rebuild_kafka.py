@@ -11,7 +11,7 @@ from oncelake.common.errors import StateError
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.kafka_source import LastRecords, Topic
-from oncelake.exactly_once.write import append
+from oncelake.exactly_once.writers.spark import append
 from tests.support.house import House
 from tests.support.made_table import frame
 from tests.support.memory import metadata, offsets

@@ -26,7 +26,7 @@ from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
 from oncelake.silver.format import LogFormat
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from oncelake.serving.settings import CHANGE_FEED
 from oncelake.silver import stream as silver
 from oncelake.silver.duplicates import refuse_key
 from oncelake.silver.format import LogFormat, column_rule
+from oncelake.silver.rules import Silver
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
@@ -118,7 +119,7 @@ class Stage:
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
-def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
+def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
     lake, wanted = settings.places(), settings.serving
     kinds = settings.kinds({name: each.record for name, each in made_by.formats.items()})
@@ -150,7 +151,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     )
 
 
-def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
+def gold_stage(settings: Settings, made_by: Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
     """Build the stage of a gold table.
 
     Args:
@@ -213,7 +214,7 @@ def suites(settings: Settings) -> Suites:
 
 def silver_rules(
     settings: Settings, formats: Mapping[str, LogFormat], found: Suites, places: Sequence[Path] = ()
-) -> silver.Silver:
+) -> Silver:
     """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
 
     Args:
@@ -238,9 +239,7 @@ def silver_rules(
         refuse_key(deduplicate, formats.values(), named=named)
     name = settings.silver.transform
     own = UserTransform(find_code(name, places)) if name is not None else None
-    return silver.Silver(
-        formats, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
-    )
+    return Silver(formats, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate)
 
 
 def _refuse_with_events(formats: Mapping[str, LogFormat], *, is_deduplicated: bool) -> None:

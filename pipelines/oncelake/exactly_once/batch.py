@@ -8,7 +8,6 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -16,14 +15,15 @@ from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
-from oncelake.common.spark.collect import Collected, SmallBatches
-from oncelake.common.spark.few_rows import FewRows
+from oncelake.common.spark.collect import SmallBatches
+from oncelake.common.spark.rows import Collected, Rows, SparkRows
 from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
-from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written, no_fence
+from oncelake.exactly_once.write import TableWriter, Written, no_fence
+from oncelake.exactly_once.writers import MergeFor
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,6 @@ class Notice:
 
 
 Event = BatchReport | Notice
-# Rows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
-_KEPT = 6
 # Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]
 
@@ -142,12 +140,9 @@ class Batch:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
 
-    def few_rows(self, frame: DataFrame) -> AbstractContextManager[FewRows | None]:
-        """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
-        small = self.small_batches
-        if small is None:
-            return nullcontext()
-        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes)
+    def rows(self, frame: DataFrame) -> Rows:
+        """Return the rows of a frame: collected if they are few, otherwise as Spark computes them."""
+        return self.collect(frame) or SparkRows(frame)
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""

@@ -35,8 +35,8 @@ from oncelake.quality.split import MARKS
 from oncelake.silver.check import check
 from oncelake.silver.each import by_event
 from oncelake.silver.format import LogFormat, column_rule, format_names, load_format
+from oncelake.silver.rules import Silver
 from oncelake.silver.schema import EVENT_INDEX
-from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
 
 # A sample is the first lines of a file, at most this many lines and about this many bytes.

@@ -22,8 +22,8 @@ from oncelake.proof.link import Link, Uncompared, batch_words
 from oncelake.proof.pin import Limits, pin
 from oncelake.proof.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.silver.each import is_first
+from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
-from oncelake.silver.stream import source_name
 
 _BRONZE = "bronze"
 _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"

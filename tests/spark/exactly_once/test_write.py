@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.exactly_once import write
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers import spark as write
 from tests.support.memory import metadata
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,7 @@ def test_a_repeated_merge_with_the_same_transaction_is_skipped(
 ) -> None:
     path = str(tmp_path / "table")
     three.write.format("delta").save(path)
-    sql = write.MergeSql("gold.key = batch.key", {"counted": "gold.counted + batch.counted"})
+    sql = MergeSql("gold.key = batch.key", {"counted": "gold.counted + batch.counted"})
     for _ in range(2):
         write.merge(three, path, metadata(0), sql)
     assert _counted(spark, path) == [2, 2, 2]

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from oncelake.exactly_once.write import MergeSql
+from oncelake.exactly_once.writers import MergeSql
 from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate, merge_into, windows, windows_within

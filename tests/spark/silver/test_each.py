@@ -20,7 +20,7 @@ from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import collected
 from oncelake.silver.each import by_event
 from oncelake.silver.format import LogFormat
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import ROOT

@@ -9,10 +9,10 @@ from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.kafka import kafka_client
 from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
-from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, Elsewhere, Writer
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers import spark as writes
 from tests.support.memory import MemoryFiles, callback, checkpoint, metadata, table
 
 SERVED = Table("serving", "error_log")

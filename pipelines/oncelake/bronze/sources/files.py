@@ -15,13 +15,14 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import check_reader, why_not_on_class_path
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.sources.files_again import files_lost
-from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read, counted, counts, files_of
+from oncelake.bronze.sources.files_plan import Reading, check_plan, check_read, counts, files_of
 from oncelake.bronze.sources.kind import DirectoryKind
 from oncelake.bronze.sources.renamed import ListedTimes, renamed
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import bronze_stage, is_local, place
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
@@ -109,7 +110,7 @@ class FilesKind(DirectoryKind):
         """
         sizes = None if batch.holds(self.table) else files_of(lines)
         if sizes is None:
-            self.append(lines, batch)
+            super().write(lines, batch, checkpoint)
             return
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
@@ -126,13 +127,13 @@ class FilesKind(DirectoryKind):
             known = renamed(lines, new, sizes, listed_before, lambda: batch.before(self.table))
             if known:
                 lines, reading = self._without(lines, known, reading)
-        found = batch.collect(lines) if batch.seems_small(lines) else None
-        if found is not None:
-            check_read(reading, counted(reading, found), None)
-            self.append(found, batch)
-            return
-        written, totals = self.append(lines, batch, *counts(reading, lines))
-        check_read(reading, totals, written.commit.rows_added)
+        rows = batch.rows(lines) if batch.seems_small(lines) else SparkRows(lines)
+        counting = self.counting(rows, *counts(reading, lines))
+        if counting.known is not None:
+            check_read(reading, counting.known, None)
+        written = self.append(counting, batch)
+        if counting.known is None:
+            check_read(reading, counting.values(), written.commit.rows_added)
 
     def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
         """Leave the files that were read under another name out of a batch, and record that they were."""

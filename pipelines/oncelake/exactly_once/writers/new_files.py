@@ -1,7 +1,8 @@
-"""The data files of a large batch: Spark writes the rows into Parquet files, which this process then commits.
+"""The data files of a batch: its rows are written into Parquet files, which this process then commits.
 
-Spark's Delta writer rebuilds the table's state and computes statistics row by row. A Parquet file has the statistics of
-its columns at its end, so here they are read from there.
+Spark writes the files of a large batch, this process writes the one of a small batch. Spark's Delta writer rebuilds the
+table's state and computes statistics row by row. A Parquet file has the statistics of its columns at its end, so here
+they are read from there.
 """
 
 import json
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from pyarrow import parquet
-from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError
+from oncelake.common.spark.rows import Rows
 from oncelake.exactly_once.files import STAGED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +47,7 @@ class DataFile:
 
 
 class NewFiles:
-    """The rows of a frame as data files of a table that no commit names yet.
+    """The rows of a batch as data files of a table that no commit names yet.
 
     The table does not know files that are never committed, as after a crash. VACUUM removes them, like those of
     Spark's writer.
@@ -57,7 +58,7 @@ class NewFiles:
         indexed: the columns that get statistics, each with its Delta type.
     """
 
-    def __init__(self, rows: DataFrame, table: str, indexed: Mapping[str, str]) -> None:
+    def __init__(self, rows: Rows, table: str, indexed: Mapping[str, str]) -> None:
         self.columns = rows.columns
         self._rows = rows
         self._table = Path(table)
@@ -65,10 +66,10 @@ class NewFiles:
         self._written: Sequence[DataFile] | None = None
 
     def written(self) -> Sequence[DataFile]:
-        """Run the job that writes the files, once, and return those that have rows.
+        """Write the files, once, and return those that have rows.
 
         Raises:
-            ReceiptError: what the job wrote was removed meanwhile; nothing was committed.
+            ReceiptError: what was written was removed meanwhile; nothing was committed.
         """
         if self._written is None:
             staged = self._table / f"{STAGED}{uuid.uuid4().hex}"
@@ -76,7 +77,7 @@ class NewFiles:
             staged.mkdir()
             begun.touch()
             try:
-                self._rows.write.mode("append").parquet(str(staged))
+                self._rows.write_files(staged)
                 if not begun.exists():  # Spark makes a directory again that is gone, and misses no file in it
                     raise ReceiptError(
                         f"{staged} was removed while a batch was written into it; the batch is not committed, and the "
@@ -92,6 +93,7 @@ class NewFiles:
         """Remove the files, which no commit may have named."""
         for each in self._written or ():
             (self._table / each.name).unlink(missing_ok=True)
+        self._written = None
 
     def _moved(self, staged: Path, footer: parquet.FileMetaData) -> DataFile:
         path = staged.rename(self._table / staged.name)

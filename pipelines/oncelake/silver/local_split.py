@@ -1,0 +1,88 @@
+"""Split and count a small batch, whose parsed lines are collected: in this process, without another job."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from oncelake.common.errors import ReceiptError
+from oncelake.common.lake import SILVER
+from oncelake.common.spark.rows import Collected, Rows, SparkRows
+from oncelake.common.wording import count_of
+from oncelake.exactly_once.before import TableBefore
+from oncelake.quality.gate import Counted
+from oncelake.silver import collected, collected_duplicates
+from oncelake.silver.arrival import Arrivals
+from oncelake.silver.duplicates import held_near, with_twin
+from oncelake.silver.each import by_event
+from oncelake.silver.rules import EVENTS_COUNT, counts_of_batch
+from oncelake.silver.schema import DUPLICATES, TWIN, columns
+from oncelake.silver.settings import Deduplicate
+from oncelake.silver.spark_split import values_of
+from oncelake.silver.split import OwnCode, Repeats, Split, readable
+
+
+@dataclass
+class LocalSplit(Split):
+    """The parsed lines of a small batch.
+
+    Attributes:
+        parsed: the parsed rows.
+    """
+
+    parsed: Collected = field(kw_only=True)
+    _stays: Collected | None = field(default=None, init=False)
+
+    @contextmanager
+    def compared(self) -> Iterator[None]:
+        """Find the repeats here if delta-rs has silver open, otherwise by a job of Spark."""
+        declared = self.silver.deduplicate
+        if declared is not None:
+            # the rows that are kept are not those that the transform's plan was prepared for
+            self.own = self.silver.transform.marked if self.silver.transform is not None else None
+            before = self.batch.before(SILVER)
+            if before.opened is not None:
+                kept, repeats = collected_duplicates.split(collected.unbroken(self.parsed), before, declared)
+            else:
+                kept, repeats = self._split_by_spark(before, declared)
+            self._stays = collected.as_silver(kept)
+            self.repeats = Repeats(before, self._stays, repeats, repeats.rows.num_rows)
+        yield
+
+    def _split_by_spark(self, before: TableBefore, declared: Deduplicate) -> tuple[Collected, Collected]:
+        frame = self.parsed.frame()
+        with readable(before, self.batch):
+            judged = with_twin(frame, held_near(before, frame, declared), declared.within).toArrow()
+        lines, is_repeat = Collected(judged, self.parsed.spark), judged[TWIN.name].is_valid()
+        kept = Collected(judged.filter(judged[TWIN.name].is_null()).drop_columns(TWIN.name), self.parsed.spark)
+        return collected.unbroken(kept), lines.where(is_repeat).select(columns(DUPLICATES, lines.columns))
+
+    def refused(self) -> Collected:
+        """Return quarantine's rows."""
+        return collected.quarantined(self.parsed)
+
+    def counted(self) -> Counted:
+        """Count the lines."""
+        unbroken, measures = collected.unbroken(self.parsed), self.silver.measures
+        self.arrivals = Arrivals.of_collected(unbroken)
+        values = values_of(by_event(self.parsed.frame()), measures) if measures else {}
+        if self.silver.has_events:
+            values[EVENTS_COUNT] = collected.accepted(self.parsed).rows.num_rows
+        lines = self.parsed.rows.num_rows
+        refused = lines - unbroken.rows.num_rows
+        return counts_of_batch(lines, refused, collected.broken(self.parsed), values, self.batch)
+
+    def _kept(self) -> Collected:
+        return collected.accepted(self.parsed) if self._stays is None else self._stays
+
+    def _completed(self, own: OwnCode) -> Rows:
+        rows = self._kept()
+        frame = own(rows.frame())
+        made = self.batch.collect(frame)
+        if made is None:
+            return SparkRows(frame)
+        if made.rows.num_rows != rows.rows.num_rows:
+            raise ReceiptError(
+                f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
+                f"{self.batch.batch_id}; nothing was written. Correct it: each row must stay one row"
+            )
+        return made
