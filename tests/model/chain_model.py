@@ -44,7 +44,7 @@ from oncelake.exactly_once.writers import spark as spark_writes
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.serving.settings import ServingSettings
-from oncelake.silver import spark_split
+from oncelake.silver import spark_count, spark_split
 from oncelake.silver import stream as silver
 from oncelake.silver.rules import Silver
 from tests.model import delta_model as delta
@@ -206,11 +206,8 @@ def modelled() -> Iterator[None]:
         spark_writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
         silver: {"Prepared": lambda build: build},
-        spark_split: {
-            "accepted": lambda frame: frame.accepted,
-            "quarantined": lambda frame: frame.quarantined,
-            "Observation": lambda: SimpleNamespace(get={}),
-        },
+        spark_split: {"quarantined": lambda frame: frame.quarantined},
+        spark_count: {"accepted": lambda frame: frame.accepted, "Observation": lambda: SimpleNamespace(get={})},
         gold: {
             "Prepared": lambda build: build,
             "aggregate": _aggregate,

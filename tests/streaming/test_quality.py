@@ -17,7 +17,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.observe.audit.audited import Audit
 from oncelake.quality.reasons import reasons
-from oncelake.silver import spark_split
+from oncelake.silver import spark_count
 from oncelake.silver.local_split import LocalSplit
 from oncelake.silver.transform import accepted
 from tests.support.house import House
@@ -246,7 +246,7 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
     chain = house.chain(spark)
     target = next(target for stage in chain.stages for target in stage.writes if target.table == SILVER)
     earlier = StructType([field for field in target.schema(spark) if field.name != "warnings"])
-    monkeypatch.setattr(spark_split, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
+    monkeypatch.setattr(spark_count, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
     path = chain.lake.at(SILVER)
     spark.createDataFrame([], earlier).write.format("delta").save(path)
 

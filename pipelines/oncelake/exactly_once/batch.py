@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import SmallBatches
-from oncelake.common.spark.rows import Collected, Rows, SparkRows
+from oncelake.common.spark.few_rows import FewRows
+from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
@@ -62,7 +63,7 @@ class BatchReport:
 
     @property
     def rate(self) -> float:
-        """Rows per second."""
+        """BatchRows per second."""
         return sum(self.rows.values()) / max(self.seconds, 0.001)
 
 
@@ -90,6 +91,8 @@ class Notice:
 
 
 Event = BatchReport | Notice
+# BatchRows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
+_KEPT = 6
 # Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]
 
@@ -140,9 +143,14 @@ class Batch:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
 
-    def rows(self, frame: DataFrame) -> Rows:
+    def rows(self, frame: DataFrame) -> BatchRows:
         """Return the rows of a frame: collected if they are few, otherwise as Spark computes them."""
         return self.collect(frame) or SparkRows(frame)
+
+    def few_rows(self, frame: DataFrame) -> FewRows | None:
+        """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
+        small = self.small_batches
+        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes) if small is not None else None
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
@@ -151,7 +159,7 @@ class Batch:
     def append(
         self,
         table: Table,
-        rows: Rows,
+        rows: BatchRows,
         quality: Mapping[str, Any] | None = None,
         deduplicated: Mapping[str, int] | None = None,
         lines: int | None = None,
@@ -163,7 +171,7 @@ class Batch:
             metadata = replace(metadata, lines={"before": metadata.lines_before, "added": lines})
         return self._keep(table, self._delta(table).append(rows, metadata, self.fence))
 
-    def merge(self, table: Table, rows: Rows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
+    def merge(self, table: Table, rows: BatchRows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
         """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
         self.fence()
         metadata = replace(self.metadata(table), quality=quality or {})

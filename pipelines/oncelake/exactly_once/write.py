@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
-from oncelake.common.spark.rows import Rows
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.before import TableBefore
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
-from oncelake.exactly_once.writers import Change, Check, Engine, MergeFor
+from oncelake.exactly_once.writers import Check, Engine, MergeFor, TableChange
 from oncelake.exactly_once.writers.spark import SparkTable
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class TableWriter:
         """The state of the table after this run's writes."""
         return TableState(self.last, newest=self.last)
 
-    def append(self, rows: Rows, metadata: CommitMetadata, fence: Check = no_fence) -> Written:
+    def append(self, rows: BatchRows, metadata: CommitMetadata, fence: Check = no_fence) -> Written:
         """Append the batch's rows, unless the table already holds them.
 
         Args:
@@ -110,7 +110,7 @@ class TableWriter:
         """
         return self._once(metadata, lambda engine: engine.append(rows), fence)
 
-    def merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> Written:
+    def merge(self, rows: BatchRows, metadata: CommitMetadata, sql: MergeFor) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
 
         Args:
@@ -173,7 +173,9 @@ class TableWriter:
                 "Run: oncelake doctor"
             )
 
-    def _once(self, metadata: CommitMetadata, change_by: Callable[[Engine], Change | None], fence: Check) -> Written:
+    def _once(
+        self, metadata: CommitMetadata, change_by: Callable[[Engine], TableChange | None], fence: Check
+    ) -> Written:
         held = self.holds(metadata)
         if held is not None:
             return held
@@ -189,7 +191,7 @@ class TableWriter:
             self._local.keep_up(commit)
         return Written(commit, by_spark=engine is not self._local)
 
-    def _commit(self, changes: Sequence[tuple[Engine, Change]], metadata: CommitMetadata, fence: Check) -> Engine:
+    def _commit(self, changes: Sequence[tuple[Engine, TableChange]], metadata: CommitMetadata, fence: Check) -> Engine:
         """Try once to make a change by the first engine that can, which Spark is in the end; return the engine."""
         alone = partial(self.must_be_alone, metadata)
         return next(engine for engine, change in changes if change(metadata, alone, fence))

@@ -50,6 +50,24 @@ class Arrivals:
     least: int = 0
     most: int = 0
 
+    @staticmethod
+    def has(name: str) -> bool:
+        """Return True if a counted name is one of `name`."""
+        return name.startswith(_NAME)
+
+    @classmethod
+    def of_names(cls, names: Mapping[str, int]) -> "Arrivals":
+        """Return the lines from how many rows had each of `name`."""
+        counts = {int(name.removeprefix(_NAME)): n for name, n in names.items() if cls.has(name)}
+        ahead, behind = ({at: n for at, n in counts.items() if (at > 0) == is_ahead} for is_ahead in (True, False))
+        return cls(
+            sum(ahead.values()),
+            max(ahead, default=0),
+            sum(behind.values()),
+            min(behind, default=0),
+            max(behind, default=0),
+        )
+
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> "Arrivals":
         """Return the lines from the values of `aggregates`."""
@@ -90,13 +108,17 @@ class Arrivals:
         return None
 
 
-def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
-    """Return the counters of `Arrivals`.
+def name(*, of_events: bool) -> Column:
+    """Return a name for a parsed row whose time does not fit its arrival; null for others.
 
     Args:
-        accepted: the condition on a parsed row that it is accepted.
         of_events: True if the rows are lines with events, of which the newest counts.
     """
+    return F.concat(F.lit(_NAME), _halves(of_events=of_events).cast("string"))
+
+
+def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
+    """Return the counters of `Arrivals`, for parsed rows of which a condition says whether they are accepted."""
     halves = F.when(accepted, _halves(of_events=of_events))
     behind = F.when(halves < 0, halves)
     found = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from oncelake.common.errors import ReceiptError
 from oncelake.common.lake import SILVER
-from oncelake.common.spark.rows import Collected, Rows, SparkRows
+from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.before import TableBefore
 from oncelake.quality.gate import Counted
@@ -17,7 +17,7 @@ from oncelake.silver.each import by_event
 from oncelake.silver.rules import EVENTS_COUNT, counts_of_batch
 from oncelake.silver.schema import DUPLICATES, TWIN, columns
 from oncelake.silver.settings import Deduplicate
-from oncelake.silver.spark_split import values_of
+from oncelake.silver.spark_count import values_of
 from oncelake.silver.split import OwnCode, Repeats, Split, readable
 
 
@@ -33,7 +33,7 @@ class LocalSplit(Split):
     _stays: Collected | None = field(default=None, init=False)
 
     @contextmanager
-    def compared(self) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
         """Find the repeats here if delta-rs has silver open, otherwise by a job of Spark."""
         declared = self.silver.deduplicate
         if declared is not None:
@@ -74,7 +74,7 @@ class LocalSplit(Split):
     def _kept(self) -> Collected:
         return collected.accepted(self.parsed) if self._stays is None else self._stays
 
-    def _completed(self, own: OwnCode) -> Rows:
+    def _completed(self, own: OwnCode) -> BatchRows:
         rows = self._kept()
         frame = own(rows.frame())
         made = self.batch.collect(frame)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.errors import ReplayError, reason
 from oncelake.common.lake import SILVER
-from oncelake.common.spark.rows import Count, Counting, Rows
+from oncelake.common.spark.rows import BatchRows, Count, Counting
 from oncelake.common.spark.valid_text import counts_of, marks_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.before import TableBefore
@@ -40,8 +40,8 @@ class Repeats:
     """
 
     before: TableBefore
-    kept: Rows
-    dropped: Rows
+    kept: BatchRows
+    dropped: BatchRows
     count: int
 
     @property
@@ -82,14 +82,14 @@ class Split(ABC):
         return self.silver.counts_first or self.repeats is not None or self.batch.holds(SILVER)
 
     @abstractmethod
-    def compared(self) -> AbstractContextManager[None]:
-        """Find the lines that repeat others, for as long as their rows are used; nothing if repeats are kept.
+    def opened(self) -> AbstractContextManager[None]:
+        """Find the lines that repeat others, if they are dropped, and hold what the split keeps while it is used.
 
         Raises:
             ReplayError: the batch is half written, and the version of silver to compare it with is gone.
         """
 
-    def accepted(self) -> Rows:
+    def accepted(self) -> BatchRows:
         """Return silver's rows.
 
         Raises:
@@ -104,7 +104,7 @@ class Split(ABC):
         return rows.select([name for name in rows.columns if name not in marks]) if marks else rows
 
     @abstractmethod
-    def refused(self) -> Rows:
+    def refused(self) -> BatchRows:
         """Return quarantine's rows."""
 
     @abstractmethod
@@ -120,11 +120,11 @@ class Split(ABC):
         return counts_of(self._invalid.values(written=written)) if self._invalid is not None else {}
 
     @abstractmethod
-    def _kept(self) -> Rows:
+    def _kept(self) -> BatchRows:
         """Return silver's rows without the columns of the user's own code."""
 
     @abstractmethod
-    def _completed(self, own: OwnCode) -> Rows:
+    def _completed(self, own: OwnCode) -> BatchRows:
         """Return silver's rows with those columns, and marks."""
 
 

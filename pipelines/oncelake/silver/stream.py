@@ -24,9 +24,10 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     """Return the function that writes a batch to silver, and its refused lines to quarantine.
 
     A small batch is parsed once, by the job that collects it, then split and counted in this process. Of a larger one,
-    a pass writes silver and counts; if lines are refused, a second pass writes them. The commit of quarantine records
-    how many rows broke each rule; there is none if no line broke a rule and no limit warns. If a limit can stop a
-    larger batch, or repeats are dropped, a pass that only counts runs first.
+    a pass writes silver, counts, and collects the refused lines if they are few. If they are many, or the tasks do not
+    run in this process's JVM, a second pass writes them. The commit of quarantine records how many rows broke each
+    rule; there is none if no line broke a rule and no limit warns. If a limit can stop a larger batch, or repeats are
+    dropped, a pass that only counts runs first.
 
     The tables are written in the order silver, duplicates, quarantine; so a batch in quarantine is in all of them.
     """
@@ -58,7 +59,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
                 "or the sources did. Put the old values back, run oncelake run --once, then set the new values again"
             )
         split = split_of(frame, lines, batch)
-        with split.compared():
+        with split.opened():
             counted = write_silver(split, silver, batch)
             strange = split.arrivals.warning(counted.lines - counted.refused) if split.arrivals else None
             if strange is not None and not said:

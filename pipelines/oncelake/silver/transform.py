@@ -215,6 +215,12 @@ def breaks(formats: Sequence[LogFormat], rules: Sequence[Rule]) -> dict[str, Col
     return found
 
 
+def broken_names() -> Column:
+    """Return the names of the rules that a parsed row broke, those of `breaks`, a name perhaps twice; null for none."""
+    marks = F.coalesce(F.when(is_taken_apart(), F.col(MARKS)), F.array().cast("array<string>"))
+    return F.when(is_accepted(), F.col(MARKS)).otherwise(F.concat(F.col("reasons.rule"), marks))
+
+
 def _has(names: Column, name: str) -> Column:
     return names.isNotNull() & F.array_contains(names, name)
 

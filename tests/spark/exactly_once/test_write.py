@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from oncelake.common.errors import ReplayError
-from oncelake.common.spark.rows import Collected, Count, Rows, SparkRows
+from oncelake.common.spark.rows import BatchRows, Collected, Count, SparkRows
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.write import TableWriter
@@ -64,7 +64,7 @@ class Writes(ABC):
     by_spark: ClassVar[tuple[bool, bool]]
 
     @abstractmethod
-    def rows(self, spark: SparkSession, *pairs: Pair) -> Rows:
+    def rows(self, spark: SparkSession, *pairs: Pair) -> BatchRows:
         """Return rows as the engine gets them."""
 
     def writer(self, path: Path) -> TableWriter:
@@ -130,38 +130,38 @@ class Writes(ABC):
 
 
 class TestCollectedRows(Writes):
-    """Rows of a small batch, which delta-rs commits."""
+    """BatchRows of a small batch, which delta-rs commits."""
 
     is_local, by_spark = True, (False, False)
 
-    def rows(self, spark: SparkSession, *pairs: Pair) -> Rows:
+    def rows(self, spark: SparkSession, *pairs: Pair) -> BatchRows:
         return here(spark, pairs)
 
 
 class TestFiles(Writes):
-    """Rows of a large batch: Spark writes the files that delta-rs commits, and merges."""
+    """BatchRows of a large batch: Spark writes the files that delta-rs commits, and merges."""
 
     is_local, by_spark = True, (False, True)
 
-    def rows(self, spark: SparkSession, *pairs: Pair) -> Rows:
+    def rows(self, spark: SparkSession, *pairs: Pair) -> BatchRows:
         return in_spark(spark, pairs)
 
 
 class TestSparksWriter(Writes):
-    """Rows of a batch of any size, where delta-rs may not commit."""
+    """BatchRows of a batch of any size, where delta-rs may not commit."""
 
     is_local, by_spark = False, (True, True)
 
-    def rows(self, spark: SparkSession, *pairs: Pair) -> Rows:
+    def rows(self, spark: SparkSession, *pairs: Pair) -> BatchRows:
         return in_spark(spark, pairs)
 
 
 class TestCollectedRowsBySpark(Writes):
-    """Rows of a small batch for a table that only Spark writes."""
+    """BatchRows of a small batch for a table that only Spark writes."""
 
     is_local, by_spark = False, (True, True)
 
-    def rows(self, spark: SparkSession, *pairs: Pair) -> Rows:
+    def rows(self, spark: SparkSession, *pairs: Pair) -> BatchRows:
         return here(spark, pairs)
 
 

@@ -1,7 +1,8 @@
-"""The job that writes silver's rows of a large batch also counts its lines; another one writes the refused lines."""
+"""The job that writes silver's rows of a large batch also collects the refused lines, if they are few."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,20 @@ from unittest.mock import patch
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake import StageError
+from oncelake.common.spark.few_rows import FewRows
 from oncelake.engine import runner
 from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule, Severity
 from oncelake.silver import spark_split
 from oncelake.silver.format import load_format
 from oncelake.silver.rules import Silver
-from oncelake.silver.transform import TimeLimits, breaks, quarantined
+from oncelake.silver.schema import QUARANTINE, SILVER
+from oncelake.silver.transform import TimeLimits, breaks, broken_names, is_accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -28,6 +32,44 @@ from tests.support.places import FORMATS
 pytestmark = pytest.mark.spark
 
 GOOD = "2017-07-30 14:09:08 ERROR one"
+LINES = [
+    GOOD,
+    "2017-07-30 14:09:59 NEWS two",
+    "2057-07-30 14:09:59 INFO later",
+    "broken",
+    "",
+    None,
+    GOOD,
+    "café \U0001f600",
+]
+REFUSED = len(LINES) - 2
+MANY = 1_000_000
+
+
+@pytest.fixture
+def parsed(spark: SparkSession) -> DataFrame:
+    return Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits()).parse(bronze_rows(spark, LINES))
+
+
+def texts(frame: DataFrame) -> Counter[str]:
+    return Counter(map(str, frame.collect()))
+
+
+def without_refused(few: FewRows, parsed: DataFrame) -> DataFrame:
+    return few.without(parsed, is_accepted(), broken_names(), QUARANTINE.fieldNames())
+
+
+def test_the_rows_and_counts_are_those_of_other_passes(parsed: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    with FewRows(spark, MANY, MANY) as few:
+        rest = without_refused(few, parsed).select(*SILVER.fieldNames())
+        rest.write.format("delta").save(str(tmp_path / "silver"))
+        taken = few.take(QUARANTINE)
+    assert taken.rows is not None
+    assert texts(taken.rows) == texts(quarantined(parsed))
+    assert taken.rows.schema.simpleString() == QUARANTINE.simpleString()
+    assert spark.read.format("delta").load(str(tmp_path / "silver")).count() == len(LINES) - REFUSED
+    assert (taken.lines, taken.out) == (len(LINES), REFUSED)
+    assert taken.names == counted(parsed)
 
 
 def counted(parsed: DataFrame, rules: Sequence[Rule] = ()) -> dict[str, int]:
@@ -42,12 +84,44 @@ def test_a_line_that_breaks_several_rules_counts_for_each_once(spark: SparkSessi
     texts_of = ["ERROR abc", "ERROR abcd", "ERROR abcde", "ERROR abcdefg", "NEWS abcdefg", "ERROR"]
     rows = bronze_rows(spark, [*(f"2017-07-30 14:09:08 {each}" for each in texts_of), "broken", None])
     parsed = Silver({"access_log": load_format("default", [FORMATS])}, TimeLimits(), suite).parse(rows)
-    assert counted(parsed, suite) == {"over 3": 3, "over 4": 2, "over 6": 1, "level": 1, "pattern": 1, "null_value": 1}
+    with FewRows(spark, MANY, MANY) as few:
+        assert without_refused(few, parsed).count() == 4
+        taken = few.take(QUARANTINE)
+    assert taken.names == counted(parsed, suite)
+    assert taken.names == {"over 3": 3, "over 4": 2, "over 6": 1, "level": 1, "pattern": 1, "null_value": 1}
 
 
 def a_rule(name: str, severity: Severity, longest: int) -> Rule:
     checked = LengthBetween(column="message", max_value=longest)
     return Rule(id=name, type="expect_column_value_lengths_to_be_between", severity=severity, expectation=checked)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(REFUSED - 1, MANY), (MANY, 100)], ids=["rows", "bytes"])
+def test_more_rows_than_the_bound_are_counted_and_not_kept(
+    parsed: DataFrame, spark: SparkSession, rows: int, size: int
+) -> None:
+    with FewRows(spark, rows, size) as few:
+        assert without_refused(few, parsed).count() == len(LINES) - REFUSED
+        taken = few.take(QUARANTINE)
+    assert (taken.lines, taken.out, taken.names, taken.rows) == (len(LINES), REFUSED, counted(parsed), None)
+
+
+def test_a_task_that_runs_again_counts_and_keeps_once(parsed: DataFrame, spark: SparkSession) -> None:
+    with FewRows(spark, MANY, MANY) as few:
+        rest = without_refused(few, parsed)
+        rest.count()
+        rest.count()
+        taken = few.take(QUARANTINE)
+    assert (taken.lines, taken.out, taken.names) == (len(LINES), REFUSED, counted(parsed))
+    assert taken.rows is not None
+    assert texts(taken.rows) == texts(quarantined(parsed))
+
+
+def test_a_job_whose_rows_nobody_will_take_fails(parsed: DataFrame, spark: SparkSession) -> None:
+    with FewRows(spark, MANY, MANY) as few:
+        rest = without_refused(few, parsed)
+    with pytest.raises((PySparkException, Py4JJavaError), match="do not run in the JVM that planned it"):
+        rest.count()
 
 
 @pytest.fixture
@@ -80,8 +154,8 @@ def rows(house: House, table: str) -> Counter[str]:
     return Counter(map(shown, house.rows(table)))
 
 
-@pytest.mark.parametrize(("bad", "expected"), [(0, []), (3, ["quarantine"])], ids=["none", "some"])
-def test_a_large_batch_is_read_once_if_no_line_is_refused(
+@pytest.mark.parametrize(("bad", "expected"), [(0, []), (2, []), (3, ["quarantine"])], ids=["none", "few", "many"])
+def test_a_large_batch_is_read_once_if_few_lines_are_refused(
     house: House, spark: SparkSession, passes: list[str], bad: int, expected: list[str]
 ) -> None:
     house.write("a.log", *lines(5, bad))
@@ -108,12 +182,25 @@ def test_a_start_removes_what_a_killed_process_staged(house: House, spark: Spark
     assert not any(each.exists() for each in left)
 
 
-@pytest.mark.usefixtures("passes")
-def test_a_crash_between_both_tables_loses_no_refused_line(house: House, spark: SparkSession) -> None:
+def test_a_crash_between_both_tables_loses_no_refused_line(
+    house: House, spark: SparkSession, passes: list[str]
+) -> None:
     house.write("a.log", *lines(5, 2))
     step = f"silver/quarantine/_delta_log/{1:020}.json"
     with crashed(spark, step, before=True), pytest.raises((StageError, Py4JJavaError)):
         house.run(spark)
     house.run(spark)
+    assert passes == ["quarantine"], "the job that collected the lines is gone"
     house.must_be(lines(5, 2))
     assert house.doubts(spark) == []
+
+
+def test_a_job_that_kept_too_many_rows_costs_a_second_pass(
+    house: House, spark: SparkSession, passes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = FewRows.take
+    monkeypatch.setattr(FewRows, "take", lambda few, schema: replace(taken(few, schema), rows=None))
+    house.write("a.log", *lines(5, 2))
+    house.run(spark)
+    assert passes == ["quarantine"]
+    house.must_be(lines(5, 2))

@@ -14,7 +14,7 @@ from oncelake.bronze.records import COUNT_OF_LINE_ENDS, Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Lake, Table, is_local, place
-from oncelake.common.spark.rows import Count, Counting, Rows, SparkRows
+from oncelake.common.spark.rows import BatchRows, Count, Counting, SparkRows
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
@@ -124,7 +124,7 @@ class SourceKind(ABC):
         rows = batch.rows(lines) if batch.seems_small(lines) else SparkRows(lines)
         self.append(self.counting(rows), batch)
 
-    def counting(self, rows: Rows, *more: Count) -> Counting:
+    def counting(self, rows: BatchRows, *more: Count) -> Counting:
         """Return the rows of one batch with the counts of what was masked, of the lines of records, and others."""
         of_records = [COUNT_OF_LINE_ENDS] if self.records_of_lines is not None else []
         return rows.counting([*more, *map(count_of_matches, self.rules), *of_records])

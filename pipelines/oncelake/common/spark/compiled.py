@@ -1,8 +1,8 @@
 """oncelake's own Java classes, compiled once on this machine with the compiler that Spark ships for its own code.
 
 `DirectFileSystem.java` is the local file system of our own Spark, `BoundedRows.java` collects small batches,
-`PreparedPlan.java` keeps plans that are the same in every batch, `WakeableClock.java` wakes a query: without the jar
-all that works, only slower.
+`FewRows.java` counts the lines of large ones and collects the refused ones, `PreparedPlan.java` keeps plans that are
+the same in every batch, `WakeableClock.java` wakes a query: without the jar all that works, only slower.
 Without `ReadableFiles.java`, which leaves files out of a listing, a batch with a file that holds no text is refused.
 `RecordFormat.java` reads complete files and `TailSource.java` files that grow, both with `Records.java` and
 `BoundedLines.java`, `Mask.java` masks personal data, with `TextView.java`, `JsonParts.java` and `MaskEdits.java`, and
@@ -32,6 +32,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 _NAMES = (
     "DirectFileSystem",
     "BoundedRows",
+    "FewRows",
     "PreparedPlan",
     "BoundedLines",
     "Colours",

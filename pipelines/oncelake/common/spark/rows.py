@@ -34,7 +34,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Counting:
-    """Rows that are counted while they are written.
+    """BatchRows that are counted while they are written.
 
     Attributes:
         rows: the rows, to be written in place of the counted ones.
@@ -42,7 +42,7 @@ class Counting:
         seen: the numbers of that job.
     """
 
-    rows: "Rows"
+    rows: "BatchRows"
     known: Mapping[str, Any] | None
     seen: Observation | None = None
 
@@ -60,7 +60,7 @@ class Counting:
         return dict(self.seen.get)
 
 
-class Rows(ABC):
+class BatchRows(ABC):
     """The rows of a batch."""
 
     @property
@@ -96,7 +96,7 @@ class Rows(ABC):
 
 
 @dataclass(frozen=True)
-class SparkRows(Rows):
+class SparkRows(BatchRows):
     """The rows of a frame, which Spark computes whenever they are read."""
 
     rows: DataFrame
@@ -137,7 +137,7 @@ class SparkRows(Rows):
 
 
 @dataclass(frozen=True)
-class Collected(Rows):
+class Collected(BatchRows):
     """The rows of a small frame, in this process.
 
     Attributes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from oncelake.common.spark.rows import Rows
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
 
 # The SQL of the engine that runs a MERGE: Spark, or DataFusion in delta-rs.
@@ -33,7 +33,7 @@ class MergeSql:
 MergeFor = Callable[[Dialect], MergeSql | None]
 
 
-class Change(Protocol):
+class TableChange(Protocol):
     """A change of a table by one engine. It can be tried again after a conflict; what it computed is kept."""
 
     def __call__(self, metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
@@ -53,8 +53,8 @@ class Change(Protocol):
 class Engine(Protocol):
     """What changes one table."""
 
-    def append(self, rows: Rows) -> Change | None:
+    def append(self, rows: BatchRows) -> TableChange | None:
         """Return the change that appends rows; None if the engine cannot."""
 
-    def merge(self, rows: Rows, sql: MergeFor) -> Change | None:
+    def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange | None:
         """Return the change that merges rows (alias `batch`) into the table (alias `gold`); None if it cannot."""

@@ -23,13 +23,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql.types import StructType
 
-from oncelake.common.spark.rows import Rows
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, KeptTable, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
-from oncelake.exactly_once.writers import Change, Check, MergeFor
+from oncelake.exactly_once.writers import Check, MergeFor, TableChange
 from oncelake.exactly_once.writers.new_files import DataFile, NewFiles, stats_text
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
@@ -92,7 +92,7 @@ class LocalTable:
         self._log = Path(path, "_delta_log")
         self._kept_up: int | None = None
 
-    def append(self, rows: Rows) -> Change | None:
+    def append(self, rows: BatchRows) -> TableChange | None:
         """Return the change that appends rows as data files; None if only Spark can write them."""
         files = self.new_files(rows)
         if files is None:
@@ -117,7 +117,7 @@ class LocalTable:
         snapshot.append_files(written, metadata)
         return True
 
-    def merge(self, rows: Rows, sql: MergeFor) -> Change | None:
+    def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange | None:
         """Return the change that merges collected rows; None for others, which only Spark merges."""
         batch = rows.here
         if batch is None:
@@ -148,7 +148,7 @@ class LocalTable:
             return None
         return Snapshot(self.path, table, self.windows) if self._has(columns) and _is_plain(table) else None
 
-    def new_files(self, rows: Rows) -> NewFiles | None:
+    def new_files(self, rows: BatchRows) -> NewFiles | None:
         """Return the rows of a batch, for `Snapshot.append_files`; None if only Spark can write them.
 
         That is so for the reasons of `snapshot`, and if a column has another type than in the table: Spark's writer

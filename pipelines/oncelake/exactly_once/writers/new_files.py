@@ -18,7 +18,7 @@ from typing import Any
 from pyarrow import parquet
 
 from oncelake.common.errors import ReceiptError
-from oncelake.common.spark.rows import Rows
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.files import STAGED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ class NewFiles:
         indexed: the columns that get statistics, each with its Delta type.
     """
 
-    def __init__(self, rows: Rows, table: str, indexed: Mapping[str, str]) -> None:
+    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str]) -> None:
         self.columns = rows.columns
         self._rows = rows
         self._table = Path(table)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
-from oncelake.common.spark.rows import Rows
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.writers import Change, Check, MergeFor, MergeSql
+from oncelake.exactly_once.writers import Check, MergeFor, MergeSql, TableChange
 
 APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -35,7 +35,7 @@ class SparkTable:
 
     path: str
 
-    def append(self, rows: Rows) -> Change:
+    def append(self, rows: BatchRows) -> TableChange:
         """Return the change that appends rows."""
 
         def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
@@ -46,7 +46,7 @@ class SparkTable:
 
         return change
 
-    def merge(self, rows: Rows, sql: MergeFor) -> Change:
+    def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange:
         """Return the change that merges rows."""
 
         def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:

@@ -13,7 +13,7 @@ from oncelake.bronze.sources.files import FilesKind
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import BRONZE
 from oncelake.common.spark import rows as given_rows
-from oncelake.common.spark.rows import Collected, Count, Rows
+from oncelake.common.spark.rows import BatchRows, Collected, Count
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
@@ -104,7 +104,7 @@ class Small(Taken):
     def seems_small(self, _: object) -> bool:
         return True
 
-    def rows(self, _: object) -> Rows:
+    def rows(self, _: object) -> BatchRows:
         count = len(self.lines)
         rows = {"value": list(self.lines), "file": ["file:///a.log"] * count, "headers": [None] * count}
         return Collected(pyarrow.table(rows), cast(SparkSession, None))
