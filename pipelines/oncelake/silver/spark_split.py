@@ -52,7 +52,7 @@ class SparkSplit(Split):
 
     @cached_property
     def _count(self) -> LineCount:
-        """How the lines are counted, decided before silver is written."""
+        """The count of the lines; its way is decided before silver is written."""
         if self.counts_first:
             return CountOfOwnJob(self.frame, self.silver, self.batch)
         few = self.batch.few_rows(self.frame)

@@ -130,7 +130,7 @@ class Writes(ABC):
 
 
 class TestCollectedRows(Writes):
-    """BatchRows of a small batch, which delta-rs commits."""
+    """Rows of a small batch, which delta-rs commits."""
 
     is_local, by_spark = True, (False, False)
 
@@ -139,7 +139,7 @@ class TestCollectedRows(Writes):
 
 
 class TestFiles(Writes):
-    """BatchRows of a large batch: Spark writes the files that delta-rs commits, and merges."""
+    """Rows of a large batch: Spark writes the files that delta-rs commits, and merges."""
 
     is_local, by_spark = True, (False, True)
 
@@ -148,7 +148,7 @@ class TestFiles(Writes):
 
 
 class TestSparksWriter(Writes):
-    """BatchRows of a batch of any size, where delta-rs may not commit."""
+    """Rows of a batch of any size, where delta-rs may not commit."""
 
     is_local, by_spark = False, (True, True)
 
@@ -157,7 +157,7 @@ class TestSparksWriter(Writes):
 
 
 class TestCollectedRowsBySpark(Writes):
-    """BatchRows of a small batch for a table that only Spark writes."""
+    """Rows of a small batch for a table that only Spark writes."""
 
     is_local, by_spark = False, (True, True)
 

@@ -4,7 +4,6 @@ Whatever works on rows works on both, so it need not ask which they are.
 """
 
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Counting:
-    """BatchRows that are counted while they are written.
+    """Rows that are counted while they are written.
 
     Attributes:
         rows: the rows, to be written in place of the counted ones.
@@ -60,43 +59,8 @@ class Counting:
         return dict(self.seen.get)
 
 
-class BatchRows(ABC):
-    """The rows of a batch."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-
-    @property
-    @abstractmethod
-    def schema(self) -> StructType:
-        """The columns, as Spark has them."""
-
-    @property
-    @abstractmethod
-    def here(self) -> "pyarrow.Table | None":
-        """The rows in this process; None if Spark has to compute them."""
-
-    @abstractmethod
-    def frame(self) -> DataFrame:
-        """Return the rows as a frame."""
-
-    @abstractmethod
-    def select(self, names: list[str]) -> Self:
-        """Return some columns, in this order."""
-
-    @abstractmethod
-    def counting(self, counts: Sequence[Count]) -> Counting:
-        """Return the rows with counts: known at once for collected rows, otherwise once the rows are written."""
-
-    @abstractmethod
-    def write_files(self, directory: Path) -> None:
-        """Write the rows into Parquet files of a directory that exists."""
-
-
 @dataclass(frozen=True)
-class SparkRows(BatchRows):
+class SparkRows:
     """The rows of a frame, which Spark computes whenever they are read."""
 
     rows: DataFrame
@@ -137,7 +101,7 @@ class SparkRows(BatchRows):
 
 
 @dataclass(frozen=True)
-class Collected(BatchRows):
+class Collected:
     """The rows of a small frame, in this process.
 
     Attributes:
@@ -190,3 +154,7 @@ class Collected(BatchRows):
         bounded = [field.name for field in self.rows.schema if not pyarrow.types.is_floating(field.type)]
         path = directory / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         parquet.write_table(self.rows, path, write_statistics=bounded)
+
+
+# The rows of a batch: both classes have the same properties and methods.
+BatchRows = SparkRows | Collected
