@@ -63,7 +63,7 @@ class BatchReport:
 
     @property
     def rate(self) -> float:
-        """BatchRows per second."""
+        """Rows per second."""
         return sum(self.rows.values()) / max(self.seconds, 0.001)
 
 
@@ -91,7 +91,7 @@ class Notice:
 
 
 Event = BatchReport | Notice
-# BatchRows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
+# Rows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
 _KEPT = 6
 # Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]

@@ -5,20 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from oncelake.common.errors import ReceiptError
-from oncelake.common.lake import SILVER
 from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.common.wording import count_of
-from oncelake.exactly_once.before import TableBefore
 from oncelake.quality.gate import Counted
 from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.arrival import Arrivals
-from oncelake.silver.duplicates import held_near, with_twin
 from oncelake.silver.each import by_event
 from oncelake.silver.rules import EVENTS_COUNT, counts_of_batch
-from oncelake.silver.schema import DUPLICATES, TWIN, columns
-from oncelake.silver.settings import Deduplicate
 from oncelake.silver.spark_count import values_of
-from oncelake.silver.split import OwnCode, Repeats, Split, readable
+from oncelake.silver.split import OwnCode, Repeats, Split
 
 
 @dataclass
@@ -34,27 +29,13 @@ class LocalSplit(Split):
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Find the repeats here if delta-rs has silver open, otherwise by a job of Spark."""
-        declared = self.silver.deduplicate
-        if declared is not None:
-            # the rows that are kept are not those that the transform's plan was prepared for
-            self.own = self.silver.transform.marked if self.silver.transform is not None else None
-            before = self.batch.before(SILVER)
-            if before.opened is not None:
-                kept, repeats = collected_duplicates.split(collected.unbroken(self.parsed), before, declared)
-            else:
-                kept, repeats = self._split_by_spark(before, declared)
+        """Find the repeats."""
+        if self.silver.deduplicate is not None and self.before is not None:
+            unbroken = collected.unbroken(self.parsed)
+            kept, repeats = collected_duplicates.split(unbroken, self.before, self.silver.deduplicate)
             self._stays = collected.as_silver(kept)
-            self.repeats = Repeats(before, self._stays, repeats, repeats.rows.num_rows)
+            self.repeats = Repeats(self.before, self._stays, repeats, repeats.rows.num_rows)
         yield
-
-    def _split_by_spark(self, before: TableBefore, declared: Deduplicate) -> tuple[Collected, Collected]:
-        frame = self.parsed.frame()
-        with readable(before, self.batch):
-            judged = with_twin(frame, held_near(before, frame, declared), declared.within).toArrow()
-        lines, is_repeat = Collected(judged, self.parsed.spark), judged[TWIN.name].is_valid()
-        kept = Collected(judged.filter(judged[TWIN.name].is_null()).drop_columns(TWIN.name), self.parsed.spark)
-        return collected.unbroken(kept), lines.where(is_repeat).select(columns(DUPLICATES, lines.columns))
 
     def refused(self) -> Collected:
         """Return quarantine's rows."""

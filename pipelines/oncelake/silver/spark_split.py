@@ -7,8 +7,8 @@ from functools import cached_property
 
 from pyspark.sql import functions as F
 
-from oncelake.common.lake import SILVER
 from oncelake.common.spark.rows import BatchRows, SparkRows
+from oncelake.exactly_once.before import TableBefore
 from oncelake.quality.gate import Counted
 from oncelake.silver.duplicates import dropped, held_near, with_twin
 from oncelake.silver.schema import TWIN
@@ -28,8 +28,8 @@ class SparkSplit(Split):
     def opened(self) -> Iterator[None]:
         """Find the repeats, and hold what the jobs of the batch keep."""
         with self._held:
-            if self.silver.deduplicate is not None:
-                self._compare(self.silver.deduplicate)
+            if self.silver.deduplicate is not None and self.before is not None:
+                self._compare(self.silver.deduplicate, self.before)
             yield
 
     def refused(self) -> BatchRows:
@@ -60,11 +60,9 @@ class SparkSplit(Split):
             return CountByObservation(self.frame, self.silver, self.batch)
         return CountByFilter(self.frame, self.silver, self.batch, few=self._held.enter_context(few))
 
-    def _compare(self, declared: Deduplicate) -> None:
+    def _compare(self, declared: Deduplicate, before: TableBefore) -> None:
         """Find the repeats by a job that reads silver; the parsed lines are kept, as they are read several times."""
-        # the rows that are kept are not those that the transform's plan was prepared for
-        self.own = self.silver.transform.marked if self.silver.transform is not None else None
-        before, frame = self.batch.before(SILVER), self.frame.persist()
+        frame = self.frame.persist()
         self._held.callback(frame.unpersist)
         judged = with_twin(frame, held_near(before, frame, declared), declared.within).persist()
         self._held.callback(judged.unpersist)

@@ -59,6 +59,7 @@ class Split(ABC):
         silver: the rules.
         batch: the batch.
         own: adds the columns of the user's own code to accepted rows, and marks; None without such code.
+        before: silver as it was before the batch; None if repeats are kept.
         repeats: what repeats earlier lines; None if repeats are kept.
         arrivals: how the times of the accepted lines fit their arrival; None before they are counted.
     """
@@ -67,9 +68,15 @@ class Split(ABC):
     silver: Silver
     batch: Batch
     own: OwnCode | None = None
+    before: TableBefore | None = None
     repeats: Repeats | None = field(default=None, init=False)
     arrivals: Arrivals | None = field(default=None, init=False)
     _invalid: Counting | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.before is not None:
+            # the rows that are kept are not those that the transform's plan was prepared for
+            self.own = self.silver.transform.marked if self.silver.transform is not None else None
 
     @property
     def dropped(self) -> int:

@@ -39,11 +39,13 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     said: list[str] = []  # once in a run
 
     def split_of(frame: DataFrame, lines: DataFrame, batch: Batch) -> Split:
-        """Decide once for a batch which engine splits it."""
-        small = batch.collect(frame) if batch.seems_small(lines, packed=PARQUET) else None
+        """Decide once for a batch which engine splits it; repeats are found here if delta-rs has silver open."""
+        before = batch.before(SILVER) if silver.deduplicate is not None else None
+        is_small = (before is None or before.opened is not None) and batch.seems_small(lines, packed=PARQUET)
+        small = batch.collect(frame) if is_small else None
         if small is None:
-            return SparkSplit(frame, silver, batch, of_frames)
-        return LocalSplit(frame, silver, batch, of_collected, parsed=small)
+            return SparkSplit(frame, silver, batch, of_frames, before)
+        return LocalSplit(frame, silver, batch, of_collected, before, parsed=small)
 
     def write_batch(lines: DataFrame, batch: Batch) -> None:
         frame = parse_lines(lines)
