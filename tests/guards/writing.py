@@ -598,7 +598,7 @@ GUARDS = (
     Guard(
         "the files of a large batch are those that its job wrote, all of them",
         "Spark misses no file of a directory that was removed during the job, and lines are lost",
-        f"{_FILES}NewFiles.written",
+        f"{_FILES}NewFiles._by_spark",
         without("raise ReceiptError"),
         tests=(
             "spark/exactly_once/test_new_files.py::"

@@ -3,10 +3,8 @@
 Whatever works on rows works on both, so it need not ask which they are.
 """
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -95,10 +93,6 @@ class SparkRows:
         observed = self.rows.observe(seen, *(each.of_frame().alias(each.name) for each in counts))
         return Counting(SparkRows(observed), None, seen)
 
-    def write_files(self, directory: Path) -> None:
-        """Run the job that writes the rows."""
-        self.rows.write.mode("append").parquet(str(directory))
-
 
 @dataclass(frozen=True)
 class Collected:
@@ -145,15 +139,6 @@ class Collected:
     def counting(self, counts: Sequence[Count]) -> Counting:
         """Return the rows with counts."""
         return Counting(self, {each.name: each.of_table(self.rows) for each in counts})
-
-    def write_files(self, directory: Path) -> None:
-        """Write the rows into one file, without bounds of floats: a NaN would be in none."""
-        import pyarrow  # noqa: PLC0415
-        from pyarrow import parquet  # noqa: PLC0415
-
-        bounded = [field.name for field in self.rows.schema if not pyarrow.types.is_floating(field.type)]
-        path = directory / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        parquet.write_table(self.rows, path, write_statistics=bounded)
 
 
 # The rows of a batch: both classes have the same properties and methods.
