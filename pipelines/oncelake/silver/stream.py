@@ -73,9 +73,8 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
             batch.warned.extend(warnings(invalid))
             if counted.rules or warned or invalid:
                 quality = recorded({"lines": counted.lines, "rules": counted.rules, "warned": warned}, invalid)
-                must_be(
-                    counted.refused, batch.append(QUARANTINE, split.refused(), quality), "was refused", "were refused"
-                )
+                written = batch.append(QUARANTINE, split.refused(), quality)
+                must_be(counted.refused, written, "was refused", "were refused")
 
     return write_batch
 
