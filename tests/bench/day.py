@@ -21,11 +21,12 @@ from typing import Any, cast
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.local_write import LocalTable
-from oncelake.exactly_once.write import MergeSql, TableWriter
+from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers.local import LocalTable
 from tests.bench.results import keep, page
 from tests.support.memory import metadata
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.lake import BRONZE, Table
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.session import build
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.exactly_once.commit import CommitMetadata
@@ -112,11 +113,11 @@ def write(spark: SparkSession, settings: Any, lake: Path, table: Table) -> Itera
         metadata = replace(last, batch_id=last.batch_id + 1)
         began = time.monotonic()
         if table == BRONZE:
-            writer.append(rows, metadata)
+            writer.append(SparkRows(rows), metadata)
         else:
             declared = settings.gold[table.name]
             counts = rows.persist()
-            writer.merge(counts, metadata, partial(merge_into, declared, counts.schema, windows(counts)))
+            writer.merge(SparkRows(counts), metadata, partial(merge_into, declared, counts.schema, windows(counts)))
             counts.unpersist()
         yield time.monotonic() - began
 

@@ -200,7 +200,7 @@ GUARDS = (
         "the snapshot is read before the log is checked",
         "a commit of another run between both goes unnoticed",
         removed(),
-        tests=(f"{_LOCAL_TESTS}test_a_batch_after_another_run_s_commit_is_refused",),
+        tests=(f"{_LOCAL_TESTS}test_a_commit_of_another_run_before_the_snapshot_is_read_is_seen",),
     ),
     Guard(
         "delta-rs-features-only",
@@ -276,7 +276,7 @@ GUARDS = (
         "append-transaction",
         "the transaction of an append",
         "a replay counts twice",
-        becomes("_frame(rows).write"),
+        becomes("rows.write"),
         tests=("spark/exactly_once/test_write.py::test_a_repeated_append_with_the_same_transaction_is_skipped",),
     ),
     Guard(

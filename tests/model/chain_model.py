@@ -36,12 +36,14 @@ from oncelake.exactly_once import delta_log
 from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.write import MergeSql
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers import spark as spark_writes
 from oncelake.gold import stream as gold
 from oncelake.quality.gate import Counted
 from oncelake.serving.settings import ServingSettings
+from oncelake.silver import spark_count, spark_split
 from oncelake.silver import stream as silver
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.sources.files import source as files_source
 from oncelake.sources.kafka import kind as kafka
 from oncelake.sources.kafka.kind import KafkaKind
@@ -194,7 +196,7 @@ def append(frame: Frame, path: str, metadata: CommitMetadata) -> None:
     delta.append(frame.process, path, frame.rows, metadata, metadata.app_id)
 
 
-def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None:
+def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object, **__: object) -> None:
     delta.merge(frame.process, path, frame.rows, metadata, metadata.app_id)
 
 
@@ -202,14 +204,11 @@ def merge(frame: Frame, path: str, metadata: CommitMetadata, *_: object) -> None
 def modelled() -> Iterator[None]:
     """Replace the code that would use Spark, for a test that runs many processes."""
     replaced: Replaced = {
-        writes: {"append": append, "merge": merge},
+        spark_writes: {"append": append, "merge": merge},
         writes.again_on_conflict.retry: {"sleep": lambda _: None},
-        silver: {
-            "Prepared": lambda build: build,
-            "accepted": lambda frame: frame.accepted,
-            "quarantined": lambda frame: frame.quarantined,
-            "Observation": lambda: SimpleNamespace(get={}),
-        },
+        silver: {"Prepared": lambda build: build},
+        spark_split: {"quarantined": lambda frame: frame.quarantined},
+        spark_count: {"accepted": lambda frame: frame.accepted, "Observation": lambda: SimpleNamespace(get={})},
         gold: {
             "Prepared": lambda build: build,
             "aggregate": _aggregate,

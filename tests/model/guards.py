@@ -5,20 +5,20 @@ from typing import Any
 from oncelake.common.lake import SILVER
 from oncelake.engine import chain as chains
 from oncelake.exactly_once import diagnosis
-from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers import spark as writes
 from oncelake.quality.gate import Counted
 from oncelake.silver import stream as silver
+from oncelake.silver.split import Split
 from oncelake.sources.files.source import FilesSource
 from oncelake.sources.kafka.source import KafkaSource
 from tests.model import delta_model as delta
 from tests.model.chain_model import Replaced
-from tests.model.spark_model import Frame
 
 
 def _unlooked_receipt(writer: TableWriter, metadata: CommitMetadata) -> ChainCommit:
@@ -34,9 +34,9 @@ def _any_winner(writer: TableWriter, commit: ChainCommit, *_: object) -> ChainCo
     return commit
 
 
-def _silver_alone(parsed: Frame, rules: Any, batch: Batch, once: Any = silver.write_silver) -> Counted:
+def _silver_alone(parsed: Split, rules: Any, batch: Batch, once: Any = silver.write_silver) -> Counted:
     if batch.holds(SILVER):
-        batch.append(SILVER, parsed.accepted)  # type: ignore[arg-type]
+        batch.append(SILVER, parsed.accepted())
         return Counted(0, 0, {}, {}, batch.metadata(SILVER).planned)
     counted: Counted = once(parsed, rules, batch)
     return counted
@@ -50,13 +50,13 @@ GUARDS: dict[str, Replaced] = {
     "transaction": {
         writes: {
             "append": lambda frame, path, metadata: delta.append(frame.process, path, frame.rows, metadata, None),
-            "merge": lambda frame, path, metadata, *_: delta.merge(frame.process, path, frame.rows, metadata, None),
+            "merge": lambda frame, path, said, *_, **__: delta.merge(frame.process, path, frame.rows, said, None),
         }
     },
     "confs": {
         writes: {
             "append": lambda frame, path, _: delta.append_unsaid(frame.process, path, frame.rows, "WRITE"),
-            "merge": lambda frame, path, *_: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
+            "merge": lambda frame, path, *_, **__: delta.append_unsaid(frame.process, path, frame.rows, "MERGE"),
         }
     },
     "query id in the application id": {

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from oncelake.common.lake import QUARANTINE, SILVER, Table
-from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.writers import spark as writes
 from tests.model import delta_model as delta
 from tests.model.chain_model import place, replacing
 from tests.model.exploring import finish

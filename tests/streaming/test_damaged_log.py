@@ -12,7 +12,7 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine import recover as recovering
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
-from oncelake.exactly_once.write import commit_note
+from oncelake.exactly_once.writers.spark import commit_note
 from tests.support.damages import DAMAGES, TABLES, Damage, of_the_second_kind, opened, with_checkpoints
 from tests.support.house import House
 from tests.support.lakes import BATCHES, LINES, MORE, keep_copy, put_back

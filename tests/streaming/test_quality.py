@@ -17,7 +17,8 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.observe.audit.audited import Audit
 from oncelake.quality.reasons import reasons
-from oncelake.silver import stream as silver
+from oncelake.silver import spark_count
+from oncelake.silver.local_split import LocalSplit
 from oncelake.silver.transform import accepted
 from tests.support.house import House
 
@@ -111,7 +112,7 @@ def test_a_batch_that_lacks_only_its_quality_is_completed(
     expect(house, NUMBERED, SHORT_WARNING)
     house.write("a.log", *LINES)
     with monkeypatch.context() as patched:
-        patched.setattr(silver.Parsed, "quarantined", lambda _: 1 / 0)
+        patched.setattr(LocalSplit, "refused", lambda _: 1 / 0)
         with pytest.raises(StageError, match="silver stopped in batch 0"):
             house.run(spark)
     assert (house.size("silver/access_log"), house.size("silver/quarantine")) == (2, 0)
@@ -245,7 +246,7 @@ def test_a_lake_of_an_earlier_version_gets_the_column(
     chain = house.chain(spark)
     target = next(target for stage in chain.stages for target in stage.writes if target.table == SILVER)
     earlier = StructType([field for field in target.schema(spark) if field.name != "warnings"])
-    monkeypatch.setattr(silver, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
+    monkeypatch.setattr(spark_count, "accepted", lambda parsed, once=accepted: once(parsed).drop("warnings"))
     path = chain.lake.at(SILVER)
     spark.createDataFrame([], earlier).write.format("delta").save(path)
 

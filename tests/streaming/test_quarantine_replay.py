@@ -13,7 +13,7 @@ from oncelake.common.errors import ConfigError, LockedError, ReceiptError, State
 from oncelake.engine import replay as replaying
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.write import append, move_out
+from oncelake.exactly_once.writers.spark import append, move_out
 from tests.support.crashing import crashed
 from tests.support.house import House
 from tests.support.lakes import keep_copy, put_back

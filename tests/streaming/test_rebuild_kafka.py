@@ -9,7 +9,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.write import append
+from oncelake.exactly_once.writers.spark import append
 from oncelake.sources.kafka import kind as kafka
 from oncelake.sources.kafka.source import LastRecords, Topic
 from tests.support.house import House

@@ -3,6 +3,7 @@
 import shutil
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -10,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common.errors import ConfigError, OncelakeError, StageError, StateError
 from oncelake.common.lake import QUARANTINE
 from oncelake.engine.preflight import preflight
-from oncelake.exactly_once import write as idempotent_write
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.writers import spark as idempotent_write
 from tests.support.house import House
 from tests.support.lakes import forget_commits, keep_copy, put_back
 
@@ -118,9 +119,9 @@ def test_the_confs_of_a_transaction_do_not_outlive_the_merge(
     sessions = []
     merge = idempotent_write.merge
 
-    def watched(frame: DataFrame, *rest: object) -> None:
+    def watched(frame: DataFrame, *rest: Any, **more: Any) -> None:
         sessions.append(frame.sparkSession)
-        merge(frame, *rest)  # type: ignore[arg-type]
+        merge(frame, *rest, **more)
 
     monkeypatch.setattr(idempotent_write, "merge", watched)
     house.sets.append("run.small_batch=0")

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
-from oncelake.exactly_once import local_write
-from oncelake.exactly_once.local_write import Snapshot
+from oncelake.exactly_once.writers import local as local_write
+from oncelake.exactly_once.writers.local import Snapshot
 
 _SOURCE = Path(__file__).with_name("CrashingFileSystem.java")
 
@@ -76,7 +76,7 @@ def local_writes(spark: SparkSession) -> Iterator[None]:
 
     created = local_write.create
     with pytest.MonkeyPatch.context() as patch:
-        for method in ("append", "append_files", "merge"):
+        for method in ("append_files", "merge"):
             patch.setattr(Snapshot, method, crashing(getattr(Snapshot, method)))
         patch.setattr(local_write, "create", create)
         yield

@@ -2,8 +2,8 @@
 
 import pytest
 
-# The values of `run.small_batch`, and who then commits a batch: delta-rs the rows that it gets, delta-rs the files that
-# Spark wrote, or Spark.
+# The values of `run.small_batch`, and who then commits a batch: delta-rs the file of its collected rows, delta-rs the
+# files that Spark wrote, or Spark.
 each_writer = pytest.mark.parametrize(
     "small_batch",
     ["32MiB", "1", pytest.param("0", marks=pytest.mark.long)],

@@ -4,8 +4,8 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ByteSize, Field, model_validator
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,9 +17,12 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.rows import Count
 from oncelake.common.spark.runtime import has_class
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _CLASS = "oncelake.Mask"
 _OF_A_KEY = b"oncelake mask key"
@@ -318,18 +321,16 @@ def raw_length(rows: DataFrame) -> Column:  # guard: masked-length-of-source
     return F.when(is_stand_in(), bytes_in_file() - 1).otherwise(length)  # guard: stand-in-raw-length
 
 
-def collected_counts(rows: Collected, names: Sequence[str]) -> dict[str, int]:
-    """Return the values of `counts` for collected rows."""
-    import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
-    import pyarrow.compute as pc  # noqa: PLC0415
+def count_of_matches(rule: str) -> Count:
+    """Return the count of the matches of a rule in a batch."""
 
-    if not names:
-        return {}
-    masked = rows.rows[MASKED]
-    found = {name: pc.map_lookup(masked, pyarrow.scalar(name), "first") for name in names}
-    return {f"{MASKED} {name}": pc.sum(each).as_py() or 0 for name, each in found.items()}
+    def of_frame() -> Column:
+        return F.coalesce(F.sum(F.col(MASKED)[rule]), F.lit(0))
 
+    def of_table(rows: "pyarrow.Table") -> int:
+        import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
+        import pyarrow.compute as pc  # noqa: PLC0415
 
-def counts(names: Sequence[str]) -> list[Column]:
-    """Return the counters of the matches of rules, each under the rule's name."""
-    return [F.coalesce(F.sum(F.col(MASKED)[name]), F.lit(0)).alias(f"{MASKED} {name}") for name in names]
+        return pc.sum(pc.map_lookup(rows[MASKED], pyarrow.scalar(rule), "first")).as_py() or 0
+
+    return Count(f"{MASKED} {rule}", of_frame, of_table)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from pydantic import ByteSize, Field, model_validator
 from pyspark.sql import Column, DataFrameReader, SparkSession
@@ -13,10 +13,13 @@ from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.compiled import is_on_executors, jar
 from oncelake.common.spark.line_functions import found, found_in_line, replaced
+from oncelake.common.spark.rows import Count
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _READER = "oncelake.RecordFormat"
 # How many characters of a line are searched for a start; Records.java has the same number.
@@ -174,11 +177,14 @@ def _ends_in(text: Column) -> Column:
     return F.octet_length(text) - F.octet_length(F.replace(text, F.lit("\n"), F.lit("")))
 
 
-def collected_line_ends(rows: Collected) -> int:
-    """Return the value of `line_ends` for collected rows."""
+def _collected_line_ends(rows: "pyarrow.Table") -> int:
     import pyarrow.compute as pc  # noqa: PLC0415 - a run that collects nothing need not have it
 
-    return pc.sum(pc.count_substring(rows.rows["value"], "\n")).as_py() or 0
+    return pc.sum(pc.count_substring(rows["value"], "\n")).as_py() or 0
+
+
+# How many line ends are within the records of a batch.
+COUNT_OF_LINE_ENDS = Count("line_ends", line_ends, _collected_line_ends)
 
 
 def bounded_reader(

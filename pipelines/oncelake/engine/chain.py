@@ -25,7 +25,7 @@ from oncelake.exactly_once.span import Span
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.quality.suite import Suites
 from oncelake.silver.parsing.parser import Parser
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.sources.kind import SourceKind
 from oncelake.sources.proof import Ingestion, StageView
 

@@ -31,7 +31,8 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import MARKER, finish_rebuild, mark, refuse_unless_finished, unfinished_rebuild
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.write import again_on_conflict, replace_table
+from oncelake.exactly_once.write import again_on_conflict
+from oncelake.exactly_once.writers.spark import replace_table
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from oncelake.silver import stream as silver
 from oncelake.silver.duplicates import refuse_key
 from oncelake.silver.parsing.format import column_rule
 from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.rules import Silver
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import EACH, SOURCE, with_source
 from oncelake.silver.schema import QUARANTINE as QUARANTINE_SCHEMA
@@ -119,7 +120,7 @@ class Stage:
         return (*(target.table for target in self.writes), *([self.served.table] if self.served else []))
 
 
-def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
+def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
     lake, wanted = settings.places(), settings.serving
     kinds = settings.kinds(made_by.records)
@@ -152,7 +153,7 @@ def chain(settings: Settings, made_by: silver.Silver) -> tuple[Stage, ...]:
     )
 
 
-def gold_stage(settings: Settings, made_by: silver.Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
+def gold_stage(settings: Settings, made_by: Silver, name: str, lake: Lake, *, changes: bool = False) -> Stage:
     """Build the stage of a gold table.
 
     Args:
@@ -215,7 +216,7 @@ def suites(settings: Settings) -> Suites:
 
 def silver_rules(
     settings: Settings, parsers: Mapping[str, Parser], found: Suites, places: Sequence[Path] = ()
-) -> silver.Silver:
+) -> Silver:
     """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
 
     Args:
@@ -240,9 +241,7 @@ def silver_rules(
         refuse_key(deduplicate, {name for each in parsers.values() for name in each.columns}, named=named)
     name = settings.silver.transform
     own = UserTransform(find_code(name, places)) if name is not None else None
-    return silver.Silver(
-        parsers, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate
-    )
+    return Silver(parsers, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate)
 
 
 def _refuse_with_events(parsers: Mapping[str, Parser], *, is_deduplicated: bool) -> None:

@@ -51,7 +51,7 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
 
 def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
     """Create a table with delta-rs, if it gets the same properties and version of Delta's protocol as by Spark."""
-    from oncelake.exactly_once.local_write import create  # noqa: PLC0415 - needs delta-rs, which is optional
+    from oncelake.exactly_once.writers.local import create  # noqa: PLC0415 - needs delta-rs, which is optional
 
     is_set = any(key.startswith(NEW_TABLES) for key, _ in spark.sparkContext.getConf().getAll())
     is_plain = target.properties.get(CHANGE_FEED) is None and not is_set

@@ -36,7 +36,7 @@ from oncelake.exactly_once.log_damage import set_aside
 from oncelake.exactly_once.positions import in_table, same_position
 from oncelake.exactly_once.recovery import Case, Recovery, done_texts, is_half_moved, plan, plan_loss, plan_move
 from oncelake.exactly_once.state import State
-from oncelake.exactly_once.write import commit_note
+from oncelake.exactly_once.writers.spark import commit_note
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.table_version import TableVersion
-from oncelake.exactly_once.write import append, move_out, no_fence
+from oncelake.exactly_once.write import no_fence
+from oncelake.exactly_once.writers.spark import append, move_out
 from oncelake.silver.duplicates import dropped, held_near, with_twin
+from oncelake.silver.rules import Silver, source_name
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import SOURCE, TWIN
-from oncelake.silver.stream import Silver, source_name
 from oncelake.silver.transform import accepted, is_accepted
 
 # The directory below the lake's root that holds the verdicts until the replay is finished.

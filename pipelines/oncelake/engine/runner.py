@@ -37,7 +37,7 @@ from oncelake.exactly_once.write import TableWriter, no_fence
 from oncelake.gold.declaration import LOG_TIME
 
 if TYPE_CHECKING:
-    from oncelake.exactly_once.local_write import LocalTable
+    from oncelake.exactly_once.writers.local import LocalTable
 
 # Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
@@ -364,7 +364,7 @@ class Run:
 
 
 def _local_table(path: str, table: Table, needed: Callable[[], int | None]) -> "LocalTable":
-    from oncelake.exactly_once.local_write import LocalTable  # noqa: PLC0415 - needs delta-rs, which is optional
+    from oncelake.exactly_once.writers.local import LocalTable  # noqa: PLC0415 - needs delta-rs, which is optional
 
     return LocalTable(path, LOG_TIME if table.layer == "gold" else None, needed)
 

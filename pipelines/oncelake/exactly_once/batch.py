@@ -8,7 +8,6 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -16,14 +15,16 @@ from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
-from oncelake.common.spark.collect import Collected, SmallBatches
+from oncelake.common.spark.collect import SmallBatches
 from oncelake.common.spark.few_rows import FewRows
+from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.table_version import TableVersion
-from oncelake.exactly_once.write import MergeFor, Rows, TableWriter, Written, no_fence
+from oncelake.exactly_once.write import TableWriter, Written, no_fence
+from oncelake.exactly_once.writers import MergeFor
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,14 @@ class Batch:
         """Return the rows of a frame if they are few; otherwise None, and Spark has to write them."""
         return self.small_batches.collect(frame) if self.small_batches is not None else None
 
-    def few_rows(self, frame: DataFrame) -> AbstractContextManager[FewRows | None]:
+    def rows(self, frame: DataFrame) -> BatchRows:
+        """Return the rows of a frame: collected if they are few, otherwise as Spark computes them."""
+        return self.collect(frame) or SparkRows(frame)
+
+    def few_rows(self, frame: DataFrame) -> FewRows | None:
         """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
         small = self.small_batches
-        if small is None:
-            return nullcontext()
-        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes)
+        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes) if small is not None else None
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
@@ -156,7 +159,7 @@ class Batch:
     def append(
         self,
         table: Table,
-        rows: Rows,
+        rows: BatchRows,
         quality: Mapping[str, Any] | None = None,
         deduplicated: Mapping[str, int] | None = None,
         lines: int | None = None,
@@ -168,7 +171,7 @@ class Batch:
             metadata = replace(metadata, lines={"before": metadata.lines_before, "added": lines})
         return self._keep(table, self._delta(table).append(rows, metadata, self.fence))
 
-    def merge(self, table: Table, rows: Rows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
+    def merge(self, table: Table, rows: BatchRows, sql: MergeFor, quality: Mapping[str, Any] | None = None) -> Written:
         """MERGE rows into a table, once for this batch ID; `sql` returns the MERGE in an engine's SQL."""
         self.fence()  # guard: lock-check-before-merge
         metadata = replace(self.metadata(table), quality=quality or {})

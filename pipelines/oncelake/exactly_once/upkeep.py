@@ -23,7 +23,7 @@ from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
 
 if TYPE_CHECKING:
-    from oncelake.exactly_once.local_write import LocalTable
+    from oncelake.exactly_once.writers.local import LocalTable
 
 # A commit is followed by nothing of delta-rs' own: a batch must not fail by what comes after its commit.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

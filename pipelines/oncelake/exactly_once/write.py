@@ -1,44 +1,29 @@
-"""Idempotent Delta writes: append and MERGE, at most once per batch ID, verified in the Delta log.
+"""Idempotent writes: append and MERGE, at most once per batch ID, verified in the Delta log.
 
-Where this process may commit, delta-rs does: the collected rows of a small batch, and the files that Spark wrote for a
-large one, see `local_write`. Elsewhere, and for a table that delta-rs cannot write, Spark's Delta writer does both.
-
-Delta skips a write whose txnVersion is not above the recorded one for its txnAppId. An append takes both as
-writer options. A MERGE takes them only from the confs of the batch's own session, so they are set there for the
-MERGE and always unset afterwards. After each write the Delta log must hold the transaction. A conf on the wrong
-session raises no error and records nothing, and a replay would then count rows twice.
-Source: Delta's documentation, "Idempotent table writes in foreachBatch".
+Where this process may commit, delta-rs does, see `writers/local.py`. Elsewhere, and for a table that delta-rs cannot
+write, Spark's Delta writer does, see `writers/spark.py`. After each write the Delta log must hold the transaction.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, TableState
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.table_version import TableVersion
+from oncelake.exactly_once.writers import Check, Engine, MergeFor, TableChange
+from oncelake.exactly_once.writers.spark import SparkTable
 
 if TYPE_CHECKING:
-    from oncelake.exactly_once.local_write import LocalTable, Snapshot
-    from oncelake.exactly_once.new_files import NewFiles
+    from oncelake.exactly_once.writers.local import LocalTable
 
 T = TypeVar("T")
-
-APP_ID = "spark.databricks.delta.write.txnAppId"
-TXN_VERSION = "spark.databricks.delta.write.txnVersion"
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# Without it, Delta computes the source of a MERGE twice, or keeps a copy; collected rows need neither.
-_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 _END_ONE = "Only one run at a time may write a lake. Stop one of them, then run: oncelake doctor"
 
@@ -60,31 +45,6 @@ _LOST = ("ConcurrentTransactionException", "TransactionHeldError")
 
 def no_fence() -> None:
     """Do nothing: the lake has no lock, and only Delta's conflict check keeps other writers out."""
-
-
-# The rows of a batch: a frame, or the collected rows of a small one.
-Rows = DataFrame | Collected
-# The SQL of the engine that runs a MERGE: Spark, or DataFusion in delta-rs.
-Engine = Literal["spark", "datafusion"]
-
-
-@dataclass(frozen=True)
-class MergeSql:
-    """A MERGE in the SQL of one engine.
-
-    Attributes:
-        condition: matches a row of `batch` with its row of `gold`.
-        update: column -> expression over `gold` and `batch`.
-        windows: the first and last window of each range that the condition allows, in order; empty for all.
-    """
-
-    condition: str
-    update: Mapping[str, str]
-    windows: Sequence[tuple[datetime, datetime]] = ()
-
-
-# Returns the MERGE for an engine; None if the engine would not merge the values as Spark does.
-MergeFor = Callable[[Engine], MergeSql | None]
 
 
 @dataclass(frozen=True)
@@ -110,7 +70,7 @@ class TableWriter:
         commit_log: the table's log.
         state: the state of the table that the start gate saw.
         every_batch: whether the table gets a commit in every batch.
-        local: commits rows from this process; None if only Spark can write the table.
+        local: commits from this process; None if only Spark can write the table.
     """
 
     def __init__(
@@ -124,6 +84,7 @@ class TableWriter:
     ) -> None:
         self.path = path
         self._local = local
+        self._engines: Sequence[Engine] = [*([] if local is None else [local]), SparkTable(path)]
         self._every_batch = every_batch
         self.log = commit_log
         self.last = state.last
@@ -134,7 +95,7 @@ class TableWriter:
         """The state of the table after this run's writes."""
         return TableState(self.last, newest=self.last)
 
-    def append(self, rows: Rows, metadata: CommitMetadata, fence: Callable[[], None] = no_fence) -> Written:
+    def append(self, rows: BatchRows, metadata: CommitMetadata, fence: Check = no_fence) -> Written:
         """Append the batch's rows, unless the table already holds them.
 
         Args:
@@ -147,23 +108,22 @@ class TableWriter:
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        files = self._local.new_files(rows) if self._local is not None and isinstance(rows, DataFrame) else None
-        return self._once(metadata, partial(self._append, rows, files, metadata, fence))
+        return self._once(metadata, lambda engine: engine.append(rows), fence)
 
-    def merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> Written:
+    def merge(self, rows: BatchRows, metadata: CommitMetadata, sql: MergeFor) -> Written:
         """MERGE the batch's rows (alias `batch`) into the table (alias `gold`), unless the table already holds them.
 
         Args:
             rows: the batch's rows.
             metadata: the batch's commit metadata.
-            sql: returns the MERGE in an engine's SQL.
+            sql: returns the MERGE in the SQL of an engine.
 
         Raises:
             ReplayError: the batch ID was written with another range, or does not follow the last one.
             LockedError: another run of the stage has written to the table in the meantime.
             ReceiptError: the table did not record the transaction.
         """
-        return self._once(metadata, partial(self._merge, rows, metadata, sql))
+        return self._once(metadata, lambda engine: engine.merge(rows, sql), no_fence)
 
     def holds(self, metadata: CommitMetadata) -> Written | None:
         """Return the commit if the table already holds this batch over this range; otherwise None.
@@ -213,71 +173,28 @@ class TableWriter:
                 "Run: oncelake doctor"
             )
 
-    def _once(self, metadata: CommitMetadata, write: Callable[[], bool]) -> Written:
+    def _once(
+        self, metadata: CommitMetadata, change_by: Callable[[Engine], TableChange | None], fence: Check
+    ) -> Written:
         held = self.holds(metadata)
         if held is not None:
             return held
-
+        changes = [(each, change) for each in self._engines if (change := change_by(each)) is not None]
         try:
-            by_spark = again_on_conflict(write)
+            engine = again_on_conflict(partial(self._commit, changes, metadata, fence))
         except Exception as error:
             if _is(error, *_LOST):
                 raise self._lost(metadata) from error  # guard: lost-race-names-winner
             raise
         commit = self.receipt(metadata)
-        if self._local is not None and not by_spark:
+        if self._local is not None and engine is self._local:
             self._local.keep_up(commit)
-        return Written(commit, by_spark=by_spark)
+        return Written(commit, by_spark=engine is not self._local)
 
-    def _append(
-        self, rows: Rows, files: "NewFiles | None", metadata: CommitMetadata, fence: Callable[[], None]
-    ) -> bool:
-        """Try once to append rows, or their files; return True if Spark's writer made the commit."""
-        if files is not None:
-            self._write_files(files, metadata, fence)
-        given = rows if files is None else files
-        snapshot = self._snapshot(given)
-        self.must_be_alone(metadata)  # guard: snapshot-before-log-check
-        if snapshot is None or isinstance(given, DataFrame):
-            if files is not None:
-                files.discard()
-            append(rows, self.path, metadata)
-            return True
-        if isinstance(given, Collected):
-            snapshot.append(given, metadata)
-        else:
-            snapshot.append_files(given.written(), metadata)
-        return False
-
-    def _write_files(self, files: "NewFiles", metadata: CommitMetadata, fence: Callable[[], None]) -> None:
-        """Run the job that writes a large batch's files, and check that this process still holds the lake."""
-        self.must_be_alone(metadata)
-        files.written()
-        fence()  # guard: lock-check-after-files
-
-    def _merge(self, rows: Rows, metadata: CommitMetadata, sql: MergeFor) -> bool:
-        """Try once to MERGE; return True if Spark wrote."""
-        snapshot = self._snapshot(rows)
-        self.must_be_alone(metadata)
-        if isinstance(rows, Collected) and snapshot is not None:
-            small = sql("datafusion")
-            if small is not None and snapshot.can_merge(small.windows):
-                snapshot.merge(rows, metadata, small.condition, small.update)
-                return False
-        made = sql("spark")
-        assert made is not None, "Spark merges every table"
-        merge(rows, self.path, metadata, made)
-        return True
-
-    def _snapshot(self, rows: "Rows | NewFiles") -> "Snapshot | None":
-        """Return what collected rows, or files, are committed against; None if Spark writes.
-
-        It is read before `must_be_alone` reads the log: so every commit up to the snapshot is checked, and one after
-        it takes the version that the batch would get.
-        """
-        if self._local is None or isinstance(rows, DataFrame):
-            return None
-        return self._local.snapshot(rows.columns)
+    def _commit(self, changes: Sequence[tuple[Engine, TableChange]], metadata: CommitMetadata, fence: Check) -> Engine:
+        """Try once to make a change by the first engine that can, which Spark is in the end; return the engine."""
+        alone = partial(self.must_be_alone, metadata)
+        return next(engine for engine, change in changes if change(metadata, alone, fence))
 
     def must_be_alone(self, metadata: CommitMetadata) -> None:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log."""
@@ -350,78 +267,6 @@ def _other(commit: ChainCommit) -> str:
         f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
         f"{said.table} (version {commit.version})"
     )
-
-
-def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:
-    """Commit metadata alone, for a recovery or a loss; Delta skips an append with neither rows nor a transaction."""
-    append(tables.read(spark, path).limit(0), path, metadata)
-
-
-def append(rows: Rows, path: str, metadata: CommitMetadata) -> None:
-    """Append rows with metadata, once for its transaction; for a batch use `TableWriter`, which verifies the write."""
-    # guard: append-transaction
-    writer = _frame(rows).write.option("txnAppId", metadata.app_id).option("txnVersion", metadata.txn_version)
-    tables.append(writer.option("userMetadata", metadata.to_json()), path)
-
-
-def merge(rows: Rows, path: str, metadata: CommitMetadata, sql: MergeSql) -> None:
-    """MERGE rows (alias `batch`) into a table (alias `gold`) with metadata, once for its transaction."""
-    frame = _frame(rows)
-    session = frame.sparkSession
-    with _transaction(session, metadata, {_MATERIALIZE: "none"} if isinstance(rows, Collected) else {}):
-        target = tables.opened(session, path).alias("gold")
-        merge = target.merge(frame.alias("batch"), sql.condition).whenMatchedUpdate(set=dict(sql.update))
-        columns = [f"`{name.replace('`', '``')}`" for name in frame.columns]
-        merge.whenNotMatchedInsert(values={name: f"batch.{name}" for name in columns}).execute()
-
-
-def _frame(rows: Rows) -> DataFrame:
-    return rows.frame() if isinstance(rows, Collected) else rows
-
-
-def move_out(verdicts: DataFrame, path: str, metadata: CommitMetadata, condition: str) -> None:
-    """Delete rows (alias `held`) whose `verdict` has no reasons, and update the reasons of the other rows.
-
-    Args:
-        verdicts: one row for each checked row, or for each set of equal rows.
-        path: the table's path.
-        metadata: the metadata of the replay.
-        condition: the MERGE condition that matches verdicts to rows.
-    """
-    session = verdicts.sparkSession
-    with _transaction(session, metadata):
-        merge = tables.opened(session, path).alias("held").merge(verdicts.alias("verdict"), condition)
-        merge = merge.whenMatchedDelete("size(verdict.reasons) = 0")
-        merge.whenMatchedUpdate("NOT held.reasons <=> verdict.reasons", {"reasons": "verdict.reasons"}).execute()
-
-
-def replace_table(rows: DataFrame, path: str, metadata: CommitMetadata, properties: Mapping[str, str]) -> None:
-    """Replace a table, with its columns and properties, by rows in one commit with metadata.
-
-    Args:
-        rows: the rows of the new table.
-        path: the table's path.
-        metadata: the metadata of the new table's first batch.
-        properties: the new table's properties.
-    """
-    with _transaction(rows.sparkSession, metadata):
-        tables.replace(rows, path, properties)
-
-
-@contextmanager
-def _transaction(
-    session: SparkSession, metadata: CommitMetadata, other: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    # guard: merge-transaction
-    confs = {APP_ID: metadata.app_id, TXN_VERSION: str(metadata.txn_version), USER_METADATA: metadata.to_json()}
-    confs |= other or {}
-    try:
-        for key, value in confs.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key in confs:
-            session.conf.unset(key)  # guard: merge-confs-removed
 
 
 def is_conflict(error: BaseException) -> bool:

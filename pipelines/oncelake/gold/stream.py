@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import PARQUET
 from oncelake.common.spark.prepared import Prepared
+from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.valid_text import counts_of, marks_of, recorded, warnings
 from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import LOG_TIME, GoldTable
@@ -32,7 +33,7 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
         made = counts.drop(*marks) if marks else counts
         sql = partial(merge_into, declared, counts.schema)
         if batch.holds(table):
-            batch.merge(table, made, partial(sql, None))
+            batch.merge(table, SparkRows(made), partial(sql, None))
             return
         if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
@@ -45,7 +46,7 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
                 return
             counts = counts.persist()
             touched, totals = _summed(counts, marks, declared) if marks else (windows(counts), {})
-            batch.merge(table, made, partial(sql, touched), _quality(totals, batch))
+            batch.merge(table, SparkRows(made), partial(sql, touched), _quality(totals, batch))
         finally:
             counts.unpersist()
 

@@ -22,9 +22,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
-from oncelake.exactly_once.write import Engine, MergeSql
+from oncelake.exactly_once.writers import Dialect, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, can_overflow
@@ -143,7 +143,7 @@ class _Dialect:
         return f"{alias}.{self.quote}{name}{self.quote}"
 
 
-_DIALECTS: Mapping[Engine, _Dialect] = {
+_DIALECTS: Mapping[Dialect, _Dialect] = {
     "spark": _Dialect("`", "{one} <=> {other}", lambda at: f"TIMESTAMP '{at.isoformat(sep=' ')}'"),
     "datafusion": _Dialect(
         '"',
@@ -154,7 +154,7 @@ _DIALECTS: Mapping[Engine, _Dialect] = {
 
 
 def merge_into(
-    table: GoldTable, schema: StructType, touched: Sequence[datetime] | None, engine: Engine
+    table: GoldTable, schema: StructType, touched: Sequence[datetime] | None, engine: Dialect
 ) -> MergeSql | None:
     """Return the MERGE that adds a batch's rows (alias `batch`) to the table's rows (alias `gold`).
 
@@ -183,7 +183,7 @@ def merge_into(
     return MergeSql(condition, update, _ranges(touched))
 
 
-def same_group(table: GoldTable, engine: Engine = "spark") -> str:
+def same_group(table: GoldTable, engine: Dialect = "spark") -> str:
     """Return the condition that a row of `gold` and a row of `batch` have the same window and keys."""
     dialect = _DIALECTS[engine]
     keys = [LOG_TIME, *table.by]

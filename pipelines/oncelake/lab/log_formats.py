@@ -35,8 +35,8 @@ from oncelake.quality.split import MARKS
 from oncelake.silver.parsing.events import by_event
 from oncelake.silver.parsing.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.rules import Silver
 from oncelake.silver.schema import EVENT_INDEX
-from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted, parse
 from oncelake.sources.directory.listing import is_packed
 

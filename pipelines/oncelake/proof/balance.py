@@ -20,8 +20,8 @@ from oncelake.exactly_once.positions import in_table, is_whole, version_of
 from oncelake.exactly_once.span import HALF, Span, batch_names, clock, rows_of, taken
 from oncelake.proof.pin import Limits, pin
 from oncelake.silver.parsing.events import is_first
+from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
-from oncelake.silver.stream import source_name
 
 _BRONZE = "bronze"
 _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"

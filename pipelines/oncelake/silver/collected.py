@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.quality.split import MARKS
 from oncelake.quality.suite import FORMAT_RULES
 from oncelake.silver.parsing.events import EVENTS

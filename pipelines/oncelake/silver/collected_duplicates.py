@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.silver.duplicates import ORIGIN, WITHIN_SOURCE, near
 from oncelake.silver.schema import DUPLICATES, EVENT_KEY, SOURCE, TWIN, columns

@@ -5,25 +5,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.mask import MASKED, Mask, check_key, check_mask, collected_counts, counts
+from oncelake.bronze.mask import Mask, check_key, check_mask, count_of_matches
 from oncelake.bronze.mask_versions import MaskVersions
-from oncelake.bronze.records import Records, collected_line_ends, line_ends
+from oncelake.bronze.records import COUNT_OF_LINE_ENDS, Records
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.lake import BRONZE, Lake, Table
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import BatchRows, Count, Counting, SparkRows
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.positions import SourcePosition
 from oncelake.exactly_once.source import Source
-from oncelake.exactly_once.write import Rows, Written
+from oncelake.exactly_once.write import Written
 from oncelake.sources.directory.overlap import Claims
 from oncelake.sources.proof import Ingestion, source_link
-
-_LINE_ENDS = "line_ends"
 
 
 @dataclass(frozen=True)
@@ -138,35 +136,25 @@ class SourceKind(ABC):
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the rows of one batch, as `masked` gives them; `checkpoint` is bronze's checkpoint."""
-        found = batch.collect(lines) if batch.seems_small(lines) and not batch.holds(self.table) else None
-        self.append(lines if found is None else found, batch)
+        if batch.holds(self.table):
+            batch.append(self.table, SparkRows(lines))
+            return
+        rows = batch.rows(lines) if batch.seems_small(lines) else SparkRows(lines)
+        self.append(self.counting(rows), batch)
 
-    def append(self, rows: Rows, batch: Batch, *more: Column) -> tuple[Written, Mapping[str, Any]]:
-        """Append the rows of one batch, and count what was masked, and the lines of records.
+    def counting(self, rows: BatchRows, *more: Count) -> Counting:
+        """Return the rows of one batch with the counts of what was masked, of the lines of records, and others."""
+        of_records = [COUNT_OF_LINE_ENDS] if self.records_of_lines is not None else []
+        return rows.counting([*more, *map(count_of_matches, self.rules), *of_records])
 
-        Args:
-            rows: the rows.
-            batch: the batch.
-            more: what else the job that writes a frame counts.
-
-        Returns:
-            What was written, and the counts; none if bronze holds the batch already.
-        """
-        of_records = [line_ends().alias(_LINE_ENDS)] if self.records_of_lines is not None else []
-        counted = [*more, *counts(self.rules), *of_records] if not batch.holds(self.table) else []
-        if not counted:
-            return batch.append(self.table, rows), {}
-        if isinstance(rows, Collected):
-            written = batch.append(self.table, rows)
-            ends = {_LINE_ENDS: collected_line_ends(rows)} if of_records else {}
-            seen: Mapping[str, Any] = collected_counts(rows, self.rules) | ends
-        else:
-            observed = Observation()
-            written = batch.append(self.table, rows.observe(observed, *counted))
-            seen = observed.get
-        batch.lines = written.commit.rows_added + seen[_LINE_ENDS] if of_records else None
-        batch.masked.update({name: seen[f"{MASKED} {name}"] for name in self.rules if seen[f"{MASKED} {name}"]})
-        return written, seen
+    def append(self, counting: Counting, batch: Batch) -> Written:
+        """Append the rows of one batch that bronze does not hold yet, and report the counts."""
+        written, seen = batch.append(self.table, counting.rows), counting.values()
+        if self.records_of_lines is not None:
+            batch.lines = written.commit.rows_added + seen[COUNT_OF_LINE_ENDS.name]
+        masked = {rule: seen[count_of_matches(rule).name] for rule in self.rules}
+        batch.masked.update({rule: count for rule, count in masked.items() if count})
+        return written
 
     def links(self, ingestion: Ingestion) -> Iterator[Link]:
         """Yield the links of the proof between the source and its bronze table."""

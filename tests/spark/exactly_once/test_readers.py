@@ -10,9 +10,10 @@ from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from oncelake.common.spark.collect import Collected
-from oncelake.exactly_once.local_write import LocalTable, create
-from oncelake.exactly_once.write import append
+from oncelake.common.spark.rows import Collected, SparkRows
+from oncelake.exactly_once.writers.local import LocalTable, create
+from oncelake.exactly_once.writers.spark import append
+from tests.support.committed import append_by
 from tests.support.memory import metadata
 from tests.support.readers import READERS, ROW, SCHEMA, STATS, WRITERS, filters, rows
 
@@ -36,14 +37,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     spread = spark.createDataFrame(given).repartitionByRange(given.num_rows, ROW)
     by_hand, of_files = LocalTable(str(root / "delta-rs")), LocalTable(str(root / "files"))
     for number, each in enumerate(one_row):
-        snapshot = by_hand.snapshot(SCHEMA.names)
-        assert snapshot is not None
-        snapshot.append(each, metadata(number))
+        append_by(by_hand, each, metadata(number))
         write_deltalake(root / BOUNDED, each.rows, mode="append")
-    files, snapshot = of_files.new_files(spread), of_files.snapshot(SCHEMA.names)
-    assert files is not None
-    assert snapshot is not None
-    snapshot.append_files(files.written(), metadata(0))
+    append_by(of_files, SparkRows(spread), metadata(0))
     append(spread, str(root / "Spark"), metadata(0))
     for name in WRITERS:
         assert len([*(root / name).glob("*.parquet")]) == given.num_rows

@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.explain import explain
 from oncelake.common.spark.collect import SmallBatches
+from oncelake.common.spark.rows import SparkRows
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.local_write import LocalTable
 from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers.local import LocalTable
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate, merge_into, windows, windows_of
@@ -79,7 +80,7 @@ def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[
         counts = aggregate(batch, table)
         found = SmallBatches(1_000, 10_000_000).collect(counts)
         assert found is not None
-        by_spark = (counts, metadata(number), partial(merge_into, table, schema, windows(counts)))
+        by_spark = (SparkRows(counts), metadata(number), partial(merge_into, table, schema, windows(counts)))
         small = (found, metadata(number), partial(merge_into, table, schema, windows_of(found)))
         commits = [
             writers["spark"].merge(*by_spark),

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from oncelake.common.explain import explain
-from oncelake.exactly_once.write import MergeSql
+from oncelake.exactly_once.writers import MergeSql
 from oncelake.gold import measure
 from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
 from oncelake.gold.schema import gold_schema

@@ -11,7 +11,7 @@ from oncelake.common.spark.collect import SmallBatches
 from oncelake.silver import arrival
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.parsing.parser import load_parser
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, is_accepted
 from tests.support.places import FORMATS
 

@@ -10,7 +10,7 @@ from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule
 from oncelake.silver import collected
 from oncelake.silver.parsing.parser import load_parser
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
 from tests.support.places import FORMATS

@@ -13,7 +13,7 @@ from oncelake.quality.suite import Rule
 from oncelake.silver import collected
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
 from tests.support.suites import read

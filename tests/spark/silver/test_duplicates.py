@@ -18,8 +18,8 @@ from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.duplicates import dropped, held_near, with_twin
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.rules import Silver
 from oncelake.silver.settings import Deduplicate
-from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, accepted
 
 pytestmark = pytest.mark.spark

@@ -21,7 +21,7 @@ from oncelake.silver import collected
 from oncelake.silver.parsing.events import by_event
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser
-from oncelake.silver.stream import Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, accepted, quarantined
 from tests.support.bronze_rows import BronzeOf
 from tests.support.places import ROOT

@@ -19,10 +19,10 @@ from oncelake.common.spark.few_rows import FewRows
 from oncelake.engine import runner
 from oncelake.quality.expectations import LengthBetween
 from oncelake.quality.suite import Rule, Severity
-from oncelake.silver import stream
+from oncelake.silver import spark_split
 from oncelake.silver.parsing.parser import load_parser
+from oncelake.silver.rules import Silver
 from oncelake.silver.schema import QUARANTINE, SILVER
-from oncelake.silver.stream import Silver
 from oncelake.silver.transform import TimeLimits, breaks, broken_names, is_accepted, quarantined
 from tests.support.bronze_rows import bronze_rows
 from tests.support.crashing import crashed
@@ -139,7 +139,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         second.append("quarantine")
         return quarantined(frame)
 
-    with patch.object(stream, "quarantined", quarantined_again):
+    with patch.object(spark_split, "quarantined", quarantined_again):
         yield second
 
 

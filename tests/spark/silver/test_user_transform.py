@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError, ReceiptError
-from oncelake.common.spark.collect import Collected, SmallBatches
+from oncelake.common.spark.collect import SmallBatches
+from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.batch import Batch
+from oncelake.silver.local_split import LocalSplit
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser, load_parser
-from oncelake.silver.stream import Parsed, Silver
+from oncelake.silver.rules import Silver
 from oncelake.silver.transform import TimeLimits, accepted
 from oncelake.silver.user_code import find_code
 from oncelake.silver.user_transform import UserTransform
@@ -232,14 +234,15 @@ def test_a_small_batch_of_another_number_of_rows_is_not_written(spark: SparkSess
     batch = Batch(0, lambda _: metadata(0), {}, small_batches=SmallBatches(1_000, 1024**2))
     found = batch.collect(frame)
     assert made.transform is not None
-    rows = Parsed(frame, found, made.transform).accepted(batch)
+    assert found is not None
+    rows = LocalSplit(frame, made, batch, made.transform, parsed=found).accepted()
     assert isinstance(rows, Collected)
     assert rows.rows["words"].to_pylist() == [2]
     for wrong in (lambda rows: rows.limit(0), lambda rows: rows.union(rows)):
         with pytest.raises(
             ReceiptError, match=r"silver.transform made (0 rows|2 rows) of 1 in batch 0; nothing was wr"
         ):
-            Parsed(frame, found, wrong).accepted(batch)
+            LocalSplit(frame, made, batch, wrong, parsed=found).accepted()
 
 
 def test_code_is_checked_again_when_it_is_built_for_a_batch(spark: SparkSession, tmp_path: Path) -> None:

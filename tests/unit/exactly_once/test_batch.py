@@ -8,10 +8,10 @@ import pytest
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import LockedError, StageError, StateError
 from oncelake.common.lake import SILVER, Table
-from oncelake.exactly_once import write as writes
 from oncelake.exactly_once.batch import Batch, ForeignWriter, Writer
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers import spark as writes
 from oncelake.sources.kafka.kind import kafka_client
 from tests.support.memory import MemoryFiles, callback, checkpoint, metadata, table
 

@@ -10,12 +10,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StringType
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.bounds import bounded_files, has_exact_bounds, without_float_bounds
-from oncelake.exactly_once.local_write import LocalTable
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers.local import LocalTable
+from tests.support.committed import commit
 from tests.support.memory import metadata
 
 SCHEMA = pa.schema([("key", pa.int64()), ("top", pa.decimal128(38, 12)), ("share", pa.float64())])
+SQL = MergeSql("gold.key = batch.key", {"share": "batch.share"})
 TOP = Decimal("-900719925474.993127")
 
 
@@ -58,16 +61,12 @@ def test_no_file_that_is_written_has_bounds_of_floats(tmp_path: Path, how: str) 
     path = make(tmp_path / "table", **{"delta.dataSkippingStatsColumns": "key"})
     given = Collected(rows((1, TOP, 1.0), (2, TOP, math.nan)), cast(Any, None))
     for batch in range(2):
-        snapshot = LocalTable(str(path)).snapshot(SCHEMA.names)
-        assert snapshot is not None
-        if how == "merge":
-            snapshot.merge(given, metadata(batch), "gold.key = batch.key", {"share": "batch.share"})
-        else:
-            snapshot.append(given, metadata(batch))
-    table = DeltaTable(path)
+        table = LocalTable(str(path))
+        commit(table.merge(given, lambda _: SQL) if how == "merge" else table.append(given), metadata(batch))
+    held = DeltaTable(path)
     if how == "compact":
-        table.optimize.compact(writer_properties=without_float_bounds(table))
+        held.optimize.compact(writer_properties=without_float_bounds(held))
     if how == "sort":
-        table.optimize.z_order(["key"], writer_properties=without_float_bounds(table))
+        held.optimize.z_order(["key"], writer_properties=without_float_bounds(held))
     assert list(bounded_files(DeltaTable(path), str(path))) == []
     assert DeltaTable(path).to_pyarrow_table().num_rows == (2 if how == "merge" else 4)

@@ -3,21 +3,24 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from oncelake.common.errors import LockedError
 from oncelake.common.explain import explain
-from oncelake.exactly_once import write as idempotent_write
+from oncelake.common.spark.rows import SparkRows
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.lease import NAME, Lease
 from oncelake.exactly_once.write import TableWriter, Written
+from oncelake.exactly_once.writers import spark as spark_writer
 from tests.support.memory import MemoryFiles, commit, metadata, table
 
 SILVER = "/lake/silver/access_log"
 OTHER_QUERY = "99999999-2222-3333-4444-555555555555"
+# The model of the table looks at the metadata alone.
+NO_ROWS = SparkRows(cast(Any, None))
 
 
 @pytest.fixture
@@ -41,8 +44,8 @@ def append(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             free = commit_log.versions()[-1] + 1
             does(free) if does else commit(files, SILVER, free, ours)
 
-        monkeypatch.setattr(idempotent_write, "append", write)
-        return writer.append(None, ours)  # type: ignore[arg-type]
+        monkeypatch.setattr(spark_writer, "append", write)
+        return writer.append(NO_ROWS, ours)
 
     return append
 
@@ -99,7 +102,7 @@ def test_a_commit_between_the_check_and_the_first_write_is_detected(files: Memor
     commit(files, SILVER, 2, metadata(0, query_id=OTHER_QUERY, run="other"))
     writer = TableWriter(SILVER, commit_log, state, every_batch=True)
     with pytest.raises(LockedError, match="version 2"):
-        writer.append(None, metadata(1))  # type: ignore[arg-type]
+        writer.append(NO_ROWS, metadata(1))
 
 
 def test_two_runs_that_start_on_an_empty_table_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,9 +111,9 @@ def test_two_runs_that_start_on_an_empty_table_are_distinguished(monkeypatch: py
     commit_log = DeltaLog(files, SILVER)
     writer = TableWriter(SILVER, commit_log, commit_log.state(), every_batch=True)
     commit(files, SILVER, 1, metadata(0, query_id=OTHER_QUERY, run="other"))
-    monkeypatch.setattr(idempotent_write, "append", lambda *_: pytest.fail("it wrote"))
+    monkeypatch.setattr(spark_writer, "append", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(LockedError, match="one of them"):
-        writer.append(None, metadata(0))  # type: ignore[arg-type]
+        writer.append(NO_ROWS, metadata(0))
 
 
 def test_a_commit_during_the_write_is_an_error_that_recommends_a_proof(

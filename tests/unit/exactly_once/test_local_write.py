@@ -10,20 +10,22 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from oncelake.common.errors import LockedError, ReplayError
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.local_write import (
+from oncelake.exactly_once.version_checksum import write_checksum
+from oncelake.exactly_once.write import TableWriter, no_fence
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers.local import (
     LocalTable,
-    Snapshot,
     TransactionHeldError,
     VersionTakenError,
 )
-from oncelake.exactly_once.version_checksum import write_checksum
-from oncelake.exactly_once.write import MergeSql, TableWriter
+from tests.support.committed import append_by, commit
 from tests.support.memory import metadata
 
 SCHEMA = pa.schema([("key", pa.string()), ("counted", pa.int64())])
+OF_ANOTHER = metadata(0, query_id="of another checkpoint", run="other")
 SQL = MergeSql("(gold.key IS NOT DISTINCT FROM batch.key)", {"counted": "gold.counted + batch.counted"})
 
 
@@ -38,12 +40,6 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "table")
 
 
-def snapshot(path: str) -> Snapshot:
-    found = LocalTable(path).snapshot(SCHEMA.names)
-    assert found is not None
-    return found
-
-
 def held(path: str) -> list[tuple[str | None, int]]:
     found = [(row["key"], row["counted"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
     return sorted(found, key=str)
@@ -56,26 +52,34 @@ def writer(path: str) -> TableWriter:
 
 @pytest.mark.parametrize("how", ["append", "merge"])
 def test_a_commit_is_made_once_for_its_transaction(path: str, how: str) -> None:
-    def commit(batch: int) -> None:
-        if how == "append":
-            snapshot(path).append(rows(("a", 1)), metadata(batch))
-        else:
-            snapshot(path).merge(rows(("a", 1)), metadata(batch), SQL.condition, SQL.update)
+    def commit_batch(batch: int) -> None:
+        table = LocalTable(path)
+        change = table.append(rows(("a", 1))) if how == "append" else table.merge(rows(("a", 1)), lambda _: SQL)
+        commit(change, metadata(batch))
 
-    commit(0)
+    commit_batch(0)
     with pytest.raises(TransactionHeldError):
-        commit(0)
-    commit(1)
+        commit_batch(0)
+    commit_batch(1)
     assert held(path) == ([("a", 1), ("a", 1)] if how == "append" else [("a", 2)])
 
 
 @pytest.mark.parametrize("how", ["append", "merge"])
 def test_a_commit_that_comes_in_after_the_snapshot_takes_the_version(path: str, how: str) -> None:
-    before = snapshot(path)
-    snapshot(path).append(rows(("other", 1)), metadata(0, query_id="of another checkpoint", run="other"))
-    given = (rows(("a", 1)), metadata(0), *([SQL.condition, SQL.update] if how == "merge" else []))
+    def another_commits() -> None:
+        if not held(path):
+            append_by(LocalTable(path), rows(("other", 1)), OF_ANOTHER)
+
+    checks = [no_fence, another_commits] if how == "append" else [another_commits]
+
+    def alone() -> None:
+        checks.pop(0)()
+
+    table = LocalTable(path)
+    change = table.append(rows(("a", 1))) if how == "append" else table.merge(rows(("a", 1)), lambda _: SQL)
+    assert change is not None
     with pytest.raises(VersionTakenError, match=r"version 1 of .* is taken"):
-        getattr(before, how)(*given)
+        change(metadata(0), alone, no_fence)
     assert held(path) == [("other", 1)]
 
 
@@ -85,9 +89,9 @@ def test_a_failed_commit_of_a_free_version_is_not_taken_for_a_lost_one(
     def fails(*_: object, **__: object) -> None:
         raise CommitFailedError("no space left on device")
 
-    monkeypatch.setattr("oncelake.exactly_once.local_write.write_deltalake", fails)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", fails)
     with pytest.raises(CommitFailedError, match="no space left"):
-        snapshot(path).append(rows(("a", 1)), metadata(0))
+        append_by(LocalTable(path), rows(("a", 1)), metadata(0))
 
 
 def test_batches_are_written_once_and_their_commits_are_read_back(path: str) -> None:
@@ -126,11 +130,12 @@ def test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it(
     first.append(rows(("a", 1)), metadata(0))
     first.append(rows(("a", 1)), metadata(1))
     compacted: list[int] = []
-    checked = first.must_be_alone
+    checked, checks = first.must_be_alone, [0]
 
     def compact_once(*given: Any) -> None:
         checked(*given)
-        if not compacted:
+        checks[0] += 1
+        if checks[0] == 2:  # the second check is the one after the snapshot was read
             DeltaTable(path).optimize.compact()
             compacted.append(DeltaTable(path).version())
 
@@ -142,10 +147,17 @@ def test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it(
 def test_a_batch_after_another_run_s_commit_is_refused(path: str) -> None:
     first = writer(path)
     first.append(rows(("a", 1)), metadata(0))
-    snapshot(path).append(rows(("b", 1)), metadata(0, query_id="of another checkpoint", run="other"))
+    append_by(LocalTable(path), rows(("b", 1)), OF_ANOTHER)
     with pytest.raises(LockedError, match="another run of silver"):
         first.append(rows(("b", 1)), metadata(1))
     assert held(path) == [("a", 1), ("b", 1)]
+
+
+def test_a_commit_of_another_run_before_the_snapshot_is_read_is_seen(path: str) -> None:
+    first = writer(path)
+    with pytest.raises(LockedError, match=r"another run of silver .* has changed nothing"):
+        first.append(rows(("b", 1)), metadata(0), lambda: append_by(LocalTable(path), rows(("a", 1)), OF_ANOTHER))
+    assert held(path) == [("a", 1)]
 
 
 def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
@@ -183,10 +195,7 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
     path = str(tmp_path)
     DeltaTable.create(path, schema=SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
     for batch, given in enumerate([[("a", 1), ("b", 2)], [("b", 3), ("c", 4)], []]):
-        found = LocalTable(path, "key").snapshot(SCHEMA.names)
-        assert found is not None
-        update = {"counted": "gold.counted + batch.counted"}
-        found.merge(rows(*given), metadata(batch), "gold.key = batch.key", update)
+        commit(LocalTable(path, "key").merge(rows(*given), lambda _: SQL), metadata(batch))
         write_checksum(tmp_path / "_delta_log", batch + 1)
         assert (tmp_path / "_delta_log" / f"{batch + 1:020}.crc").exists()
     DeltaTable(path).optimize.z_order(["key"])
@@ -242,10 +251,8 @@ ADDED = {
 
 def test_appended_rows_get_the_order_and_the_columns_of_the_table(path: str) -> None:
     DeltaTable(path).alter.add_columns([Field(name, PrimitiveType(kind)) for name, kind in ADDED.items()])
-    found = LocalTable(path).snapshot(["note", "counted", "key"])
-    assert found is not None
     given = pa.table({"note": ["n"], "counted": pa.array([1], pa.int64()), "key": ["a"]})
-    found.append(Collected(given, cast(Any, None)), metadata(0))
+    append_by(LocalTable(path), Collected(given, cast(Any, None)), metadata(0))
     (row,) = DeltaTable(path).to_pyarrow_table().to_pylist()
     assert row == {"key": "a", "counted": 1, **dict.fromkeys(ADDED), "note": "n"}
 

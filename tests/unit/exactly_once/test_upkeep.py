@@ -14,12 +14,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableOptimizer
 
-from oncelake.common.spark.collect import Collected
-from oncelake.exactly_once import local_write, upkeep
+from oncelake.common.spark.rows import Collected
+from oncelake.exactly_once import upkeep
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.local_write import LocalTable, TransactionHeldError
-from oncelake.exactly_once.write import MergeSql, TableWriter
+from oncelake.exactly_once.write import TableWriter
+from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers import local as local_write
+from oncelake.exactly_once.writers.local import LocalTable, TransactionHeldError
+from tests.support.committed import append_by
 from tests.support.memory import metadata
 
 SCHEMA = pa.schema([("log_time", pa.timestamp("us", "UTC")), ("key", pa.string()), ("counted", pa.int64())])
@@ -147,10 +150,8 @@ def test_checkpoints_keep_transactions_and_metadata_without_the_older_commits(pa
         if name.endswith(".json") and name[:20] < checkpoint[:20]:
             (Path(path) / "_delta_log" / name).unlink()
     assert DeltaLog(LocalFiles(), path).table_id() == table_id
-    snapshot = LocalTable(path).snapshot(SCHEMA.names)
-    assert snapshot is not None
     with pytest.raises(TransactionHeldError):
-        snapshot.append(rows(5), metadata(5))
+        append_by(LocalTable(path), rows(5), metadata(5))
     assert len(held(path)) == 6
 
 
@@ -260,9 +261,7 @@ def test_the_rows_that_a_merge_touches_are_those_of_the_files_with_its_windows(
     gold: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for batch, minutes in enumerate([(0, 10), (20, 21, 30), (40,)]):
-        append_to_gold = LocalTable(gold, "log_time").snapshot(SCHEMA.names)
-        assert append_to_gold is not None
-        append_to_gold.append(rows(*minutes), metadata(batch))
+        append_by(LocalTable(gold, "log_time"), rows(*minutes), metadata(batch))
     snapshot = LocalTable(gold, "log_time").snapshot(SCHEMA.names)
     assert snapshot is not None
     touched = {

@@ -2,54 +2,20 @@
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
 
 from pyspark import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.rows import Collected
 from oncelake.common.spark.runtime import has_class
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _BOUNDED_ROWS = "oncelake.BoundedRows"
 # Partitions hold their rows at the same time. With more of them than this, each may hold less.
 _PARTITIONS = 4
 # About how many times larger the rows of a log are in memory than in Parquet files.
 PARQUET = 8
-
-
-@dataclass(frozen=True)
-class Collected:
-    """The rows of a small frame, in this process.
-
-    Attributes:
-        rows: the rows; timestamps are in UTC.
-        spark: the session that they come from.
-    """
-
-    rows: "pyarrow.Table"
-    spark: SparkSession
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.rows.column_names)
-
-    def where(self, mask: "pyarrow.ChunkedArray") -> Self:
-        """Return the rows for which the mask is true."""
-        return type(self)(self.rows.filter(mask), self.spark)
-
-    def select(self, names: list[str]) -> Self:
-        """Return some columns, in this order."""
-        return type(self)(self.rows.select(names), self.spark)
-
-    def frame(self) -> DataFrame:
-        """Return the rows as a frame that holds them itself, so that Spark computes nothing again."""
-        rows = self.rows if self.rows.num_rows else self.rows.schema.empty_table()  # PySpark fails without a chunk
-        return self.spark.createDataFrame(rows)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
 from oncelake.observe.trace.find import Asked, FoundLine, Masks, Position, find, values
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
+from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
-from oncelake.silver.stream import source_name
 from oncelake.silver.transform import accepted
 
 # The column with the data file of a silver row.

@@ -9,8 +9,9 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,11 +20,14 @@ from oncelake.bronze.mask import BYTES, raw_length
 from oncelake.bronze.stand_in import collected_lengths
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local, place_of
-from oncelake.common.spark.collect import Collected
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.rows import Count
 from oncelake.common.wording import count_of, listed, shown_path
 from oncelake.sources.directory.content import Content
 from oncelake.sources.directory.listing import COMPRESSED, Problem, is_hidden_file, is_packed
+
+if TYPE_CHECKING:
+    import pyarrow
 
 BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"
@@ -143,26 +147,32 @@ def _reading(sizes: Mapping[str, int], stage: str) -> Reading:
     return Reading(sizes, *_bytes_of_lines(plain), stage)
 
 
-def counts(reading: Reading, lines: DataFrame) -> list[Column]:
-    """Return the counters of a batch: its rows, and the bytes of its lines in the files with one newline each."""
+def counts(reading: Reading, lines: DataFrame) -> list[Count]:
+    """Return the counts of a batch: its rows, and the bytes of its lines in the files with one newline each."""
+    packed = any(map(is_packed, reading.sizes))
+    return [
+        Count("rows", lambda: F.count(F.lit(1)), len),
+        Count("bytes", partial(_bytes_in_spark, lines, packed=packed), partial(_bytes_here, packed=packed)),
+    ]
+
+
+def _bytes_in_spark(lines: DataFrame, *, packed: bool) -> Column:
     length = raw_length(lines) + 1
-    if any(map(is_packed, reading.sizes)):
+    if packed:
         names = F.lower("file")
         plain = ~reduce(Column.__or__, (names.endswith(end) for end in COMPRESSED))
         length = F.when(plain, length).otherwise(0)
-    return [F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(length), F.lit(0)).alias("bytes")]
+    return F.coalesce(F.sum(length), F.lit(0))
 
 
-def counted(reading: Reading, lines: Collected) -> dict[str, int]:
-    """Return the values of `counts` for collected lines."""
+def _bytes_here(rows: "pyarrow.Table", *, packed: bool) -> int:
     import pyarrow.compute as pc  # noqa: PLC0415 - a run that collects nothing need not have it
 
-    rows = lines.rows
-    if any(map(is_packed, reading.sizes)):
+    if packed:
         names = pc.utf8_lower(rows["file"])
         rows = rows.filter(pc.invert(reduce(pc.or_, (pc.ends_with(names, end) for end in COMPRESSED))))
     lengths = rows[BYTES] if BYTES in rows.column_names else collected_lengths(rows)
-    return {"rows": lines.rows.num_rows, "bytes": (pc.sum(lengths).as_py() or 0) + rows.num_rows}
+    return int((pc.sum(lengths).as_py() or 0) + rows.num_rows)
 
 
 def check_read(reading: Reading, seen: Mapping[str, int], rows: int | None) -> None:

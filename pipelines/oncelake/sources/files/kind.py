@@ -18,6 +18,7 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import bronze_stage, is_local, place, place_of
 from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
 from oncelake.common.wording import listed, shown_path
 from oncelake.exactly_once.batch import Batch
@@ -32,7 +33,7 @@ from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Read
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.listing import Problem, has_pattern, loops
 from oncelake.sources.files import proof
-from oncelake.sources.files.batch_check import Reading, check_plan, check_read, counted, counts, files_of
+from oncelake.sources.files.batch_check import Reading, check_plan, check_read, counts, files_of
 from oncelake.sources.files.census import count_files
 from oncelake.sources.files.position import AutoLoaderPosition, FilesPosition, listing_number
 from oncelake.sources.files.renamed import ListedTimes, renamed
@@ -116,7 +117,7 @@ class FilesKind(DirectoryKind):
         """
         sizes = None if batch.holds(self.table) else files_of(lines)
         if sizes is None:
-            self.append(lines, batch)
+            super().write(lines, batch, checkpoint)
             return
         metadata = batch.metadata(self.table)
         first = listing_number(metadata.before) + 1 if metadata.before else 0
@@ -133,13 +134,13 @@ class FilesKind(DirectoryKind):
             known = renamed(lines, reading, modified_at, listed_before, lambda: batch.before(self.table))
             if known:
                 lines, reading = self._without(lines, known, reading)
-        found = batch.collect(lines) if batch.seems_small(lines) else None
-        if found is not None:
-            check_read(reading, counted(reading, found), None)  # guard: check-before-small-write
-            self.append(found, batch)
-            return
-        written, totals = self.append(lines, batch, *counts(reading, lines))
-        check_read(reading, totals, written.commit.rows_added)  # guard: check-after-write
+        rows = batch.rows(lines) if batch.seems_small(lines) else SparkRows(lines)
+        counting = self.counting(rows, *counts(reading, lines))
+        if counting.known is not None:
+            check_read(reading, counting.known, None)  # guard: check-before-small-write
+        written = self.append(counting, batch)
+        if counting.known is None:
+            check_read(reading, counting.values(), written.commit.rows_added)  # guard: check-after-write
 
     def _without(self, lines: DataFrame, known: Mapping[str, str], reading: Reading) -> tuple[DataFrame, Reading]:
         """Leave the files that were read under another name out of a batch, and record that they were."""

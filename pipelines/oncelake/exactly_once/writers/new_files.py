@@ -1,7 +1,8 @@
-"""The data files of a large batch: Spark writes the rows into Parquet files, which this process then commits.
+"""The data files of a batch: its rows are written into Parquet files, which this process then commits.
 
-Spark's Delta writer rebuilds the table's state and computes statistics row by row. A Parquet file has the statistics of
-its columns at its end, so here they are read from there.
+Spark writes the files of a large batch, this process writes the one of a small batch. Spark's Delta writer rebuilds the
+table's state and computes statistics row by row. A Parquet file has the statistics of its columns at its end, so here
+they are read from there.
 """
 
 import json
@@ -14,10 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 from pyarrow import parquet
-from pyspark.sql import DataFrame
 
 from oncelake.common.errors import ReceiptError
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.files import STAGED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +48,7 @@ class DataFile:
 
 
 class NewFiles:
-    """The rows of a frame as data files of a table that no commit names yet.
+    """The rows of a batch as data files of a table that no commit names yet.
 
     The table does not know files that are never committed, as after a crash. VACUUM removes them, like those of
     Spark's writer.
@@ -57,7 +59,7 @@ class NewFiles:
         indexed: the columns that get statistics, each with its Delta type.
     """
 
-    def __init__(self, rows: DataFrame, table: str, indexed: Mapping[str, str]) -> None:
+    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str]) -> None:
         self.columns = rows.columns
         self._rows = rows
         self._table = Path(table)
@@ -65,36 +67,53 @@ class NewFiles:
         self._written: Sequence[DataFile] | None = None
 
     def written(self) -> Sequence[DataFile]:
-        """Run the job that writes the files, once, and return those that have rows.
+        """Write the files, once, and return those that have rows.
 
         Raises:
-            ReceiptError: what the job wrote was removed meanwhile; nothing was committed.
+            ReceiptError: what Spark's job wrote was removed meanwhile; nothing was committed.
         """
         if self._written is None:
-            staged = self._table / f"{STAGED}{uuid.uuid4().hex}"
-            begun = staged / "_begun"
-            staged.mkdir()
-            begun.touch()
-            try:
-                self._rows.write.mode("append").parquet(str(staged))
-                if not begun.exists():  # Spark makes a directory again that is gone, and misses no file in it
-                    raise ReceiptError(  # guard: all-files-of-job
-                        f"{staged} was removed while a batch was written into it; the batch is not committed, and the "
-                        f"next start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
-                    )
-                footers = {each: parquet.read_metadata(each) for each in sorted(staged.glob("*.parquet"))}
-                self._written = [self._moved(each, footer) for each, footer in footers.items() if footer.num_rows]
-            finally:
-                shutil.rmtree(staged, ignore_errors=True)
+            rows = self._rows.here
+            self._written = self._by_spark() if rows is None else self._of(rows) if rows.num_rows else []
         return self._written
+
+    def _of(self, rows: pyarrow.Table) -> Sequence[DataFile]:
+        """Write one file, without bounds of floats: a NaN would be in none."""
+        path, footers = self._table / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", list[Any]()
+        bounded = [field.name for field in rows.schema if not pyarrow.types.is_floating(field.type)]
+        try:
+            parquet.write_table(rows, path, write_statistics=bounded, metadata_collector=footers)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return [self._file(path, footers[0])]
+
+    def _by_spark(self) -> Sequence[DataFile]:
+        """Run the job that writes the files, and move them into the table's directory."""
+        staged = self._table / f"{STAGED}{uuid.uuid4().hex}"
+        begun = staged / "_begun"
+        staged.mkdir()
+        begun.touch()
+        try:
+            self._rows.frame().write.mode("append").parquet(str(staged))
+            if not begun.exists():  # Spark makes a directory again that is gone, and misses no file in it
+                raise ReceiptError(  # guard: all-files-of-job
+                    f"{staged} was removed while a batch was written into it; the batch is not committed, and the next "
+                    f"start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
+                )
+            footers = {each: parquet.read_metadata(each) for each in sorted(staged.glob("*.parquet"))}
+            moved = {each: footer for each, footer in footers.items() if footer.num_rows}
+            return [self._file(each.rename(self._table / each.name), footer) for each, footer in moved.items()]
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
 
     def discard(self) -> None:
         """Remove the files, which no commit may have named."""
         for each in self._written or ():
             (self._table / each.name).unlink(missing_ok=True)
+        self._written = None
 
-    def _moved(self, staged: Path, footer: parquet.FileMetaData) -> DataFile:
-        path = staged.rename(self._table / staged.name)
+    def _file(self, path: Path, footer: parquet.FileMetaData) -> DataFile:
         state = path.stat()
         return DataFile(path.name, state.st_size, state.st_mtime_ns // 1_000_000, statistics(footer, self._indexed))
 

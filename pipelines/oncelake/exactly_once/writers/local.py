@@ -1,7 +1,7 @@
 """The writer of tables on a local disk: delta-rs commits from this process, without Spark's Delta writer.
 
-It commits the collected rows of a small batch, and the files that Spark wrote of the rows of a large one, see
-`new_files`. Spark's writer costs one to three seconds for a batch of any size, delta-rs some milliseconds.
+It appends the rows of a batch as data files, see `new_files`, and merges the collected rows of a small one. Spark's
+writer costs one to three seconds for a batch of any size, delta-rs some milliseconds.
 
 delta-rs records a transaction, but does not skip one that the table holds already, and by default it repeats a commit
 that lost against another one (delta-rs issue 2580). So a commit here is made against one snapshot: the recorded
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from oncelake.common.spark.collect import Collected
+from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.new_files import DataFile, NewFiles, stats_text
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
+from oncelake.exactly_once.writers import Check, MergeFor, TableChange
+from oncelake.exactly_once.writers.new_files import DataFile, NewFiles, stats_text
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
 MERGED = 5_000_000
@@ -92,6 +92,49 @@ class LocalTable:
         self._log = Path(path, "_delta_log")
         self._kept_up: int | None = None
 
+    def append(self, rows: BatchRows) -> TableChange | None:
+        """Return the change that appends rows as data files; None if only Spark can write them."""
+        files = self.new_files(rows)
+        if files is None:
+            return None
+
+        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+            alone()
+            written = files.written()
+            fence()  # guard: lock-check-after-files
+            return self._commit_files(files, written, metadata, alone)
+
+        return change
+
+    def _commit_files(
+        self, files: NewFiles, written: Sequence[DataFile], metadata: CommitMetadata, alone: Check
+    ) -> bool:
+        snapshot = self.snapshot(files.columns)
+        alone()  # guard: snapshot-before-log-check
+        if snapshot is None:
+            files.discard()
+            return False
+        snapshot.append_files(written, metadata)
+        return True
+
+    def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange | None:
+        """Return the change that merges collected rows; None for others, which only Spark merges."""
+        batch = rows.here
+        if batch is None:
+            return None
+
+        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+            del fence
+            snapshot = self.snapshot(rows.columns)
+            alone()
+            made = sql("datafusion")
+            if snapshot is None or made is None or not snapshot.can_merge(made.windows):
+                return False
+            snapshot.merge(batch, metadata, made.condition, made.update)
+            return True
+
+        return change
+
     def snapshot(self, columns: Sequence[str]) -> "Snapshot | None":
         """Return the newest version to commit rows of these columns against; None if only Spark can write them.
 
@@ -106,8 +149,8 @@ class LocalTable:
         # guard: table-has-batch-columns
         return Snapshot(self.path, table, self.windows) if self._has(columns) and _is_plain(table) else None
 
-    def new_files(self, rows: DataFrame) -> NewFiles | None:
-        """Return the rows of a large batch, for `Snapshot.append_files`; None if only Spark can write them.
+    def new_files(self, rows: BatchRows) -> NewFiles | None:
+        """Return the rows of a batch, for `Snapshot.append_files`; None if only Spark can write them.
 
         That is so for the reasons of `snapshot`, and if a column has another type than in the table: Spark's writer
         converts it. Nothing is computed yet. The columns with statistics are those that the table's property lists, or
@@ -176,24 +219,6 @@ class Snapshot:
         self._windows = windows
         self.version: int = table.version()
 
-    def append(self, rows: Collected, metadata: CommitMetadata) -> None:
-        """Append rows with the batch's transaction and metadata.
-
-        Raises:
-            TransactionHeldError: the snapshot holds this transaction or a later one.
-            VersionTakenError: another writer committed since the snapshot was read; nothing was written.
-        """
-        self._must_be_new(metadata)
-        with _Commit(self._table, self.version):
-            write_deltalake(
-                self._table,
-                self._in_order(rows.rows),
-                mode="append",
-                writer_properties=cast(Any, without_float_bounds(self._table)),
-                commit_properties=_properties(metadata),
-                post_commithook_properties=NOTHING_AFTER,
-            )
-
     def append_files(self, files: Sequence[DataFile], metadata: CommitMetadata) -> None:
         """Add data files, which may be none, with the batch's transaction and metadata.
 
@@ -212,18 +237,7 @@ class Snapshot:
                 post_commithook_properties=NOTHING_AFTER,
             )
 
-    def _in_order(self, rows: pyarrow.Table) -> pyarrow.Table:
-        """Return rows with the table's columns, in its order; a column that the rows lack is null."""
-        schema = pyarrow.schema(self._table.schema().to_arrow())
-        if rows.column_names == schema.names:
-            return rows
-        columns = {
-            field.name: rows[field.name] if field.name in rows.column_names else pyarrow.nulls(len(rows), field.type)
-            for field in schema
-        }
-        return pyarrow.table(columns)
-
-    def merge(self, rows: Collected, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
+    def merge(self, rows: pyarrow.Table, metadata: CommitMetadata, condition: str, update: Mapping[str, str]) -> None:
         """MERGE rows (alias `batch`) into the table (alias `gold`) with the batch's transaction and metadata.
 
         Args:
@@ -236,13 +250,13 @@ class Snapshot:
             TransactionHeldError: the snapshot holds this transaction or a later one.
             VersionTakenError: another writer committed since the snapshot was read; nothing was written.
         """
-        if rows.rows.num_rows == 0:  # delta-rs makes no commit for a MERGE without rows
-            self.append(rows, metadata)  # guard: empty-merge-is-committed
+        if rows.num_rows == 0:  # delta-rs makes no commit for a MERGE without rows
+            self.append_files([], metadata)  # guard: empty-merge-is-committed
             return
         self._must_be_new(metadata)
         with _Commit(self._table, self.version):
             merge = self._table.merge(
-                self._in_order(rows.rows),
+                rows,
                 condition,
                 source_alias="batch",
                 target_alias="gold",
