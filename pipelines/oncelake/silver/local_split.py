@@ -27,6 +27,11 @@ class LocalSplit(Split):
     parsed: Collected = field(kw_only=True)
     _stays: Collected | None = field(default=None, init=False)
 
+    @property
+    def counts_first(self) -> bool:
+        """True: the lines are here, and a count that fails leaves no half-written batch."""
+        return True
+
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Find the repeats."""

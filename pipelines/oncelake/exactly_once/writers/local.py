@@ -111,7 +111,7 @@ class LocalTable:
     ) -> bool:
         snapshot = self.snapshot(files.columns)
         alone()  # guard: snapshot-before-log-check
-        if snapshot is None:
+        if snapshot is None or snapshot.schema != files.schema:
             files.discard()
             return False
         snapshot.append_files(written, metadata)
@@ -166,7 +166,9 @@ class LocalTable:
             return None
         listed = self._table.metadata().configuration.get(_INDEXED)
         indexed = [name.strip(" `") for name in listed.split(",")] if listed is not None else list(fields)[:_FIRST]
-        return NewFiles(rows, self.path, {name: fields[name].dataType.typeName() for name in indexed if name in fields})
+        return NewFiles(
+            rows, self.path, {name: fields[name].dataType.typeName() for name in indexed if name in fields}, text
+        )
 
     def opened_at(self, version: int) -> DeltaTable | None:
         """Return the table if its newest version is this one and delta-rs can read it; otherwise None."""
@@ -218,6 +220,11 @@ class Snapshot:
         self._table = table
         self._windows = windows
         self.version: int = table.version()
+
+    @property
+    def schema(self) -> str:
+        """The table's schema, as JSON."""
+        return str(self._table.schema().to_json())
 
     def append_files(self, files: Sequence[DataFile], metadata: CommitMetadata) -> None:
         """Add data files, which may be none, with the batch's transaction and metadata.

@@ -57,10 +57,12 @@ class NewFiles:
         rows: the rows, with columns of the table.
         table: the table's directory.
         indexed: the columns that get statistics, each with its Delta type.
+        schema: the table's schema, as JSON, to which the rows fit.
     """
 
-    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str]) -> None:
+    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str = "") -> None:
         self.columns = rows.columns
+        self.schema = schema
         self._rows = rows
         self._table = Path(table)
         self._indexed = indexed
@@ -78,11 +80,14 @@ class NewFiles:
         return self._written
 
     def _of(self, rows: pyarrow.Table) -> Sequence[DataFile]:
-        """Write one file, without bounds of floats: a NaN would be in none."""
+        """Write one file; only columns with statistics have bounds in it, but no float: a NaN would be in none."""
         path, footers = self._table / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", list[Any]()
-        bounded = [field.name for field in rows.schema if not pyarrow.types.is_floating(field.type)]
+        indexed = (field for field in rows.schema if field.name in self._indexed)
+        bounded = [field.name for field in indexed if not pyarrow.types.is_floating(field.type)]
+        # as Spark's writer does; that a column is never null is known for a plan, not for a table
+        nullable = pyarrow.schema([field.with_nullable(True) for field in rows.schema])
         try:
-            parquet.write_table(rows, path, write_statistics=bounded, metadata_collector=footers)
+            parquet.write_table(rows.cast(nullable), path, write_statistics=bounded, metadata_collector=footers)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
