@@ -7,7 +7,7 @@ columns, `texts` is a struct of their texts.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -203,10 +203,18 @@ def _by_keys(
             "time_text": value["time"],
             "level_text": value["level"],
             "message": F.coalesce(value["message"], F.lit("")),
-            "fields": F.map_filter("object", lambda key, _: ~F.exists(F.array(*taken), key.eqNullSafe)),
+            "fields": _without("object", taken),
             **texts_column(texts),
         }
     ).drop("object", *(f"{part}_key" for part in chosen))
+
+
+def _without(name: str, keys: Sequence[Column]) -> Column:
+    """Return a map without some keys; they are computed once for a row, not for each of its keys."""
+    of_row = F.array(F.array(*keys))
+    return F.get(
+        F.transform(of_row, lambda found: F.map_filter(name, lambda key, _: ~F.exists(found, key.eqNullSafe))), 0
+    )
 
 
 def _first(at: Mapping[str, Column]) -> Column:
