@@ -235,7 +235,8 @@ class Lakehouse:
             with progress.display:
                 yield progress
 
-        return Exclusive(*self._with_spark, reporter, FOLLOWERS, self.warn, stopping or threading.Event())
+        chain, spark = self._with_spark
+        return Exclusive(chain, spark, reporter, FOLLOWERS, self.warn, stopping or threading.Event())
 
     # --- run ---
 
@@ -385,7 +386,8 @@ class Lakehouse:
                 f"lake.catalog {catalog}: trace finds a line by the files that commits added, which a "
                 "catalog does not name; find the line with SQL, by topic, partition and offset, or by file"
             )
-        return Tracer(*self._with_spark[::-1]).way(asked)
+        chain, spark = self._with_spark
+        return Tracer(spark, chain).way(asked)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
@@ -625,7 +627,8 @@ class Lakehouse:
         known = (str(SILVER), *(str(bronze_of(each)) for each in self.settings.by_name))
         if name not in known:
             raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
-        if self._with_spark[0].commit_log(Table.named(name)).newest() is None:
+        chain, _ = self._with_spark
+        if chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
         found = self.table(name).limit(rows).persist()
         try:
