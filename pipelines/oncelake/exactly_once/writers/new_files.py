@@ -60,7 +60,7 @@ class NewFiles:
         schema: the table's schema, as JSON, to which the rows fit.
     """
 
-    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str = "") -> None:
+    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str) -> None:
         self.columns = rows.columns
         self.schema = schema
         self._rows = rows
