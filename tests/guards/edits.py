@@ -83,7 +83,7 @@ class always:  # noqa: N801
 
 @dataclass(frozen=True)
 class becomes:  # noqa: N801
-    """Give another value: what is assigned, returned, passed, looped over or tested, a context, or a caught error."""
+    """Replace a value: what is assigned, returned, passed, looped over or tested, a context, or a caught error."""
 
     value: str
 

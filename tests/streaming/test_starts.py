@@ -199,7 +199,7 @@ CAUSES = (
 )
 LONG = (
     Cause(
-        "a heap of which Java leaves too little",
+        "a heap that Java makes too small",
         ("Spark did not start with master local[*]: ", "must be at least 471859200", "remove -Xmx from _JAVA_OPTIONS"),
         "export _JAVA_OPTIONS=-Xmx480m",
         code=1,

@@ -113,7 +113,7 @@ def dies_before_commit(served: Served) -> Iterator[None]:
 
 
 def must_refuse_one_group(served: Served, case: str) -> None:
-    """Add three batches to two groups, of which one leaves the range of its column in the second batch."""
+    """Add three batches to two groups; in the second batch, one group leaves the range of its column."""
     first, then, column, total, kind = CASES[case]
     group, other = MINUTES[:2]
     plain: Values = (1, Decimal(2), Decimal("0.500"))

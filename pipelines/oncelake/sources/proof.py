@@ -79,7 +79,7 @@ class Ingestion:
 
 
 def source_link(name: str, ingestion: Ingestion) -> Link:
-    """Return the link of a source of which only its own answers are known: it compares no row."""
+    """Return the link of a source whose kind has no links of its own: it compares no row."""
     metadata = ingestion.log.state().metadata
     may_start = ingestion.diagnosis().may_start
     link = what_waits(name, ingestion.source, metadata, ingestion.table, may_start=may_start)

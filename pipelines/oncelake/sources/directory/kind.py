@@ -23,7 +23,7 @@ class DirectoryKind(SourceKind):
 
     @abstractmethod
     def planned(self, ingestion: Ingestion) -> Collection[str]:
-        """Return the paths of which no run reads a file again."""
+        """Return the paths that no run reads again, whatever file is there."""
 
     @property
     def name(self) -> str:
