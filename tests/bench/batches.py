@@ -49,7 +49,7 @@ class Watch(Display):
 
     def _memory(self) -> str:
         heap = min(self._heap() for _ in range(3))  # garbage collection can be delayed by work that is still running
-        kept = [each.name() for each in cached_frames(self.spark).values()]
+        kept = [frame.name() for frame in cached_frames(self.spark).values()]
         ours = sum("Delta Table State" not in (name or "") for name in kept)
         python = psutil.Process().memory_info().rss // 2**20
         return f"Java's heap {heap} MiB, Python {python} MiB, cached frames {len(kept)} (not Delta's: {ours})"

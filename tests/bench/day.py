@@ -89,7 +89,7 @@ def _counts(now: datetime, *, late: bool) -> tuple[Collected, MergeSql]:
         "service": [f"service {n}" for n in range(SERVICES)] + ["late"] * late,
         "log_count": [LINES // SERVICES] * SERVICES + [1] * late,
     }
-    windows = sorted({(each, each) for each in times})
+    windows = sorted({(at, at) for at in times})
     named = ", ".join(
         f"arrow_cast('{at:%Y-%m-%d %H:%M:%S}', 'Timestamp(Microsecond, Some(\"UTC\"))')" for at, _ in windows
     )

@@ -65,7 +65,7 @@ def measured(spark: SparkSession, rate: int, window: str | None, batches: int) -
         for number in range(batches + WARM):
             house.write(f"{number}.log", *sent(rate, seconds + number))
             reports = house.run(spark)
-            times += [each.seconds for each in reports if each.stage == "silver"][:1]
+            times += [report.seconds for report in reports if report.stage == "silver"][:1]
             if number == 0:
                 fill(house, rate * seconds, seconds)
         steady = times[WARM:]

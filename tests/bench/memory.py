@@ -91,7 +91,7 @@ def tables(lake: Path) -> dict[str, dict[str, int]]:
         found[f"{log.parent.parent.name}/{log.parent.name}"] = {
             "files": len(DeltaTable(log.parent).file_uris()),
             "log_entries": len(entries),
-            "log_kb": sum(each.stat().st_size for each in entries) // 1_000,
+            "log_kb": sum(entry.stat().st_size for entry in entries) // 1_000,
         }
     return found
 

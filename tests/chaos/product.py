@@ -166,7 +166,7 @@ class Product:
             def run(part: Chain) -> None:
                 hooks = {each.name: Inside(at, each.write, self._begun, stopping) for each in (*gold, *served)}
                 self._planned_in = Path(part.lake.checkpoint(part.stages[0].name))
-                hooked = (replace(each, write=hooks.get(each.name, each.write)) for each in part.stages)
+                hooked = (replace(stage, write=hooks.get(stage.name, stage.write)) for stage in part.stages)
                 self._run(replace(part, stages=tuple(hooked)), *hooks.values())
 
             change = Change(chain, self.spark, gold[0], served, run, self._said.append)

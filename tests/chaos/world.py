@@ -151,7 +151,7 @@ class Directory(World):
 
     def accepted(self, table: Path) -> list[bytes]:
         """Return the files that are lost by consent."""
-        return [below(each, self.place.root) for each in accepted_losses(table)]
+        return [below(loss, self.place.root) for loss in accepted_losses(table)]
 
     def lost(self, bronze: Mapping[bytes, BronzeFiles]) -> Iterable[bytes]:
         """Return none: nobody knows of a file that came and went between two runs."""

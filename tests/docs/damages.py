@@ -18,6 +18,6 @@ def page() -> str:
 def _rows() -> Iterator[str]:
     yield "| damage in the log of a table | the next start |\n|---|---|\n"
     for case in DAMAGES:
-        said = ", then ".join(f"`oncelake {each}`" for each in case.commands)
+        said = ", then ".join(f"`oncelake {command}`" for command in case.commands)
         goes = "goes on, with a warning" if case.warned else "goes on"
         yield f"| {case.what} | {f'refused; {said}' if case.refused else goes} |\n"

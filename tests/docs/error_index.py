@@ -62,13 +62,13 @@ every other state forbids a start, and `run` ends with exit code 1.
 def page() -> str:
     """Return docs/errors.md as the source of today gives it."""
     messages = found()
-    sections = [_section(each, messages.get(each.__name__, {})) for each in classes()]
+    sections = [_section(class_, messages.get(class_.__name__, {})) for class_ in classes()]
     return "\n".join([_ABOUT, _states(), *sections]).rstrip() + "\n"
 
 
 def classes() -> list[type[OncelakeError]]:
     """Return the classes of errors that a user sees, in the order of the module."""
-    every = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, OncelakeError)]
+    every = [var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, OncelakeError)]
     return sorted(every, key=lambda each: each is not OncelakeError)
 
 
@@ -101,7 +101,7 @@ def _code(text: str) -> str:
 
 def found() -> Mapping[str, Mapping[str, set[str]]]:
     """Return the messages of each class of errors, by the folder of the package that raises them."""
-    names = {each.__name__ for each in classes()}
+    names = {class_.__name__ for class_ in classes()}
     messages: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).parts[0].removesuffix(".py")

@@ -144,12 +144,12 @@ _WORDS: Mapping[Any, str] = {
 
 
 def _limits(limits: list[Any]) -> str:
-    bounds = {type(each): each for each in limits}
+    bounds = {type(limit): limit for limit in limits}
     least, most = bounds.get(annotated_types.Ge), bounds.get(annotated_types.Le)
     if least and most:
         return f" from {least.ge} to {most.le}"
     above = bounds.get(annotated_types.Gt)
-    patterns = [pattern for each in limits if (pattern := getattr(each, "pattern", None))]
+    patterns = [pattern for limit in limits if (pattern := getattr(limit, "pattern", None))]
     said = f" above {above.gt}" if above else ""
     return f"{said} that matches `{patterns[0]}`" if patterns else said
 

@@ -20,7 +20,7 @@ def _rows() -> Iterator[str]:
     for statement in COMPATIBLE:
         yield f"| `{_plain(statement)}` | all | goes on |\n"
     for case in REFUSED:
-        named = "all" if case.tables == tuple(TABLES) else ", ".join(each.replace("/", ".") for each in case.tables)
+        named = "all" if case.tables == tuple(TABLES) else ", ".join(table.replace("/", ".") for table in case.tables)
         rebuilt = ", then ".join(f"`oncelake rebuild {stage}`" for stage in case.rebuilds)
         undone = f"`{_plain(case.undone)}`" if case.undone else ""
         said = ", then ".join(filter(None, (undone, rebuilt)))

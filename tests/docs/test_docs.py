@@ -71,7 +71,7 @@ def test_the_table_of_damages_is_what_the_tests_try() -> None:
 
 def test_the_error_index_is_the_generated_one_and_knows_what_to_do() -> None:
     assert error_index.PAGE.read_text(encoding="utf-8") == error_index.page(), "errors have changed: run make docs"
-    assert {each.__name__ for each in error_index.classes()} == set(error_index.ADVICE)
+    assert {class_.__name__ for class_ in error_index.classes()} == set(error_index.ADVICE)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_every_command_and_flag_that_a_page_names_exists(page: Path) -> None:
         while hasattr(at, "commands") and words and not words[0].startswith("-"):
             assert words[0] in at.commands, f"oncelake {command}: there is no {words[0]}"
             at, words = at.commands[words[0]], words[1:]
-        flags = {flag for each in at.params for flag in each.opts}
+        flags = {flag for param in at.params for flag in param.opts}
         unknown = [word for word in words if word.startswith("-") and word.partition("=")[0] not in flags]
         assert not unknown, f"oncelake {command}: there is no {unknown[0]}"
 
@@ -196,7 +196,9 @@ def test_every_block_of_the_readme_and_its_next_page_is_run_or_loaded() -> None:
 def test_the_readme_is_short_and_shows_a_picture() -> None:
     assert len(text_of(README).split()) <= 800
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text_of(README))
-    assert [ElementTree.parse(ROOT / each).getroot().tag for each in pictures] == ["{http://www.w3.org/2000/svg}svg"]
+    assert [ElementTree.parse(ROOT / picture).getroot().tag for picture in pictures] == [
+        "{http://www.w3.org/2000/svg}svg"
+    ]
 
 
 def test_the_installation_names_what_the_package_has() -> None:
@@ -226,7 +228,7 @@ def test_every_option_in_a_unit_a_dag_or_a_manifest_exists(name: str, least: int
     assert len(found) >= least
     group: Any = typer.main.get_command(app)
     for command, *words in found:
-        flags = {flag for each in group.commands[command].params for flag in each.opts}
+        flags = {flag for param in group.commands[command].params for flag in param.opts}
         assert {word for word in words if word.startswith("-")} <= flags, (command, words)
 
 

@@ -46,7 +46,7 @@ def private_uses(source: str) -> Iterator[str]:
     own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("oncelake", "tests"):
-            yield from (f"import of {each.name}" for each in node.names if is_private(each.name))
+            yield from (f"import of {name.name}" for name in node.names if is_private(name.name))
         elif isinstance(node, ast.Attribute) and is_private(node.attr):
             mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls") and node.attr in own
             if not mine and ast.unparse(node) not in PUBLIC:

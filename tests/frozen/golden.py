@@ -46,7 +46,7 @@ def without_order(said: list[Any]) -> list[Any]:
     """Keep one batch of each stage: their number and order depend on timing."""
     batches = [each for each in said if isinstance(each, dict) and each.get("event") == "batch"]
     rest = [each for each in said if each not in batches]
-    of = {each["stage"]: {**shape(each), "stage": each["stage"]} for each in batches}
+    of = {batch["stage"]: {**shape(batch), "stage": batch["stage"]} for batch in batches}
     for each in of.values():  # only the last of the reports that arrive together has the backlog
         each.pop("backlog", None)
         each.pop("backlog_unit", None)

@@ -27,7 +27,7 @@ def names() -> dict[str, Any]:
     return {
         "commands": dict(_commands(get_command(app), "oncelake")),
         "settings": [key for key, _ in keys(Settings)],
-        "metrics": {each.name: [each.kind, each.unit, *each.attributes] for each in METRICS},
+        "metrics": {metric.name: [metric.kind, metric.unit, *metric.attributes] for metric in METRICS},
         "states": [each.value for each in State],
         "faults": [each.value for each in Fault],
         "events": [each.value for each in CommitKind],
@@ -44,7 +44,7 @@ def names() -> dict[str, Any]:
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, list[str]]]:
-    yield name, sorted(option for each in command.params for option in (*each.opts, *each.secondary_opts))
+    yield name, sorted(option for param in command.params for option in (*param.opts, *param.secondary_opts))
     for inner, each in getattr(command, "commands", {}).items():
         yield from _commands(each, f"{name} {inner}")
 

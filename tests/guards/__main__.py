@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None, guards: Sequence[Guard] = GUARD
         parser.error(str(error))
     began = time.monotonic()
     verdicts = Trial(root, _say).run(guards)
-    red = sum(each.red for each in verdicts)
+    red = sum(verdict.red for verdict in verdicts)
     seed = f", seed {asked.seed}" if asked.seed is not None else ""
     print(f"{red} of {len(guards)} guards are red{seed}, in {time.monotonic() - began:.0f} s")
     return 0 if red == len(guards) else 1

@@ -33,7 +33,7 @@ class Guard:
     @property
     def ids(self) -> tuple[str, ...]:
         """Return the IDs of the tests, from the root of the tree."""
-        return tuple(f"tests/{each}" for each in self.tests)
+        return tuple(f"tests/{test}" for test in self.tests)
 
     @property
     def needs_spark(self) -> bool:

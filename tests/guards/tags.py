@@ -70,7 +70,7 @@ def symbols(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionD
 def _first_lines(node: ast.AST) -> tuple[int, ...]:
     """Return the line on which a node begins; of a decorated function, also that of its first decorator."""
     decorators = node.decorator_list[:1] if isinstance(node, ast.FunctionDef) else []
-    return (getattr(node, "lineno", 0), *(each.lineno for each in decorators))
+    return (getattr(node, "lineno", 0), *(decorator.lineno for decorator in decorators))
 
 
 def _extent(node: ast.AST) -> tuple[int, int, int]:

@@ -70,7 +70,7 @@ def test_no_two_guards_have_one_name() -> None:
 
 def test_every_guard_has_a_test_without_a_server() -> None:
     assert [guard.name for guard in GUARDS if not guard.tests] == []
-    assert [guard.name for guard in GUARDS if any(each.startswith("services/") for each in guard.tests)] == []
+    assert [guard.name for guard in GUARDS if any(test.startswith("services/") for test in guard.tests)] == []
 
 
 def of_function(file: str, function: ast.FunctionDef) -> list[Guard]:

@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def guard(name: str, *tests: str, off: Edit = DROPPED, tag: str = "refusal-of-rest") -> Guard:
-    return Guard(tag, name, "nothing", off, tuple(f"unit/test_gate.py::{each}" for each in tests))
+    return Guard(tag, name, "nothing", off, tuple(f"unit/test_gate.py::{test}" for test in tests))
 
 
 def test_a_guard_is_red_if_each_of_its_tests_fails_without_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

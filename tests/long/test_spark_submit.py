@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.long]  # two cold starts of Spark
 def test_the_how_tos_program_runs_under_spark_submit(tmp_path: Path) -> None:
     house = House.with_error_log(tmp_path)
     house.write("a.log", *LINES)
-    found = [each for each in blocks(ROOT / "docs/how-to.md") if each.section == "Run it with spark-submit"]
+    found = [block for block in blocks(ROOT / "docs/how-to.md") if block.section == "Run it with spark-submit"]
     program, command = (each.text for each in found)
     (tmp_path / "oncelake_main.py").write_text(program)
     confs = [word for word in command.split() if word.startswith("spark.sql.")]

@@ -76,7 +76,7 @@ def notes(texts: Texts, table: str) -> list[CommitMetadata]:
 def table_id(texts: Texts, table: str) -> str | None:
     if newest(texts, table) < 0:
         return None
-    return next(str(each["metaData"]["id"]) for each in actions(texts, table, 0) if "metaData" in each)
+    return next(str(action["metaData"]["id"]) for action in actions(texts, table, 0) if "metaData" in action)
 
 
 def make(process: Process, table: str) -> None:

@@ -103,7 +103,7 @@ def judged(system: str, place: Path, formats: Sequence[Path]) -> tuple[Result, L
     is_draft = found.draft is not None and found.chosen is found.drafted
     chosen = found.draft.log_format if is_draft and found.draft else known[found.chosen.format]
     lines = PlainReader(chosen, sample.modified).lines(sample.text)
-    read = sum(each.log_time is not None for each in lines)
+    read = sum(line.log_time is not None for line in lines)
     name = "draft" if is_draft else found.chosen.format
     return Result(system, name, read, len(answers), seconds, _problem(system, lines, answers)), chosen
 

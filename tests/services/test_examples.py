@@ -31,4 +31,4 @@ def test_the_exceptions_of_a_java_service_are_served(
     assert example.rows("silver/quarantine") == []
     traces = [row["message"] for row in example.rows("silver/access_log") if row["level"] == "ERROR"]
     assert len(traces) == sum(count for *_, count in expected["errors"])
-    assert all("\n\tat com.example.shop.Main.run(Main.java:7)" in each for each in traces), "a trace is whole"
+    assert all("\n\tat com.example.shop.Main.run(Main.java:7)" in trace for trace in traces), "a trace is whole"

@@ -84,7 +84,7 @@ def test_a_watch_reports_waiting_records_and_each_batch(
     house.run(spark)
     broker.send(topic, LINES[:2])
     follow.look()
-    batch = next(each for line in said for each in events(line) if each["event"] == "batch")
+    batch = next(event for line in said for event in events(line) if event["event"] == "batch")
     assert batch.items() >= {"stage": "bronze", "batch_id": 0, "backlog": 2, "backlog_unit": "records"}.items()
     assert batch["position"] == {topic: {"0": 6, "1": 0}}
     assert batch["rows"] == {"bronze.access_log": 6}
@@ -161,7 +161,11 @@ def test_a_new_partition_whose_first_records_expired_is_recovered(
 def published(broker: Broker, topic: str, group: str = "lag") -> dict[int, int]:
     """Return the offsets of a group, by partition."""
     (asked,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {each.partition: each.offset for each in asked.result(30).topic_partitions if each.topic == topic}
+    return {
+        partition.partition: partition.offset
+        for partition in asked.result(30).topic_partitions
+        if partition.topic == topic
+    }
 
 
 def test_committed_offsets_are_published_to_the_lag_group_and_never_read(

@@ -51,7 +51,7 @@ def holding(house: House) -> list[str]:
     secrets = (CANARY, KEY.encode())
     files = [path for path in house.root.rglob("*") if path.is_file()]
     rows = [name for name in house.tables if house.table(name).exists() and CANARY.decode() in repr(house.rows(name))]
-    return [*(str(path) for path in files if any(each in path.read_bytes() for each in secrets)), *rows]
+    return [*(str(path) for path in files if any(secret in path.read_bytes() for secret in secrets)), *rows]
 
 
 def test_a_record_is_masked_as_a_whole_and_still_proven(
@@ -88,7 +88,7 @@ def test_a_record_is_masked_as_a_whole_and_still_proven(
     # all have one session, so of ten seconds each second one is within a second of one that stays
     assert (house.size("silver/access_log"), house.size("silver/duplicates")) == (5, 5)
     links = house.lakehouse(spark).prove(full=True, deep=True).links
-    assert [str(each) for each in links if not each.holds] == []
+    assert [str(link) for link in links if not link.holds] == []
     assert holding(house) == []
     assert any(MARK in path.read_bytes() for path in house.lake.rglob("*.parquet")), "the search sees into the tables"
     assert CANARY.decode() not in "".join([*house.said, repr(house.reports)])

@@ -209,7 +209,7 @@ def test_every_command_works_under_all_settings_at_once(
     house.sets.append(f"serving.url={mariadb.make_database(name, rights='ALL')}")
     write_log(house.logs, 60)
     modes = {"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", "completion_type": "'CHAIN'", "sql_safe_updates": "1"}
-    before = {each: mariadb.sql(f"SELECT @@GLOBAL.{each}")[0][0] for each in modes}
+    before = {mode: mariadb.sql(f"SELECT @@GLOBAL.{mode}")[0][0] for mode in modes}
     for each, value in modes.items():
         mariadb.sql(f"SET GLOBAL {each} = {value}")
     try:

@@ -174,7 +174,7 @@ def test_a_group_and_the_number_of_others_are_named(house: House, spark: SparkSe
         look = LakeLook(house.chain(spark), parse_condition(when), lambda: spark, LocalFiles())
         head = look.head()
         assert head is not None
-        return [each.text for each in look.windows(head[1], after_ms, until_ms, 10)]
+        return [window.text for window in look.windows(head[1], after_ms, until_ms, 10)]
 
     assert texts("by_level.lines < 4", until_ms=NINE + 60_000) == ["lines is 3 for level=ERROR"]
     assert texts("by_level.lines < 4", after_ms=NINE + 60_000) == ["lines is 1 for level=ERROR"]

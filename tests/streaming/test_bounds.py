@@ -107,5 +107,5 @@ def test_a_gold_table_of_an_older_lake_gets_exact_bounds_at_its_next_batch(ran: 
     ran.run(spark)
     actions = Path(ran.table("gold/all"), "_delta_log").glob("*.json")
     newest = sorted(actions)[-1].read_text()
-    (stats,) = (json.loads(each)["add"]["stats"] for each in newest.splitlines() if each.startswith('{"add"'))
+    (stats,) = (json.loads(line)["add"]["stats"] for line in newest.splitlines() if line.startswith('{"add"'))
     assert [*json.loads(stats)["minValues"]] == ["log_time"]

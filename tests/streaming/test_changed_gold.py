@@ -129,7 +129,7 @@ def test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration(tmp_path:
     assert "gold.error_log is declared as" in house.tell(spark, "doctor", expect=1)
     assert "gold.error_log is declared otherwise now" in house.tell(spark, "prove")
     facts = house.lakehouse(spark).report()
-    assert (facts.troubles, [each.measure for each in facts.measures]) == ({}, ["log_count"])
+    assert (facts.troubles, [measure.measure for measure in facts.measures]) == ({}, ["log_count"])
     traced = house.lakehouse(spark).trace(f"lines.log:{LINES[0].decode()}").steps[-1]
     assert (traced.table, traced.row and traced.row["log_count"]) == ("gold.error_log", 4)
     assert "alert many: gold.error_log has no lines yet, as it was" in house.tell(spark, "alerts", "send")
@@ -252,7 +252,7 @@ def died(step: str, *, before: bool) -> Iterator[None]:
 
     def dying(call: Callable[..., None]) -> Callable[..., None]:
         def called(files: LocalFiles, *paths: str) -> None:
-            hit = not happened and any(re.search(step, each) for each in paths if each.startswith("/"))
+            hit = not happened and any(re.search(step, path) for path in paths if path.startswith("/"))
             if not hit or not before:
                 call(files, *paths)
             if hit:

@@ -51,7 +51,7 @@ def declare(house: House, columns: dict[str, Any] | None, *, gold: bool = False)
 
 
 def lines(*values: dict[str, Any]) -> list[bytes]:
-    return [json.dumps({"time": "2017-07-30T14:09:08Z", "level": "ERROR", **each}).encode() for each in values]
+    return [json.dumps({"time": "2017-07-30T14:09:08Z", "level": "ERROR", **value}).encode() for value in values]
 
 
 def silver_values(house: House, *names: str) -> list[tuple[Any, ...]]:

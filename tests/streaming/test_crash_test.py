@@ -83,7 +83,7 @@ def test_a_tampered_lake_is_detected(shipped_house: House, spark: SparkSession) 
     bronze, volume = f"delta.`{house.lake}/bronze/access_log`", f"delta.`{house.lake}/gold/log_volume`"
     spark.sql(f"UPDATE {volume} SET log_count = log_count + 1 WHERE level = 'INFO'")
     spark.sql(f"INSERT INTO {bronze} SELECT * FROM {bronze} LIMIT 2")
-    seen = {each.table: each for each in tallies(lake, [*lines, b"never ingested"])}
+    seen = {tally.table: tally for tally in tallies(lake, [*lines, b"never ingested"])}
     assert (seen["bronze.access_log"].lost, seen["bronze.access_log"].doubled) == (1, 2)
     assert (seen["silver.quarantine"].lost, seen["silver.quarantine"].doubled) == (1, 0)
     assert seen["gold.log_volume"].doubled > 0

@@ -35,7 +35,9 @@ def declare(house: House, **more: Any) -> None:
 
 def line(*messages: str, **outer: Any) -> bytes:
     """Return a line of events; one with the level LOUD for a message in capitals."""
-    events = [{"time": AT, "message": each, **({"level": "LOUD"} if each.isupper() else {})} for each in messages]
+    events = [
+        {"time": AT, "message": message, **({"level": "LOUD"} if message.isupper() else {})} for message in messages
+    ]
     return json.dumps({**outer, "Records": events}).encode()
 
 

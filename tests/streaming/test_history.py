@@ -29,7 +29,7 @@ def test_a_changed_rule_begins_a_new_span(house: House, spark: SparkSession) -> 
     assert {"ahead": "P2D"} in new.rules
     assert old.rules is not None
     assert old.rules[0]["pattern"] == new.rules[0]["pattern"]
-    assert not any("ahead" in each for each in old.rules)
+    assert not any("ahead" in rule for rule in old.rules)
 
 
 def test_the_command_shows_spans_and_rules(house: House, spark: SparkSession) -> None:

@@ -99,7 +99,7 @@ def test_a_stopped_python_whose_jvm_died_still_holds_the_lake(house: House, spar
     house.sets = ["run.lock_wait=0 seconds"]
     first = house.start("run")
     wait_for(first, lambda: newest(house.lake / "_checkpoints/gold/error_log/commits") >= 0)
-    (java,) = (each for each in psutil.Process(first.pid).children() if "java" in each.name())
+    (java,) = (child for child in psutil.Process(first.pid).children() if "java" in child.name())
     os.kill(first.pid, signal.SIGSTOP)
     java.kill()
     until(lambda: java.status() == psutil.STATUS_ZOMBIE)  # its parent is stopped

@@ -38,7 +38,7 @@ def test_small_files_are_compacted_and_every_line_counts_once(ran: House, spark:
     forget_commits(ran, "silver")
     first, *others = ran.run(spark)
     assert (first.stage, first.replayed) == ("silver", True)
-    assert not any(rows for each in others for rows in each.rows.values())  # the position moves over the compaction
+    assert not any(rows for other in others for rows in other.rows.values())  # the position moves over the compaction
     ran.must_be(LINES)
     ran.write("more.log", *MORE)
     ran.run(spark)

@@ -50,7 +50,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def blocks(spark: SparkSession) -> set[Path]:
     """Return the temporary files of Spark's blocks."""
     places = jvm(spark).org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
-    return {path for each in places for path in Path(each.getPath()).rglob("*") if path.is_file()}
+    return {path for place in places for path in Path(place.getPath()).rglob("*") if path.is_file()}
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,8 @@ def _holds(content: bytes) -> bool:
 def deep(spark: SparkSession, house: House) -> list[str]:
     """Prove the lake and read the source again; return what is said of bronze's rows, with the notes."""
     links = house.lakehouse(spark).prove(full=True, deep=True).links
-    assert [each for each in links if not each.holds] == []
-    return [text for each in links for text in (each.said, *each.notes) if "compared" in text or "read again" in text]
+    assert [link for link in links if not link.holds] == []
+    return [text for link in links for text in (link.said, *link.notes) if "compared" in text or "read again" in text]
 
 
 # the crash matrix of a whole run has both writers
@@ -93,9 +93,9 @@ def test_masked_data_is_nowhere_after_crashes_replays_and_every_command(
     house.run(spark)
     house.must_be([*LINES, *LINES])
     rows = house.rows("bronze/access_log")
-    assert {row["value"] for row in rows} == {each.replace(MAIL, pseudonym(KEY)) for each in LINES}
+    assert {row["value"] for row in rows} == {line.replace(MAIL, pseudonym(KEY)) for line in LINES}
     assert {(row["value"], row["value_bytes"]) for row in rows} == {
-        (each.replace(MAIL, pseudonym(KEY)), len(each)) for each in LINES
+        (line.replace(MAIL, pseudonym(KEY)), len(line)) for line in LINES
     }
     assert sum(count for row in rows for _, count in row["masked"] or ()) == 8
     assert deep(spark, house) == ["10 rows of 2 files, 2 read again and equal line by line"]
@@ -136,7 +136,7 @@ def test_lines_are_compared_under_the_rules_and_the_key_that_they_were_read_with
     house.sets[-1] = mask("NEW_KEY", "{name: word, pattern: nothing, action: replace, text: something longer}")
     house.write("new.log", *LINES)
     reports = house.run(spark)
-    assert [each.masked for each in reports if each.stage == "bronze"] == [{"email": 4, "word": 1}]
+    assert [report.masked for report in reports if report.stage == "bronze"] == [{"email": 4, "word": 1}]
     assert deep(spark, house) == ["15 rows of 3 files, 3 read again and equal line by line"]
     history = [each for each in house.lakehouse(spark).history("bronze.access_log") if each.fingerprint]
     assert [each.rows for each in history] == [5, 5]
@@ -172,7 +172,7 @@ def test_a_recovery_after_a_lost_checkpoint_keeps_what_bronze_holds(house: House
     after = house.rows("bronze/access_log")
     assert [row for row in after if row["file"].endswith("old.log")] == before
     assert {row["value"] for row in after} == {
-        each.replace(MAIL, pseudonym(key)) for each in LINES for key in (KEY, OLD_KEY)
+        line.replace(MAIL, pseudonym(key)) for line in LINES for key in (KEY, OLD_KEY)
     }
 
 

@@ -285,7 +285,7 @@ def test_an_audit_names_rows_and_is_recorded_once_for_each_version(
     unique = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "message"}, "severity": "warning"}
     expect(house, NUMBERED, SHORT, {**unique, "meta": {"rule": "unique"}})
     first, again = (audit(house, spark, tmp_path / "audit") for _ in range(2))
-    found = {each.rule: each for each in first.results}
+    found = {result.rule: result for result in first.results}
     assert not first.holds
     assert {rule: (each.success, each.unexpected, each.rows) for rule, each in found.items()} == {
         "numbered": (False, 4, 6),
@@ -303,7 +303,7 @@ def test_an_audit_names_rows_and_is_recorded_once_for_each_version(
     house.run(spark)
     third = audit(house, spark, tmp_path / "audit", new=True)
     assert third.audited.from_version == first.audited.version
-    assert {each.rule: each.rows for each in third.results} == {
+    assert {result.rule: result.rows for result in third.results} == {
         "numbered": 2,
         "short": 2,
         "unique": 2,

@@ -58,7 +58,7 @@ def test_a_record_is_traced_by_its_first_line(house: House, spark: SparkSession)
     lake = house.lakehouse(spark)
     steps = lake.trace("a.log:" + FAILED.split("\n", maxsplit=1)[0]).steps
     assert [step.at for step in steps] == [At.THERE, At.THERE, At.COUNTED]
-    samples = {each for reason in lake.quarantined()[1] if reason.rule == "record_size" for each in reason.samples}
+    samples = {sample for reason in lake.quarantined()[1] if reason.rule == "record_size" for sample in reason.samples}
     first = "a.log:" + DEEP.split("\n", maxsplit=1)[0]
     assert first in samples
     assert lake.trace(first).steps[-1].at is At.REFUSED
@@ -87,4 +87,4 @@ def test_a_file_that_grew_by_the_rest_of_its_record_is_named(house: House, spark
     with (house.logs / "a.log").open("a") as file:
         file.write("\tat one.more(Line.java:1)\n")
     with house.lakehouse(spark).census() as (census, _):
-        assert [each.fault for each in census.faults] == [Fault.GREW]
+        assert [fault.fault for fault in census.faults] == [Fault.GREW]

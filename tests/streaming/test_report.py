@@ -85,7 +85,7 @@ def test_the_report_agrees_with_the_tables(told: Told) -> None:
     assert Counter(errors) == Counter({int(at.timestamp()): count for at, count in answer.errors.items()})
     assert facts.late is not None
     assert facts.late.by == {"up to a minute": 1, "up to an hour": 0, "up to a day": 0, "more than a day": 1}
-    assert {each.rule: each.lines for each in facts.reasons} == {"blank": 1, "pattern": 2}
+    assert {reason.rule: reason.lines for reason in facts.reasons} == {"blank": 1, "pattern": 2}
     refused = {batch.batch_id: dict(batch.refused) for batch in facts.batches if batch.refused}
     assert refused == {0: {"pattern": 1}, 1: {"pattern": 1, "blank": 1}}
     assert {(stage.state, stage.backlog) for stage in facts.stages} == {("aligned", 0)}
@@ -102,7 +102,7 @@ def test_a_period_tells_what_changed_and_leads_to_the_raw_lines(told: Told, spar
     assert dict(facts.troubles) == {}
     assert facts.period is not None
     # minutes 30 to 39 with 10 INFO and 5 ERROR, one late ERROR, one WARN; before, minutes 0 to 29
-    of = {each.name: (each.value, each.before) for each in facts.period.changes}
+    of = {change.name: (change.value, change.before) for change in facts.period.changes}
     assert {name: of[name] for name in ("Lines", "Errors")} == {"Lines": (17, 45), "Errors": (6, 15)}
     assert of["Share of errors"] == (35.294, 33.333)
     assert of["In quarantine"] == (0, 0), "the lines were ingested today"
@@ -125,7 +125,7 @@ def test_a_period_of_ingestion_counts_quarantine_and_freshness(told: Told, spark
     now = datetime.now(UTC)
     facts = facts_of(told.house, spark, proven=False, period=Period(now - timedelta(hours=3), now))
     assert facts.period is not None
-    of = {each.name: (each.value, each.before, each.by) for each in facts.period.changes}
+    of = {change.name: (change.value, change.before, change.by) for change in facts.period.changes}
     assert of["In quarantine"] == (3, 0, "ingest time")
     assert of["In quarantine: pattern"] == (2, 0, "ingest time")
     assert of["In quarantine: blank"] == (1, 0, "ingest time")
@@ -139,7 +139,7 @@ def test_a_period_of_ingestion_counts_quarantine_and_freshness(told: Told, spark
 
 @pytest.mark.spark
 def test_the_users_own_gold_tables_are_drawn_as_declared(told: Told) -> None:
-    found = {(each.table, each.measure): each for each in told.facts.measures}
+    found = {(measure.table, measure.measure): measure for measure in told.facts.measures}
     volume = found["gold.log_volume", "log_count"]
     assert volume.how == "count per 1 minute by level"
     assert {name: sum(filter(None, values)) for name, values in volume.groups.items()} == {

@@ -57,7 +57,7 @@ def test_lines_are_counted_as_a_log_grows_and_is_rotated(house: House, spark: Sp
     append(house, *BATCHES[2], MORE)
     reports = house.run(spark)
     house.must_be([*LINES, MORE, MORE])
-    assert [each.rows for each in reports if each.stage == "bronze" and each.batch_id > 2] == []
+    assert [report.rows for report in reports if report.stage == "bronze" and report.batch_id > 2] == []
     assert house.run(spark) == []
     links = house.lakehouse(spark).prove(full=True, deep=True).links
     assert [link.said for link in links if not link.holds] == []

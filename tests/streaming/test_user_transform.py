@@ -59,7 +59,7 @@ def test_own_columns_are_added_measured_and_changed(house: House, spark: SparkSe
     declare(house, gold=True, words=WORDS, size=SIZE)
     house.write("new.log", *NEW)
     house.run(spark)
-    found = [(each[0], str(each[1])) for each in silver_values(house, "words", "size")]
+    found = [(value[0], str(value[1])) for value in silver_values(house, "words", "size")]
     assert found == [(1, "5.00"), (2, "7.00"), (2, "7.00"), (None, "None")]
     assert house.size("silver/quarantine") == 2
     assert [(row["lines"], str(row["longest"])) for row in house.rows("gold/by_words")] == [(2, "7.00")]
@@ -72,8 +72,8 @@ def test_own_columns_are_added_measured_and_changed(house: House, spark: SparkSe
     assert newest.rules is not None
     assert middle.rules is not None
     assert oldest.rules is not None
-    ours = [[each for each in span.rules or () if "transform" in each] for span in (newest, middle, oldest)]
-    assert [len(each) for each in ours] == [1, 1, 0]
+    ours = [[rule for rule in span.rules or () if "transform" in rule] for span in (newest, middle, oldest)]
+    assert [len(our) for our in ours] == [1, 1, 0]
     assert ours[0][0].keys() == {"transform", "source"}
     assert ours[0] != ours[1]
     if small_batch != "0":

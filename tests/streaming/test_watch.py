@@ -53,7 +53,7 @@ def test_a_run_draws_its_board_and_a_watch_reports_each_batch(shipped_house: Hou
 
 def _rows(said: str, stage: str) -> list[int]:
     """Return the rows of each batch that a watch reported, and check that it reported each once."""
-    batches = [each for each in events(said) if each["event"] == "batch" and each["stage"] == stage]
-    assert [each["batch_id"] for each in batches] == [0, 1]
-    assert all(each["position"] and each["query"] for each in batches)
-    return [sum(each["rows"].values()) for each in batches]
+    batches = [event for event in events(said) if event["event"] == "batch" and event["stage"] == stage]
+    assert [batch["batch_id"] for batch in batches] == [0, 1]
+    assert all(batch["position"] and batch["query"] for batch in batches)
+    return [sum(batch["rows"].values()) for batch in batches]

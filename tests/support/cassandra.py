@@ -75,7 +75,7 @@ class CassandraNode:
                 [
                     *(java_command(), "-Xmx512m", f"-javaagent:{agent}", "-Djdk.attach.allowAttachSelf=true"),
                     *(f"--add-opens={each}=ALL-UNNAMED" for each in OPENS),
-                    *(f"--add-exports={each}=ALL-UNNAMED" for each in EXPORTS),
+                    *(f"--add-exports={export}=ALL-UNNAMED" for export in EXPORTS),
                     *(f"-Dcassandra.config=file://{at}/cassandra.yaml", f"-Dcassandra.storagedir={at}"),
                     *("-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=100"),
                     *("-Dcassandra-foreground=yes", f"-Dlogback.configurationFile={at}/logback.xml"),

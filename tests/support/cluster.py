@@ -104,7 +104,7 @@ class Cluster:
         return sum(worker["state"] == "ALIVE" for worker in self.state()["workers"])
 
     def _gone(self) -> None:
-        assert self._alive() == sum(each is not None for each in self._workers)
+        assert self._alive() == sum(worker is not None for worker in self._workers)
 
     def _start(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", str(HOME / "jars/*"), main]

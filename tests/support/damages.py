@@ -74,8 +74,8 @@ def named(log: Path, text: str) -> None:
 
 def several(path: Path) -> None:
     """Cut each."""
-    for each in checkpoints(path):
-        cut(each)
+    for checkpoint in checkpoints(path):
+        cut(checkpoint)
 
 
 def without_checkpoints(log: Path) -> None:
@@ -103,9 +103,9 @@ def after(first: Callable[[Path], None], do: Callable[[Path], None]) -> Callable
 def clean_up(log: Path) -> None:
     """Remove the commits and checkpoints before the newest one."""
     newest = commits(log)[-1].name[:20]
-    for each in log.iterdir():
-        if each.name[:20].isdigit() and each.name[:20] < newest:
-            each.unlink()
+    for path in log.iterdir():
+        if path.name[:20].isdigit() and path.name[:20] < newest:
+            path.unlink()
 
 
 def in_parts(log: Path, spark: SparkSession) -> None:

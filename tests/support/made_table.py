@@ -82,7 +82,7 @@ class MadeTable:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows_added for each in self.commits)
+        return sum(commit.rows_added for commit in self.commits)
 
     def edit(self, sql: str) -> None:
         """Change the table by hand: `DELETE FROM {} WHERE …`."""
@@ -93,7 +93,7 @@ class MadeTable:
         """Return the span of the whole table, or of all after a batch."""
         if after is None:
             return Span(self.table, self.path, self.version, tuple(self.commits))
-        proven = [each for each in self.commits if each.metadata.batch_id <= after]
+        proven = [commit for commit in self.commits if commit.metadata.batch_id <= after]
         start = ProvenTable("id", proven[-1].version, after, QUERY, proven[-1].metadata.end, 0)
         return Span(self.table, self.path, self.version, tuple(self.commits[len(proven) :]), start)
 

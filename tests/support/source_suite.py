@@ -98,7 +98,7 @@ class SourceSuite:
             at = _position(world.house)
             (found,) = (each for each in (of_kind.parse(at) for of_kind in own) if each is not None)
             assert position_of(at) == found
-            assert [each for each in others if each.parse(at) is not None] == []
+            assert [other for other in others if other.parse(at) is not None] == []
             assert found.words("the source")
             metadata = DeltaLog(LocalFiles(), str(world.house.table(BRONZE))).state().metadata
             assert metadata is not None

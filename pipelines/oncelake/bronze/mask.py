@@ -111,7 +111,7 @@ class MaskRule(Strict):
             raise ValueError("group is of pattern; find has its own")
         if (self.action == "replace") != (self.text is not None):
             raise ValueError("text is required for action replace, and for no other action")
-        wrong = next((each for each in self.fields if not _is_field(each)), None)
+        wrong = next((field for field in self.fields if not _is_field(field)), None)
         if wrong is not None:
             raise ValueError(f"fields has {wrong!r}; accepted are value, key, headers and headers.NAME")
         return self
@@ -160,7 +160,7 @@ class MaskSettings(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        hashes = any(each.action == "hash" for each in self.rules)
+        hashes = any(rule.action == "hash" for rule in self.rules)
         if hashes and self.key_variable is None:
             raise ValueError("a rule has action hash: set mask.key_variable to the name of the variable with the key")
         if not hashes and self.key_variable is not None:
@@ -227,7 +227,7 @@ class Mask:
         java, variable = jvm(spark).oncelake.Mask, masking.key_variable
         if variable is not None and masking.key_id is not None and not java.has(variable, masking.key_id):
             java.hold(os.environ[variable])
-        rules = json.dumps([dict(each) for each in masking.rules])
+        rules = json.dumps([dict(rule) for rule in masking.rules])
         self._spark = spark
         # guard: cut-line-masked-joined
         joint, part = (records.joint, records.part) if records is not None else (None, None)
@@ -257,7 +257,7 @@ class Mask:
         masked["headers"] = F.when(is_stand_in(), F.col("headers")).otherwise(masked["headers"])
         kept = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]  # guard: keys-and-headers-masked
         more = (raw_length(rows), F.col(f"made.{MASKED}"), F.lit(version))
-        names = (each.name for each in COLUMNS)
+        names = (column.name for column in COLUMNS)
         return rows.select("*", made).select(*kept, *(one.alias(name) for one, name in zip(more, names, strict=True)))
 
     def values(self, rows: DataFrame) -> DataFrame:

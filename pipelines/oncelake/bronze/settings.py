@@ -107,11 +107,11 @@ class SourceSettings(Strict):
         names = given if isinstance(given, list | tuple) else [given]
         if not names:
             raise ValueError("expected a topic, or a list of topics, not an empty list")
-        for each in names:
-            if not isinstance(each, str | int) or not _TOPIC.fullmatch(str(each)):
-                raise ValueError(f"{shown(each)} is no name of a topic: 1 to 249 of the characters a-z A-Z 0-9 . _ -")
-        texts = [str(each) for each in names]
-        twice = next((each for each in texts if texts.count(each) > 1), None)
+        for name in names:
+            if not isinstance(name, str | int) or not _TOPIC.fullmatch(str(name)):
+                raise ValueError(f"{shown(name)} is no name of a topic: 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+        texts = [str(name) for name in names]
+        twice = next((text for text in texts if texts.count(text) > 1), None)
         if twice is not None:
             raise ValueError(f"the list has topic {twice} twice; remove one of them")
         return texts[0] if len(texts) == 1 else tuple(texts)

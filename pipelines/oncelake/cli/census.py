@@ -117,7 +117,7 @@ def _say(console: Console, found: Census, stage: str, *, every: bool) -> None:
     for state, paths in _paths(found).items() if every else ():
         lines += [f"{state}: {shown_path(path)}" for path in paths]
     lines += [f"accepted: {shown_path(each.path)}: {each.fault}" for each in found.accepted]
-    lines += [f"{each.fault}: {said(each, stage)}" for each in found.faults]
+    lines += [f"{fault.fault}: {said(fault, stage)}" for fault in found.faults]
     for line in lines:
         console.print(line)
 
@@ -135,7 +135,9 @@ def _paths(found: Census) -> dict[str, list[str]]:
 
 
 def _object(found: Census, stage: str) -> dict[str, object]:
-    entries = [{**asdict(each), "path": shown_path(each.path), "resolve": said(each, stage)} for each in found.faults]
+    entries = [
+        {**asdict(fault), "path": shown_path(fault.path), "resolve": said(fault, stage)} for fault in found.faults
+    ]
     accepted = [{**asdict(each), "path": shown_path(each.path)} for each in found.accepted]
     files = {state.replace(" ", "_"): list(map(shown_path, paths)) for state, paths in _paths(found).items()}
     return {"files": files, "faults": entries, "accepted": accepted, "holds": not found.faults}

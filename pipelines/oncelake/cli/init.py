@@ -54,8 +54,8 @@ def init(
         found, logs = None, None
         if sample is not None:
             found = kinds_in(sample, format_places(None))
-            for each in found.kinds if not as_json else []:
-                _show_kind(console, each)
+            for kind in found.kinds if not as_json else []:
+                _show_kind(console, kind)
             if not found.kinds:
                 raise OncelakeError(_no_format(sample, found.left_out))  # guard: init-needs-format
             for file, reason in found.left_out.items():
@@ -67,7 +67,7 @@ def init(
         if as_json:
             files, kept = ([str(each) for each in some] for some in (written.files, written.kept))
             kinds = (
-                [{"source": each.name, **each.evidence.to_dict(), "format": each.format} for each in found.kinds]
+                [{"source": kind.name, **kind.evidence.to_dict(), "format": kind.format} for kind in found.kinds]
                 if found
                 else []
             )
@@ -90,11 +90,11 @@ def _show_kind(console: "Console", kind: "LogKind") -> None:
     console.print(f"{evidence.share:.1%} of {evidence.counted} of {kind.files[0]} parse as {kind.format}")
     if len(kind.files) > 1:
         console.print(
-            f"  and {count_of(len(kind.files) - 1, 'more file')}: {listed(each.name for each in kind.files[1:])}"
+            f"  and {count_of(len(kind.files) - 1, 'more file')}: {listed(file.name for file in kind.files[1:])}"
         )
     show_evidence(console, evidence)
-    for each in kind.assumptions:
-        console.print(f"  assumed: {each}")
+    for assumption in kind.assumptions:
+        console.print(f"  assumed: {assumption}")
     if kind.draft is None and kind.declared.assumes_utc:
         console.print("  assumed: times without a zone are read as UTC")
 

@@ -171,8 +171,8 @@ def _show_suggestion(console: Console, file: str, found: "Suggestion") -> None:
     if found.chosen is not None:
         show_evidence(console, found.chosen)
     if found.draft is not None and found.drafted is not None:
-        for each in found.draft.assumptions:
-            console.print(f"assumed: {each}")
+        for assumption in found.draft.assumptions:
+            console.print(f"assumed: {assumption}")
         told = f"A draft parses {found.drafted.share:.1%} of {found.drafted.counted}."
         console.print(f"{told} Edit it, save it, and try it: oncelake format try {file} my-format.yaml")
         console.print(f"\n{found.draft.text}", end="")
@@ -200,8 +200,8 @@ def show_evidence(console: Console, found: "Evidence") -> None:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rules.items())
         console.print(f"  refused  {_short(found.refused.text)}\n    {rules}")
     _show_unheld(console, found.unheld)
-    for each in found.warnings:
-        console.print(f"  look: {each}")
+    for warning in found.warnings:
+        console.print(f"  look: {warning}")
 
 
 def _show_unheld(console: Console, unheld: "Mapping[str, int]") -> None:
@@ -224,10 +224,10 @@ def _show(console: Console, file: str, trial: "Trial") -> None:
         broken = ", ".join(f"{rule} {count:,}" for rule, count in sorted(trial.rules.items()))
         console.print(f"{trial.lines - trial.accepted:,} do not; rules broken: {broken}")
     for refused in trial.refused:
-        why = "; ".join(_why(each["rule"], each["column"], each["value"]) for each in refused.reasons)
+        why = "; ".join(_why(reason["rule"], reason["column"], reason["value"]) for reason in refused.reasons)
         console.print(f"  {_short(refused.line)}\n    {why}")
-    for each in trial.warnings:
-        console.print(f"  look: {each}")
+    for warning in trial.warnings:
+        console.print(f"  look: {warning}")
 
 
 def _why(rule: str | None, column: str | None, value: str | None) -> str:

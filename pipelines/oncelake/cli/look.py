@@ -105,7 +105,7 @@ def history(
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         spans = lake.history(table)
         if as_json:
-            typer.echo(json.dumps({"spans": [each.to_dict() for each in spans]}))
+            typer.echo(json.dumps({"spans": [span.to_dict() for span in spans]}))
             return
         from oncelake.observe.rule_history import history_lines
 

@@ -145,9 +145,9 @@ def validate(
 
         say = partial(_say_audit, console) if not as_json else unheard
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
-        holds = all(each.holds for each in audits)
+        holds = all(audit.holds for audit in audits)
         if as_json:
-            said = {"audits": [each.to_dict() for each in audits], "docs": str(place), "holds": holds}
+            said = {"audits": [audit.to_dict() for audit in audits], "docs": str(place), "holds": holds}
             typer.echo(json.dumps(said))
         else:
             console.print(f"Data Docs: {place}")
@@ -157,10 +157,10 @@ def validate(
 
 def _say_audit(console: Console, found: "Audit") -> None:
     console.print(found.heading)
-    for each in found.results:
-        broken = ("no", "bold red" if each.severity == "critical" else "yellow")
-        console.print(Text.assemble("  ", ("ok", "green") if each.success else broken, f"  {_sentence(each)}"))
-        for line in each.lines[:_LINES_SHOWN]:
+    for result in found.results:
+        broken = ("no", "bold red" if result.severity == "critical" else "yellow")
+        console.print(Text.assemble("  ", ("ok", "green") if result.success else broken, f"  {_sentence(result)}"))
+        for line in result.lines[:_LINES_SHOWN]:
             console.print(f"        {line}")
 
 

@@ -35,7 +35,7 @@ def init(
 
         made = lake.make_served_tables(dry_run=sql)
         database = made.tables[0].place
-        names = [*([POSITION.name, REFUSED.name] if made.sql else []), *(each.table.name for each in made.tables)]
+        names = [*([POSITION.name, REFUSED.name] if made.sql else []), *(table.table.name for table in made.tables)]
         if as_json:
             typer.echo(json.dumps({"database": database, "tables": names, "sql": made.sql, "made": not sql}))
         else:

@@ -101,7 +101,7 @@ class Backpressure:
         """Return a table's ID, which does not change during a run."""
         if table not in self._ids:
             writers = (callback.tables.get(table) for _, callback in self.joined)
-            self._ids[table] = next(each.log.table_id() for each in writers if isinstance(each, TableWriter))
+            self._ids[table] = next(writer.log.table_id() for writer in writers if isinstance(writer, TableWriter))
         return self._ids[table]
 
 

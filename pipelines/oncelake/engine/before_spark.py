@@ -78,7 +78,7 @@ def _text(chain: Chain) -> str:
         __version__,
         pyspark.__version__,
         chain.settings.model_dump_json(exclude=_LEFT_OUT),
-        *(each.declared.model_dump_json() for each in chain.silver.parsers.values()),
+        *(parser.declared.model_dump_json() for parser in chain.silver.parsers.values()),
         *([chain.silver.transform.code.identity.model_dump_json()] if chain.silver.transform is not None else []),
         *sorted(f"{table}: {suite.declared.model_dump_json()}" for table, suite in chain.suites.items()),
     )

@@ -237,7 +237,9 @@ def keeping_duplicates(chain: Chain) -> Chain:
     if chain.silver.deduplicate is not None or chain.commit_log(DUPLICATES).newest() is None:
         return chain
     kept = duplicates_target(named=chain.silver.named)
-    stages = (replace(each, writes=(*each.writes, kept)) if SILVER in each.tables else each for each in chain.stages)
+    stages = (
+        replace(stage, writes=(*stage.writes, kept)) if SILVER in stage.tables else stage for stage in chain.stages
+    )
     return replace(chain, stages=tuple(stages))
 
 
@@ -245,7 +247,7 @@ def needs_spark(settings: Settings) -> bool:
     """Return True if the state of the chain can only be read through Spark."""
     lake = settings.places()
     local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
-    return any(each.needs_spark for each in settings.kinds().values()) or not local or on_databricks()
+    return any(kind.needs_spark for kind in settings.kinds().values()) or not local or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:

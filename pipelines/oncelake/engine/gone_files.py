@@ -28,7 +28,7 @@ def gone_file(error: BaseException, chain: Chain, stage: Stage) -> str | None:
 
 def _by(chain: Chain, table: Table) -> str:
     commits = (each for each, _ in chain.commit_log(table).newest_first())
-    vacuum = next((each for each in commits if each.operation.startswith("VACUUM END")), None)
+    vacuum = next((commit for commit in commits if commit.operation.startswith("VACUUM END")), None)
     return f"; the last VACUUM ended in version {vacuum.version}, {vacuum.at}" if vacuum is not None else ""
 
 

@@ -231,14 +231,14 @@ def silver_rules(
     """
     suite = found.get(SILVER)
     if suite is not None:
-        refuse_names(suite, [column_rule(name) for each in parsers.values() for name in each.columns])
+        refuse_names(suite, [column_rule(name) for parser in parsers.values() for name in parser.columns])
     _refuse_other_types(parsers)
     gate = tuple(checks(settings.quality.gate, suite))
     rules = suite.rules if suite else ()
     named, deduplicate = bool(settings.sources), settings.silver.deduplicate
     _refuse_with_events(parsers, is_deduplicated=deduplicate is not None)
     if deduplicate is not None:
-        refuse_key(deduplicate, {name for each in parsers.values() for name in each.columns}, named=named)
+        refuse_key(deduplicate, {name for parser in parsers.values() for name in parser.columns}, named=named)
     name = settings.silver.transform
     own = UserTransform(find_code(name, places)) if name is not None else None
     return Silver(parsers, settings.silver.limits, rules, gate, named=named, transform=own, deduplicate=deduplicate)
@@ -382,7 +382,7 @@ def silver_source(settings: Settings, commit_log: Callable[[Table], DeltaLog]) -
         metadata = commit_log(SILVER).state().metadata
         return metadata.source if metadata else {}
 
-    declared = {str(bronze_of(each)): table(str(bronze_of(each))) for each in settings.sources}
+    declared = {str(bronze_of(source)): table(str(bronze_of(source))) for source in settings.sources}
     return DeltaSources(declared, recorded, table)
 
 

@@ -94,7 +94,7 @@ def _wrong_bounds(at: str) -> int:
         return 0
     from oncelake.exactly_once.bounds import bounded_files  # noqa: PLC0415 - needs delta-rs, which is optional
 
-    return sum(1 for each in bounded_files(table, at) if each.hidden())
+    return sum(1 for file in bounded_files(table, at) if file.hidden())
 
 
 def _has_news(commit_log: DeltaLog) -> bool:

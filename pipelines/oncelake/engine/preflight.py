@@ -119,7 +119,7 @@ def _check_configured(spark: SparkSession, chain: Chain) -> None:
         if table in schemas:  # a source that failed has none
             check_suite(spark, suite, schemas[table](spark))
             if table == SILVER:
-                refuse_columns(suite, [each.name for each in chain.silver.transform_fields(spark)])
+                refuse_columns(suite, [field.name for field in chain.silver.transform_fields(spark)])
     for name, declared in chain.settings.gold.items():
         _check_declared(spark, chain, name, declared)
 

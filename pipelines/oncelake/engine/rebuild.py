@@ -155,7 +155,7 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
 def served_from(chain: Chain, gold: Stage) -> tuple[Stage, ...]:
     """Return the stages that serve a gold table, whether they read it or count the same lines."""
     name = gold.tables[0].name
-    return tuple(each for each in chain.stages if each.served is not None and each.served.table.name == name)
+    return tuple(stage for stage in chain.stages if stage.served is not None and stage.served.table.name == name)
 
 
 def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -213,16 +213,16 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: S
     if state.stage.name != "silver":  # a gold row counts many lines
         return None
     held = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
-    there = sum(each.commit_log.state().rows for each in sources)
+    there = sum(source.commit_log.state().rows for source in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
         moved = [*state.table_states.values()]
         lines = (each.last for each in moved if each.metadata and each.metadata.replay == moving.metadata.replay)
-        held -= sum(each.lines_added for each in lines if each)  # these lines are in quarantine, too
+        held -= sum(line.lines_added for line in lines if line)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
     if there >= held:
         return None
-    read, verb = ", ".join(each.name for each in sources), "holds" if len(sources) == 1 else "hold"
+    read, verb = ", ".join(source.name for source in sources), "holds" if len(sources) == 1 else "hold"
     return f"{read} {verb} {count_of(there, 'line')}, but {names} hold {held:,}"
 
 

@@ -109,7 +109,7 @@ def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reade
 def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     """Mark stages as those of an unfinished rebuild, so that nothing else runs before it."""
     begun = {*unfinished_rebuild(chain), *names}
-    marked = (each.name for each in chain.stages if each.name in begun)
+    marked = (stage.name for stage in chain.stages if stage.name in begun)
     mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
 
 
@@ -156,7 +156,7 @@ def _gone(state: StageState) -> Case | None:
     log = state.commit_logs[state.stage.tables[0]]
     if damage is not None and damage.back_to is not None and isinstance(log, DeltaLog):
         commits = (log.commit(version) for version in range(damage.back_to, -1, -1))
-        metadata = next((each.metadata for each in commits if each is not None and each.metadata), None)
+        metadata = next((commit.metadata for commit in commits if commit is not None and commit.metadata), None)
     if state.stage.reads or metadata is None:
         return None
     batch, before = metadata.batch_id, state.first.previous

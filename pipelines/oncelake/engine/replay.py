@@ -139,7 +139,7 @@ class Replay:
             return None
         rows = tables.read(self.spark, self._path(QUARANTINE))
         known = sorted(row[0] for row in rows.select(F.explode("reasons.rule")).distinct().collect())
-        unknown = [each for each in reasons if each not in known]
+        unknown = [reason for reason in reasons if reason not in known]
         if unknown:
             has = f"the reasons in it are {', '.join(known)}" if known else "it is empty"
             raise ConfigError(f"no line in {QUARANTINE} has the reason {unknown[0]!r}; {has}")

@@ -74,7 +74,7 @@ def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType,
                 f"stops the stage for good. Fix: ALTER TABLE {name} ALTER COLUMN `{field.name}` DROP NOT NULL"
             )
     gone = sorted(field.name for field in columns if field.name.lower() not in there)
-    by = next((each for each in _by_others(log) if each.operation in _TAKING_AWAY), None) if gone else None
+    by = next((other for other in _by_others(log) if other.operation in _TAKING_AWAY), None) if gone else None
     if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
         undo = restoring(place, by.version - 1)
         raise ConfigError(
@@ -111,7 +111,7 @@ def fading(chain: Chain) -> list[str]:
 
 def _by(log: DeltaLog, operation: str) -> str:
     """Return which statement did something last, in words; empty if the log does not have it."""
-    return next((f", by {each.statement}" for each in _by_others(log) if each.operation.startswith(operation)), "")
+    return next((f", by {other.statement}" for other in _by_others(log) if other.operation.startswith(operation)), "")
 
 
 def _by_others(log: DeltaLog) -> Iterator[Commit]:

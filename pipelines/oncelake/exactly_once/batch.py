@@ -311,7 +311,7 @@ class BatchCallback:
 
         def metadata(table: Table) -> CommitMetadata:
             state = self.tables[table].state
-            beside = {str(each): self._last_batch(each, batch_id) for each in others} if table == first else {}
+            beside = {str(other): self._last_batch(other, batch_id) for other in others} if table == first else {}
             return CommitMetadata(
                 stage=self.stage,
                 table=str(table),

@@ -97,7 +97,7 @@ def _own(file: Path, floats: Sequence[str]) -> list[str]:
         return []
     group = footer.row_group(0)
     columns = (group.column(place) for place in range(footer.num_columns))
-    return [each.path_in_schema for each in columns if each.path_in_schema in floats and each.is_stats_set]
+    return [column.path_in_schema for column in columns if column.path_in_schema in floats and column.is_stats_set]
 
 
 def _is_outside(values: pyarrow.ChunkedArray, listed: tuple[Any, Any] | None) -> bool:

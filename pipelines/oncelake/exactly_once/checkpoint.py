@@ -95,10 +95,10 @@ def position(text: str) -> str | None:
     at = f"[{','.join(entries)}]" if several else entries[0]
     try:
         json.loads(header[1])
-        values = [json.loads(each) for each in entries]
+        values = [json.loads(entry) for entry in entries]
     except ValueError:
         return None
-    of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in values)
+    of_tables = all(value is None or (isinstance(value, dict) and "reservoirId" in value) for value in values)
     return at if of_tables or not several else None
 
 
@@ -106,7 +106,7 @@ def offsets_text(after: str, at: str) -> str:
     """Return the text of an `offsets` file with the header of another one, and a position."""
     value = json.loads(at)
     entries = [json.dumps(each, separators=(",", ":")) for each in value] if isinstance(value, list) else [at]
-    return "\n".join([*lines_of(after)[:2], *(NOT_READ if each == "null" else each for each in entries)])
+    return "\n".join([*lines_of(after)[:2], *(NOT_READ if entry == "null" else entry for entry in entries)])
 
 
 def _half_written(files: Files, path: str, committed: int | None) -> str | None:

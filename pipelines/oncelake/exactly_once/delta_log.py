@@ -309,7 +309,7 @@ class DeltaLog:
         if versions[0] > 0:
             # guard: log-reaches-beginning
             return f"its log begins at version {versions[0]}, and no batch of this chain is left in it"
-        writing = (each for each in versions if any(map(_is_add, lines_of(self._text(each) or ""))))
+        writing = (version for version in versions if any(map(_is_add, lines_of(self._text(version) or ""))))
         return next(map(self._unexplained, writing), None)
 
     def _unexplained(self, version: int) -> str:
@@ -411,7 +411,7 @@ class DeltaLog:
             return False
         first, *others = map(self.commit, versions)
         is_empty = first is not None and first.operation == "CREATE TABLE" and not first.changes_data
-        return is_empty and all(isinstance(each, ChainCommit) and each.operation == "WRITE" for each in others)
+        return is_empty and all(isinstance(other, ChainCommit) and other.operation == "WRITE" for other in others)
 
     def files_added(self, version: int) -> list[str]:
         """Return the paths of the data files that a version added, as the log spells them."""

@@ -78,7 +78,9 @@ class DeltaSource(Source):
         first = found.version if first is None else first
         if changes:
             commits = list(islice(self.commit_log.since(first - 1), LOOK + 1))
-            count = None if len(commits) > LOOK else sum(each.rows_changed for each in commits if each.changes_data)
+            count = (
+                None if len(commits) > LOOK else sum(commit.rows_changed for commit in commits if commit.changes_data)
+            )
         else:
             before = self.commit_log.rows_before(first, look=LOOK)
             count = None if before is None else self.commit_log.state().rows - before

@@ -28,8 +28,8 @@ def remove_staged(table: str) -> None:
     Args:
         table: the table's directory; nothing happens if it is not a local one.
     """
-    for each in Path(table).glob(f"{STAGED}*"):  # guard: only-staged-files-removed
-        shutil.rmtree(each, ignore_errors=True)
+    for path in Path(table).glob(f"{STAGED}*"):  # guard: only-staged-files-removed
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def lines_of(text: str) -> list[str]:

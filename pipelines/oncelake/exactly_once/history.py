@@ -101,7 +101,7 @@ class DeltaHistory(DeltaLog):
         versions = self.versions()
         if versions and versions[0] > 0:
             return f"its history begins at version {versions[0]}, and no batch of this chain is left in it"
-        writing = next((each for each in versions if self._known[each].changes_data), None)
+        writing = next((version for version in versions if self._known[version].changes_data), None)
         if writing is not None:
             return self._unexplained(writing)
         found = self._detail() if versions else None

@@ -180,7 +180,7 @@ def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> 
     by_partition: dict[int, list[int]] = {}
     for partition, offset in found:
         by_partition.setdefault(partition, []).append(offset)
-    shown = [(part, *each) for part, offsets in by_partition.items() for each in ranges(offsets)][:HANDFUL]
+    shown = [(part, *range_) for part, offsets in by_partition.items() for range_ in ranges(offsets)][:HANDFUL]
     more = total - sum(last - first + 1 for _, first, last in shown)
     words = [f"{topic}/{part}/{first_to_last(first, last)}" for part, first, last in shown]
     return listed(words, len(words) + more)

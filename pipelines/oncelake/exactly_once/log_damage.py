@@ -114,7 +114,9 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
     newest, broken, bad = max(versions), list[str](), list[int]()
     while True:
         end = bad[-1] if bad else newest + 1
-        base, unread = _newest_readable(log, files, [each for each in checkpoints if each[0] < end], deep=deep)
+        base, unread = _newest_readable(
+            log, files, [checkpoint for checkpoint in checkpoints if checkpoint[0] < end], deep=deep
+        )
         broken += [name for name in unread if name not in broken]
         # the commit of the newest version is needed too: only it says how far the source was read
         wrong = next((each for each in (*range(base + 1, end), end - 1) if not is_sound(each)), None)
@@ -126,7 +128,7 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
     if not bad:
         named = [names for version, names in checkpoints if hint and version == hint[0] and not {*names} & {*broken}]
         sizes = [[file.size for name in names if (file := _file(files[name]))] for names in named]
-        missed = hint is not None and not any(all(each) and len(each) == hint[1] for each in sizes)
+        missed = hint is not None and not any(all(size) and len(size) == hint[1] for size in sizes)
         return LogDamage((*broken, *([_HINT] if missed else [])))
     cut = bad[0] < min(commits, default=0) and broken
     name = broken[0] if cut else f"{bad[0]:020}.json"
@@ -145,10 +147,10 @@ def _newest_readable(
     broken: list[str] = []
     for version, names in checkpoints:
         parts = [_file(files[name]) for name in names]
-        if not all(each is not None and each.size for each in parts):
+        if not all(part is not None and part.size for part in parts):
             continue  # Spark and delta-rs pass it by
-        parts += [each for name in names for each in _sidecars(log, name)]
-        if all(each is not None and each.is_sound(deep=deep) for each in parts):
+        parts += [sidecar for name in names for sidecar in _sidecars(log, name)]
+        if all(part is not None and part.is_sound(deep=deep) for part in parts):
             return version, broken
         broken += names
     return -1, broken

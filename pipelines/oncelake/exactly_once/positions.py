@@ -136,12 +136,12 @@ class TablesPosition(SourcePosition):
     @property
     def tables(self) -> Mapping[str, TablePosition]:
         """Return the positions in the tables that are read, by table ID."""
-        return {each.table_id: each for each in self.entries if each is not None}
+        return {entry.table_id: entry for entry in self.entries if entry is not None}
 
     @property
     def is_whole(self) -> bool:
         """Return True if it is between two versions of every table."""
-        return all(each.is_whole for each in self.tables.values())
+        return all(table.is_whole for table in self.tables.values())
 
     def numbers(self) -> dict[str, int]:
         """Return the first version that is not completely read, by the table's ID."""
@@ -171,9 +171,9 @@ def same_position(one: str | None, other: str | None) -> bool:
 def _comparable(at: str) -> Any:
     value = json.loads(at)
     entries = value if isinstance(value, list) else [value]
-    of_tables = all(each is None or (isinstance(each, dict) and "reservoirId" in each) for each in entries)
+    of_tables = all(entry is None or (isinstance(entry, dict) and "reservoirId" in entry) for entry in entries)
     # guard: positions-table-by-table
-    return {each["reservoirId"]: each for each in entries if each is not None} if of_tables else value
+    return {entry["reservoirId"]: entry for entry in entries if entry is not None} if of_tables else value
 
 
 def in_tables(at: str | None) -> Mapping[str, str]:
@@ -181,9 +181,9 @@ def in_tables(at: str | None) -> Mapping[str, str]:
     value = json.loads(at) if at else []
     entries = value if isinstance(value, list) else [value]
     return {
-        each["reservoirId"]: json.dumps(each, separators=(",", ":"))
-        for each in entries
-        if each is not None and "reservoirId" in each
+        entry["reservoirId"]: json.dumps(entry, separators=(",", ":"))
+        for entry in entries
+        if entry is not None and "reservoirId" in entry
     }
 
 

@@ -89,7 +89,7 @@ class Span:
     @property
     def rows(self) -> int:
         """Rows that the span's commits wrote to the table."""
-        return sum(each.rows_added for each in self.commits)
+        return sum(commit.rows_added for commit in self.commits)
 
     @property
     def lines_before(self) -> int:
@@ -101,7 +101,7 @@ class Span:
     @property
     def lines_in_all(self) -> int:
         """The lines that the rows of the table come from, up to the span's end."""
-        return self.lines_before + sum(each.lines_added for each in self.commits)
+        return self.lines_before + sum(commit.lines_added for commit in self.commits)
 
     @property
     def rows_in_all(self) -> int:
@@ -152,7 +152,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
         span: a span of bronze.
         counts: rows by ingestion time in milliseconds.
     """
-    recorded = {ms: sum(each.rows_added for each in batches) for ms, batches in span.by_time().items()}
+    recorded = {ms: sum(batch.rows_added for batch in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
     said = [
         f"{names[ms]}, ingested at {clock(ms)}, wrote {count_of(rows, 'row')}, "
@@ -173,7 +173,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
 
 def batch_names(span: Span) -> dict[int, str]:
     """Return the batches' names by their planning time."""
-    ids = {ms: [str(each.metadata.batch_id) for each in batches] for ms, batches in span.by_time().items()}
+    ids = {ms: [str(batch.metadata.batch_id) for batch in batches] for ms, batches in span.by_time().items()}
     return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
 
 

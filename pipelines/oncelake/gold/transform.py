@@ -241,7 +241,7 @@ def windows_of(counts: Collected) -> list[datetime] | None:
 
 def _times(micros: Iterable[int]) -> list[datetime] | None:
     try:
-        return [_EPOCH + timedelta(microseconds=each) for each in sorted(set(micros))] or None
+        return [_EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
     except OverflowError:
         return None
 

@@ -300,7 +300,7 @@ class _OfText:
         others = [number for number in range(len(self._lines)) if number not in has_time]
         if not others:
             return False
-        foreign = [each for each in others if self._found[each] and _NO_WORD.fullmatch(self._found[each][0].before)]
+        foreign = [other for other in others if self._found[other] and _NO_WORD.fullmatch(self._found[other][0].before)]
         if len(foreign) > _OTHERS * len(self._lines):
             example = printable(self._lines[foreign[0]], 80)
             # guard: lines-of-one-kind
@@ -474,7 +474,7 @@ def _are_levels(letters: set[str]) -> bool:  # guard: two-letters-no-levels
 
 def _is_logcat(words: Sequence[Sequence[str]], at: int) -> bool:
     """Return True if letters stand behind two numbers and before a tag with a colon, as in Android's log."""
-    behind = [each for each in words if len(each) > at + 1]
+    behind = [word for word in words if len(word) > at + 1]
     return at == _PLACE_OF_LOGCAT and all(
         each[0].isdigit() and each[1].isdigit() and (":" in "".join(each[at + 1 :])) for each in behind
     )
@@ -589,7 +589,7 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
     Raises:
         AmbiguousError: there are only numbers, in several columns.
     """
-    in_order = sorted(columns, key=lambda each: (-len(each.times), each.times[0].start))
+    in_order = sorted(columns, key=lambda column: (-len(column.times), column.times[0].start))
     written = [each for each in in_order if not each.times[0].is_number]
     if not written:
         if len(in_order) > 1:
@@ -658,12 +658,12 @@ class _Objects:
 
     def often(self) -> list[str]:
         """Return the keys that most lines have."""
-        counts = Counter(key for each in self.values for key in each)
+        counts = Counter(key for value in self.values for key in value)
         return [key for key, count in counts.items() if count >= _MOST * len(self.values)]
 
     def of(self, key: str) -> list[str]:
         """Return the values of a key."""
-        return [each[key] for each in self.values if key in each]
+        return [value[key] for value in self.values if key in value]
 
     def drafted(self, kind: str, latest: datetime) -> _Drafted | None:
         """Return a format with keys for time, level and message; None without a time.
@@ -707,14 +707,14 @@ class _Objects:
         """Return True if the key of numbers means a time, and no clock under another key contradicts them."""
         others = [each for each in self.often() if each != key and not _DURATION.search(_last_of(each))]
         clocks: list[list[timedelta]] = [
-            [clock for other in others for clock in clocks_in(each.get(other, ""), alone=True)]
-            for each in self.values
-            if key in each
+            [clock for other in others for clock in clocks_in(value.get(other, ""), alone=True)]
+            for value in self.values
+            if key in value
         ]
         return _last_of(key) in _TIME_KEYS and not _contradict(list(zip(column.times, clocks, strict=True)))
 
     def _all_keys(self) -> list[str]:
-        return list(dict.fromkeys(key for each in self.values for key in each))
+        return list(dict.fromkeys(key for value in self.values for key in value))
 
     def _prose(self, *others: str | None) -> str | None:
         """Return the key whose values are mostly several words."""
@@ -784,7 +784,7 @@ def _of_objects(lines: Sequence[str], latest: datetime) -> _Drafted | None:
 def _of_pairs(lines: Sequence[str], latest: datetime) -> _Drafted | None:
     """Return a format for lines of key=value pairs, if most lines are such and have a time."""
     pairs = [pairs for line in lines if (pairs := logfmt_pairs(line)) is not None]
-    whole = [each for each in pairs if len(each) > 1 and not any("|" in key for key in each)]
+    whole = [pair for pair in pairs if len(pair) > 1 and not any("|" in key for key in pair)]
     several = [{key: text for key, text in each.items() if text is not None} for each in whole]
     return _of_keys("logfmt", several, lines, latest)
 

@@ -137,8 +137,8 @@ def swallowed(records: Sequence[str]) -> list[str]:  # guard: swallowed-line-sho
 
     If nearly every record has one, as where the level stands in the second line, it is a part of them.
     """
-    found = [line for each in records for line in _later_lines(each) if looks_like_record(line)]
-    having = sum(any(map(looks_like_record, _later_lines(each))) for each in records)
+    found = [line for record in records for line in _later_lines(record) if looks_like_record(line)]
+    having = sum(any(map(looks_like_record, _later_lines(record))) for record in records)
     if not found or having >= _MOST * len(records):
         return []
     lines = count_of(len(found), "line of a record looks like a record", "lines of records look like records")

@@ -173,7 +173,7 @@ def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
     Raises:
         ConfigError: the file is wrong, or cannot be written.
     """
-    known = {each.line: each for each in read_kept(path)} | {each.line: each for each in lines}
+    known = {each.line: each for each in read_kept(path)} | {line.line: line for line in lines}
     text = yaml.safe_dump(
         [each.to_dict() for each in known.values()], sort_keys=False, allow_unicode=True, width=100_000
     )

@@ -133,7 +133,7 @@ class NotebookLake:
         """Process all available input through the last stage, as `oncelake run --once` does, in this process."""
         events: list[Event] = []
         self._writable().run(once=True, sink=events.append, show=lambda *_: Lines(say))
-        return [each for each in events if isinstance(each, BatchReport)]
+        return [event for event in events if isinstance(event, BatchReport)]
 
     @contextmanager
     def running(self, say: Callable[[str], None] = print) -> Iterator[None]:

@@ -279,7 +279,7 @@ def python_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
 def _has_nested_class(pattern: str) -> bool:
     """Return True if a character class has another one inside, which Java reads and Python does not."""
     classes = re.finditer(r"\\.|\[\^?\]?((?:\\.|[^\]\\])*)\]", pattern, re.DOTALL)
-    return any("[" in re.sub(r"\\.", "", each[1]) for each in classes if each[1])
+    return any("[" in re.sub(r"\\.", "", class_[1]) for class_ in classes if class_[1])
 
 
 class _Number(str):

@@ -60,7 +60,7 @@ _ZONE_WORD = re.compile(
     rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII
 )
 _ZONE_KEY = re.compile(
-    rf"(?:\b|_)(?:tz|time_?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
+    rf"(?:\b|_)(?:tz|written?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
     rf"((?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|[+-]\d\d?(?::?\d\d)?(?![\w.:])|(?:UTC|GMT)\S*)",
     re.IGNORECASE | re.ASCII,
 )
@@ -80,7 +80,7 @@ class DateForm:
 
 def _form(name: str, date: str, *readings: str, clock: str = _CLOCK, after: str = "") -> DateForm:
     expression = re.compile(f"{_START}{date}{_JOIN}{clock}{_ZONE}{after}{_END}", re.ASCII)
-    parts = tuple({f"n{at}": part for at, part in enumerate(each, 1)} for each in readings)
+    parts = tuple({f"n{at}": part for at, part in enumerate(reading, 1)} for reading in readings)
     return DateForm(name, expression, parts, "mon" in expression.groupindex)
 
 
@@ -269,7 +269,7 @@ class TimeColumn:
     @property
     def is_absolute(self) -> bool:
         """True if every time is an instant in every zone."""
-        return all(each.is_absolute for each in self.times)
+        return all(written.is_absolute for written in self.times)
 
     @property
     def has_year(self) -> bool:
@@ -279,15 +279,15 @@ class TimeColumn:
     @property
     def has_zone(self) -> bool:
         """True if a time has a zone, or is a number."""
-        return any(each.is_absolute for each in self.times)
+        return any(written.is_absolute for written in self.times)
 
     def check(self) -> None:
         """Raise AmbiguousError if the times can be read in several ways."""
         if len(self.readings) > 1:  # guard: ambiguous-date-refused
-            ways = " or ".join(f"{self._letters(each)} ({self._shown(each)})" for each in self.readings)
+            ways = " or ".join(f"{self._letters(reading)} ({self._shown(reading)})" for reading in self.readings)
             raise AmbiguousError(f"a time such as {self._first.text} is {ways}; the lines do not show which")
         self._check_zones()
-        if self.counts_units and any({"half", "zone"} & each.parts.keys() for each in self.times):
+        if self.counts_units and any({"half", "zone"} & written.parts.keys() for written in self.times):
             raise AmbiguousError(f"the digits after the seconds of {self._first.text} may be a fraction or a number")
         if self._has_column_of_digits():
             raise AmbiguousError(f"in {self._first.text}, the digits after the comma may be a fraction or a column")
@@ -295,15 +295,17 @@ class TimeColumn:
     def _check_zones(self) -> None:  # guard: zone-behind-time
         if not self._first.is_number:
             self._check_unread_zones()
-        with_zone = {each.parts["zone"]: each.text for each in self.times if each.parts.get("zone", "Z") != "Z"}
+        with_zone = {
+            written.parts["zone"]: written.text for written in self.times if written.parts.get("zone", "Z") != "Z"
+        }
         for zone, text in with_zone.items():
             if not _is_used(zone, self._latest.year):
                 reason = "which may be its zone, and means several offsets or none"
                 raise AmbiguousError(
                     f"{text} ends in {zone}, {reason if zone[0].isalpha() else 'which may be no offset'}"
                 )
-        apart = {each.parts["zone"] for each in self.times if each.parts.get("gap")}
-        columns = {each.parts["zone"] for each in self.times if each.parts.get("gap", " ").strip(" \t([")}
+        apart = {written.parts["zone"] for written in self.times if written.parts.get("gap")}
+        columns = {written.parts["zone"] for written in self.times if written.parts.get("gap", " ").strip(" \t([")}
         short = {zone for zone in apart if len(zone) == len("+02") and not zone[0].isalpha()}
         if max(len(short), len(columns)) > _FEW_OFFSETS or short & columns:
             raise AmbiguousError(f"{self._first.text} ends in a number such as {min(apart)}, which may be no offset")
@@ -312,7 +314,7 @@ class TimeColumn:
 
     def _check_unread_zones(self) -> None:  # guard: unreadable-zone-refused
         """Raise AmbiguousError if a zone stands beside a time that has none."""
-        bare = [each for each in self.times if "zone" not in each.parts]
+        bare = [written for written in self.times if "zone" not in written.parts]
         for each in bare:
             if (more := _MORE_ZONE.match(each.after)) is not None:
                 raise AmbiguousError(f"{each.text} is followed by {more[1].strip()}, which may be its zone")
@@ -329,29 +331,33 @@ class TimeColumn:
 
         They are a fraction if they are as many in all lines, have zeros in front, take many values, and do not count.
         """
-        digits = [each.parts["f"] for each in self.times if each.parts.get("fs") == "," and each.after.startswith(",")]
+        digits = [
+            written.parts["f"]
+            for written in self.times
+            if written.parts.get("fs") == "," and written.after.startswith(",")
+        ]
         if not digits:
             return False
         steps = Counter(int(other) - int(one) for one, other in pairwise(digits))
-        is_padded = sum(each[0] == "0" and bool(each.strip("0")) for each in digits) >= _PADDED * len(digits)
+        is_padded = sum(digit[0] == "0" and bool(digit.strip("0")) for digit in digits) >= _PADDED * len(digits)
         is_varied = 2 * len(set(digits)) >= min(len(digits), 2 * _VARIED) and len(digits) >= _PADDED_LINES
         counts = bool(steps) and 2 * steps.most_common(1)[0][1] >= len(digits)
-        return len({len(each) for each in digits}) > 1 or not (is_padded and is_varied) or counts
+        return len({len(digit) for digit in digits}) > 1 or not (is_padded and is_varied) or counts
 
     def instants(self) -> list[datetime | None]:
         """Return the instant of each time, in UTC if it has no zone, by the first reading."""
         year = self._latest.year
-        return [each.instant(self.readings[0], year) for each in self.times]
+        return [written.instant(self.readings[0], year) for written in self.times]
 
     @cached_property
     def counts_units(self) -> bool:  # guard: unit-digits-no-fraction
         """True if the digits after the seconds count milliseconds without leading zeros, and are no fraction."""
-        digits = [each.parts["f"] for each in self.times if "f" in each.parts]
-        widths = {len(each) for each in digits}
+        digits = [written.parts["f"] for written in self.times if "f" in written.parts]
+        widths = {len(digit) for digit in digits}
         if len(widths) < 2 or widths <= {3, 6, 9}:
             return False
-        is_count = not any(len(each) > 1 and each[0] == "0" for each in digits)
-        is_cut = not any(each[-1] == "0" for each in digits)
+        is_count = not any(len(digit) > 1 and digit[0] == "0" for digit in digits)
+        is_cut = not any(digit[-1] == "0" for digit in digits)
         return is_count and (not is_cut or self._first.parts.get("fs") == ":")
 
     @property
@@ -359,7 +365,7 @@ class TimeColumn:
         """The datetime patterns that read the times."""
         if self._first.is_number:
             return [self._first.form]
-        found = Counter(self._pattern(each, self.readings[0]) for each in self.times)
+        found = Counter(self._pattern(written, self.readings[0]) for written in self.times)
         return [form for pattern, _ in found.most_common() for form in _with_both_days(pattern)]
 
     @property
@@ -367,21 +373,23 @@ class TimeColumn:
         """A Java regular expression for the times, without their fraction if it counts units."""
         if self._first.is_number:
             return self._number
-        bodies = Counter(self._body(each) for each in self.times)
+        bodies = Counter(self._body(written) for written in self.times)
         found = "|".join(body for body, _ in bodies.most_common())
         return f"(?:{found})" if len(bodies) > 1 else found
 
     @property
     def _number(self) -> str:
         digits = {"epoch_seconds": 9, "epoch_millis": 12, "epoch_micros": 15, "epoch_nanos": 18}[self._first.form]
-        return rf"1\d{{{digits}}}" + (r"(?:\.\d{1,9})?" if any("." in each.text for each in self.times) else "")
+        return rf"1\d{{{digits}}}" + (r"(?:\.\d{1,9})?" if any("." in written.text for written in self.times) else "")
 
     def _possible(self) -> tuple[Reading, ...]:
         """Return the readings that fit the most times; those that continue at midnight, if some do."""
         if self._first.is_number:
             return ({},) if self._is_plausible() else ()
         readings = next(form.readings for form in FORMS if form.name == self._first.form)
-        wrong = {at: sum(not self._may_be(each, reading) for each in self.times) for at, reading in enumerate(readings)}
+        wrong = {
+            at: sum(not self._may_be(written, reading) for written in self.times) for at, reading in enumerate(readings)
+        }
         least = min(wrong.values())
         if least * 100 > len(self.times):
             return ()
@@ -394,7 +402,7 @@ class TimeColumn:
 
     def _is_plausible(self) -> bool:
         """Return True unless numbers lie in the future, or come as identifiers do: one by one, or in any order."""
-        numbers = [float(each.text) for each in self.times]
+        numbers = [float(written.text) for written in self.times]
         steps = [other - one for one, other in pairwise(numbers)]
         counts_up = len(steps) > 3 and steps.count(1.0) >= 0.9 * len(steps)
         unit = _EPOCHS[self._first.form][1]
@@ -407,7 +415,7 @@ class TimeColumn:
     def is_bursty(self) -> bool:
         """True if many numbers lie as times do: over a long time, and close together now and then in most of it."""
         unit = _EPOCHS[self._first.form][1]
-        seconds = sorted({float(each.text) * unit for each in self.times})
+        seconds = sorted({float(written.text) * unit for written in self.times})
         long = seconds[-1] - seconds[0]
         close = [one for one, other in pairwise(seconds) if other - one <= _BURST.total_seconds()]
         parts = {int((at - seconds[0]) / long * _BURST_PARTS) for at in close} if long else set()
@@ -421,7 +429,7 @@ class TimeColumn:
 
     def _goes_on(self, reading: Reading) -> bool:
         """Return True if the date changes, and each change follows within six hours on the day before."""
-        times = [at for each in self.times if (at := each.local(reading)) is not None]
+        times = [at for written in self.times if (at := written.local(reading)) is not None]
         changes = [(one, other) for one, other in pairwise(times) if one.date() != other.date()]
         # guard: monthly-dates-show-no-day
         return bool(changes) and all(timedelta(0) < other - one < timedelta(hours=6) for one, other in changes)
@@ -437,14 +445,14 @@ class TimeColumn:
     def _widths(self) -> Mapping[str, set[int]]:
         """The lengths of each part."""
         out: dict[str, set[int]] = {}
-        for each in self.times:
-            for name, text in each.parts.items():
+        for written in self.times:
+            for name, text in written.parts.items():
                 out.setdefault(name, set()).add(len(text))
         return out
 
     @cached_property
     def _fraction_marks(self) -> str:
-        return "".join(sorted({each.parts["fs"] for each in self.times if "fs" in each.parts}))
+        return "".join(sorted({written.parts["fs"] for written in self.times if "fs" in written.parts}))
 
     @cached_property
     def _behind_the_clock(self) -> Mapping[str, str]:
@@ -501,7 +509,7 @@ class TimeColumn:
 
     def _sometimes(self, name: str) -> str:
         """Return the expression of a part that all times have, or some, or none."""
-        having = [each for each in self.times if name in each.parts]
+        having = [written for written in self.times if name in written.parts]
         if not having:
             return ""
         before = "gap" if name == "zone" else ""

@@ -59,7 +59,7 @@ class LiveBoard(Display):
         """Return the current board."""
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, sources = self._chain.lake, self._chain.kinds.values()
-        over = (listed(each.directory or each.words for each in sources), lake.catalog or lake.root)
+        over = (listed(source.directory or source.words for source in sources), lake.catalog or lake.root)
         head = Head(self._what, over, self._rest())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
@@ -99,7 +99,7 @@ class LiveBoard(Display):
         """Add the stages' last batches, as recorded in the tables' commits."""
         for stage, batches in records.items():
             if batches and stage in self._rows:
-                last, history = batches[-1], tuple(each.rate for each in batches[-TREND:])
+                last, history = batches[-1], tuple(batch.rate for batch in batches[-TREND:])
                 committed = last.committed_ms / 1000
                 self._change(stage, rate=last.rate, freshness=last.freshness, committed=committed, history=history)
 
@@ -181,9 +181,9 @@ class LiveBoard(Display):
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
     def _lines(self, count: Callable[[Row], int | None]) -> Iterator[str]:
-        stages = [each for each in self._chain.stages if not each.reads]
-        known = [rows for rows in (count(self._rows[each.name]) for each in stages) if rows is not None]
-        of_lines = all(self._chain.kind(each).records_of_lines is None for each in stages)
+        stages = [stage for stage in self._chain.stages if not stage.reads]
+        known = [rows for rows in (count(self._rows[stage.name]) for stage in stages) if rows is not None]
+        of_lines = all(self._chain.kind(stage).records_of_lines is None for stage in stages)
         return iter([count_of(sum(known), "line" if of_lines else "record")] if known else [])
 
 

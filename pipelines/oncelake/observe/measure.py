@@ -50,7 +50,7 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
             yield ignore
             return
         measure = RunMeter(
-            [instruments(each) for each in providers],
+            [instruments(provider) for provider in providers],
             lambda stage: chain.stage_state(named(chain.stages, stage)),
             partial(_alerts, chain),
         )
@@ -101,8 +101,8 @@ class RunMeter:
     def going_on(self, stages: Sequence[str]) -> Iterator[None]:
         """Count events in a thread during a run over some stages; at its end, count the remaining ones."""
         self.stages.update({stage: StageReading() for stage in stages})
-        for each in self.instruments:
-            each.stages.update(self.stages)
+        for instrument in self.instruments:
+            instrument.stages.update(self.stages)
         self._due = time.monotonic()
         self._thread.start()
         try:
@@ -110,9 +110,9 @@ class RunMeter:
         finally:
             self._thread.end()
             self._thread.join(GRACE)
-            for each in self.instruments:
-                each.stages.clear()
-                each.alerts.clear()
+            for instrument in self.instruments:
+                instrument.stages.clear()
+                instrument.alerts.clear()
 
     def count(self, event: Event | QueryEvent) -> None:
         """Count one event."""
@@ -134,8 +134,8 @@ class RunMeter:
                 reading.committed = last.timestamp / 1000 if last else reading.committed
         with suppress(Exception):
             found = self.alerts()
-            for each in self.instruments:
-                each.alerts.update(found)
+            for instrument in self.instruments:
+                instrument.alerts.update(found)
 
     def _round(self) -> Pause:
         self._count_waiting()
@@ -155,16 +155,16 @@ class RunMeter:
         reading.waiting = False
         if not report.replayed:
             reading.committed = time.time()
-        for each in self.instruments:
-            each.batch(report)
+        for instrument in self.instruments:
+            instrument.batch(report)
 
     def _wait(self, notice: Notice) -> None:
         reading = self.stages.get(notice.stage)
         if reading is None or reading.waiting or notice.event != "waiting":
             return
         reading.waiting = True
-        for each in self.instruments:
-            each.wait(notice.stage)
+        for instrument in self.instruments:
+            instrument.wait(notice.stage)
 
     def _told(self, event: QueryEvent) -> None:
         if event.kind == "started" and event.name in self.stages:
@@ -175,8 +175,8 @@ class RunMeter:
             return
         if event.kind == "progress":
             self.stages[stage].input_rate = event.progress.get("inputRowsPerSecond") or 0.0
-            for each in self.instruments:
-                each.phases(stage, event.progress.get("durationMs", {}))
+            for instrument in self.instruments:
+                instrument.phases(stage, event.progress.get("durationMs", {}))
         elif event.kind != "started":
             self.stages[stage].input_rate = 0.0
             self.stages[stage].up = event.kind == "idle"

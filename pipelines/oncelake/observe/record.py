@@ -86,7 +86,7 @@ class _Log:
 
     def waiting(self, version: int, at_ms: int) -> int:
         """Return the number of rows committed from a version on, up to a time."""
-        later = (each for each in self.commits if each.version >= version and each.timestamp <= at_ms)
+        later = (commit for commit in self.commits if commit.version >= version and commit.timestamp <= at_ms)
         return sum(each.rows_added for each in later if each.changes_data)
 
 
@@ -174,7 +174,7 @@ class _Read:
 
 def _oldest(times: list[int | None]) -> int:
     """Return the earliest time; -1 if one is unknown, or there is none."""
-    known = [each for each in times if each is not None]
+    known = [at for at in times if at is not None]
     return min(known, default=-1) if len(known) == len(times) else -1
 
 

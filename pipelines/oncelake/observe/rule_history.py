@@ -64,7 +64,7 @@ def rule_history(chain: Chain, table: str | None = None) -> list[RulesSpan]:
 def _spans(chain: Chain, name: str, tables: Mapping[str, Any]) -> Iterator[RulesSpan]:
     newest_first = chain.commit_log(tables[name], at_one_moment=True).newest_first()
     commits = (each for each, stands in newest_first if stands and isinstance(each, ChainCommit))
-    for fingerprint, group in groupby(commits, key=lambda each: each.metadata.rules):
+    for fingerprint, group in groupby(commits, key=lambda commit: commit.metadata.rules):
         span = list(group)
         last, first = span[0], span[-1]
         known = read_rules(chain.lake, chain.spark, fingerprint)
@@ -87,7 +87,7 @@ def history_lines(spans: Sequence[RulesSpan], *, rules: bool) -> Iterator[str]:
         spans: the spans.
         rules: True to show what each fingerprint stands for, as YAML.
     """
-    for name, group in groupby(spans, key=lambda each: each.table):
+    for name, group in groupby(spans, key=lambda span: span.table):
         yield name
         for each in group:
             versions, batches = (_range(*numbers) for numbers in (each.versions, each.batches))
@@ -112,4 +112,4 @@ def _yaml(rules: Sequence[Mapping[str, Any]] | None) -> list[str]:
 
     if rules is None:
         return ["not known: no run has written these rules down"]
-    return [line for each in rules if each for line in yaml.safe_dump(each, sort_keys=False).splitlines()]
+    return [line for rule in rules if rule for line in yaml.safe_dump(rule, sort_keys=False).splitlines()]

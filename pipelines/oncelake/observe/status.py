@@ -167,7 +167,7 @@ def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
         width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
     there = any(str(DUPLICATES) in row.rows for row in rows)
-    widths = fitting([each for each in _COLUMNS if there or each.title != DUPLICATES.name], rows, GIVE_WAY, width)
+    widths = fitting([column for column in _COLUMNS if there or column.title != DUPLICATES.name], rows, GIVE_WAY, width)
     return [line(widths, row) for row in (None, *rows)]
 
 

@@ -157,7 +157,7 @@ def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
     """Count the lines of each side by source and ingestion time; `off` counts the origins that do not balance."""
     bronze, sides = compared.bronze, compared.sides
     rows = (rows_of(spark, span).withColumn(_OF, F.lit(span.table.name)) for span in bronze.values())
-    frames = [_side(_BRONZE, each, sides) for each in rows]
+    frames = [_side(_BRONZE, row, sides) for row in rows]
     frames += [_side(name, rows_read(spark, span, bronze), sides) for name, span in compared.others.items()]
     counts = [F.sum(name).alias(name) for name in (*sides, _ROWS)]
     per_origin = (
@@ -181,7 +181,7 @@ _OF, _ROWS = "of_source", "rows_of_silver"
 def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
     """Return a table's rows that come from the spans of bronze, with the name of their source."""
     times = {each.table.name: each.by_time() for each in bronze.values()}
-    rows = rows_of(spark, span, {ms for each in times.values() for ms in each})
+    rows = rows_of(spark, span, {ms for found in times.values() for ms in found})
     named = SOURCE.name in rows.columns
     rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))  # guard: rows-compared-by-source
     if span.whole or not named:
@@ -292,7 +292,7 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
         if is_whole(metadata.end):
             end = {key: version_in(metadata.end, key) for key in compared.bronze}
             if batches:
-                ids = tuple(each.metadata.batch_id for each in batches)
+                ids = tuple(batch.metadata.batch_id for batch in batches)
                 if not _has_commits(compared, read, end, min(ids)):
                     read, batches = end, []
                     continue
@@ -308,10 +308,10 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
                     frozenset((name, each.metadata.planned_ms) for name, each in sources),
                     sum(each.rows_added for _, each in sources),
                     {
-                        SILVER.layer: sum(each.lines_added for each in batches),
+                        SILVER.layer: sum(batch.lines_added for batch in batches),
                         **{side: sum(rows[batch_id] for batch_id in set(ids)) for side, rows in beside.items()},
                     },
-                    sum(each.rows_added for each in batches),
+                    sum(batch.rows_added for batch in batches),
                 )
             read, batches = end, []
 
@@ -346,7 +346,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
             first, *others = (
                 f"{compared.others[side].table} recorded {rows:,}" for side, rows in group.recorded.items()
             )
-            rest = " and ".join(each.replace(" recorded ", " ") for each in others)
+            rest = " and ".join(other.replace(" recorded ", " ") for other in others)
             yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {rest}"
         if any(shared[each] > 1 for each in group.taken):  # the clock was set back: two batches have the same time
             continue

@@ -298,11 +298,13 @@ def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMe
         kept -= 1
     if kept == len(chain):
         return entries, []
-    return [each for each in entries if each[0].version < chain[kept].version], [each.metadata for each in chain[kept:]]
+    return [entry for entry in entries if entry[0].version < chain[kept].version], [
+        each.metadata for each in chain[kept:]
+    ]
 
 
 def _left_out(batches: list[CommitMetadata], until: Until) -> str:
     """Return which batches are excluded, and why the last one is, in words."""
     within = "it has not yet read the first snapshot, or a large version, of its source to the end; run oncelake run"
     verb = "is" if len(batches) == 1 else "are"
-    return f"{batch_words([each.batch_id for each in batches])} {verb} excluded: {until(batches[-1]) or within}"
+    return f"{batch_words([batch.batch_id for batch in batches])} {verb} excluded: {until(batches[-1]) or within}"

@@ -48,7 +48,7 @@ def is_small(lake: Lake, sources: Iterable[str]) -> bool:
     """Return True if a lake is known to hold at most `SMALL_LAKE` bytes in bronze: its proof then takes seconds."""
     local = lake.catalog is None and is_local(lake.root)
     files = (each for name in sources for each in (list_local(lake.at(bronze_of(name))) if local else {}).values())
-    return local and sum(each.size for each in files) <= SMALL_LAKE
+    return local and sum(file.size for file in files) <= SMALL_LAKE
 
 
 @dataclass
@@ -310,7 +310,7 @@ class Proof:
         if not stage.reads:
             return PositionOrigin(self.chain.kind(stage).name)
         of_silver = SILVER in stage.tables
-        tables = tuple(self._read_table(each) for each in (bronze_tables(self.chain) if of_silver else stage.reads))
+        tables = tuple(self._read_table(table) for table in (bronze_tables(self.chain) if of_silver else stage.reads))
         return tables[0] if len(tables) == 1 else PositionOrigin("bronze", tables=tables)
 
     def _read_table(self, table: Table) -> PositionOrigin:

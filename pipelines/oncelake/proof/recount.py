@@ -136,7 +136,7 @@ def _among(column: str, found: list[Range], unit: int) -> Column:
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Join the rows of both sides by window and keys; a null key equals a null key."""
     keys = [quoted(each) for each in (LOG_TIME, *declared.by)]
-    values = F.struct(*(F.col(quoted(each)) for each in declared.measures)).alias("_values")
+    values = F.struct(*(F.col(quoted(measure)) for measure in declared.measures)).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
     each = [
         frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
@@ -150,8 +150,8 @@ def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFram
 def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
     once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
     equal = [
-        F.col(f"_gold_values.{quoted(each)}").eqNullSafe(F.col(f"_silver_values.{quoted(each)}"))
-        for each in declared.measures
+        F.col(f"_gold_values.{quoted(measure)}").eqNullSafe(F.col(f"_silver_values.{quoted(measure)}"))
+        for measure in declared.measures
     ]
     return ~reduce(Column.__and__, equal, once)
 

@@ -89,7 +89,7 @@ def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], kind: Arra
 
 def _held(rule: Rule, column_of: Row) -> Column:
     values = [column_of(name).cast("string") for name in rule.expectation.columns]
-    held = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(each, F.lit("NULL")) for each in values))
+    held = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(value, F.lit("NULL")) for value in values))
     overruns = rule.expectation.overruns(column_of)
     return held if overruns is None else F.when(overruns, F.concat(F.lit(_OVERRUN), held)).otherwise(held)
 

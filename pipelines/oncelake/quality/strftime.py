@@ -60,14 +60,14 @@ def check_strftime(given: str) -> None:
     except (ValueError, re.error) as error:
         raise ValueError(f"is not a format that Python's strptime accepts ({error})") from None
     names = _directives(given)
-    unknown = [f"%{each}" for each in names if each not in _PARTS]
+    unknown = [f"%{name}" for name in names if name not in _PARTS]
     if unknown:
         raise ValueError(
             f"has {', '.join(unknown)}, which the stream cannot check; accepted: "
-            f"{', '.join(f'%{each}' for each in _PARTS)}"
+            f"{', '.join(f'%{part}' for part in _PARTS)}"
         )
     for same in _SAME:
-        twice = [f"%{each}" for each in names if each in same]
+        twice = [f"%{name}" for name in names if name in same]
         if len(twice) > 1:
             raise ValueError(f"has {' and '.join(twice)}, which mean the same; remove one")
 
@@ -88,7 +88,7 @@ def parses(value: Column, given: str) -> Column:
         checks.append(_day_is_there(names, text))
     elif "Y" in names:
         checks.append(_number(text("Y")) > 0)
-    return reduce(lambda one, other: one & other, (F.coalesce(each, F.lit(False)) for each in checks))
+    return reduce(lambda one, other: one & other, (F.coalesce(check, F.lit(False)) for check in checks))
 
 
 def _directives(given: str) -> list[str]:

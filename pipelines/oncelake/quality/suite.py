@@ -228,7 +228,7 @@ def _is_there(name: str) -> bool:
     """Return True if Great Expectations has an expectation, without importing the library, which takes seconds."""
     found = importlib.util.find_spec("great_expectations")
     places = found.submodule_search_locations if found else None
-    core = [Path(each) / "expectations" / "core" for each in places or ()]
+    core = [Path(place) / "expectations" / "core" for place in places or ()]
     return name.isidentifier() and any((each / f"{name}.py").is_file() for each in core)
 
 
@@ -236,8 +236,8 @@ def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
     """Return a name for every expectation: its `meta.rule`, or its type and columns with a number for duplicates."""
     ids: list[str] = []
     seen: Counter[str] = Counter()
-    for each in declared.expectations:
-        own = (each.meta or {}).get("rule")
+    for expectation in declared.expectations:
+        own = (expectation.meta or {}).get("rule")
         if own is not None and (str(own) in ids or not str(own)):
             raise ConfigError(
                 f"{path}: meta.rule {shown(str(own))} is empty or used twice; give each expectation a different one"
@@ -247,7 +247,7 @@ def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
                 f"{path}: meta.rule {shown(own)} is the name of a rule of the log format; use none of these names: "
                 f"{', '.join(FORMAT_RULES)}"
             )
-        name = str(own) if own is not None else _name(each)
+        name = str(own) if own is not None else _name(expectation)
         seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name} {seen[name]}")
     return tuple(ids)

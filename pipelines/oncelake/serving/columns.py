@@ -42,7 +42,7 @@ def wrong_columns(connection: Connection, table: Table) -> list[str]:
         if not holds(found[column.name]["type"]):
             # guard: served-column-type-fits
             problems.append(f"{column.name} is {_words(found[column.name]['type'], connection)}, accepted: {words}")
-        problems.extend(f"{column.name} {each}" for each in _set_by_others(column, found[column.name], backend))
+        problems.extend(f"{column.name} {other}" for other in _set_by_others(column, found[column.name], backend))
     problems.extend(
         f"{name} is NOT NULL without a default, and oncelake writes no value to it"
         for name, column in found.items()

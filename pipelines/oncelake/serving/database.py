@@ -177,7 +177,7 @@ def _largest(error: DBAPIError) -> int:
 def _size(row: tuple[Any, ...]) -> int:
     """Return the bytes of a row's texts and binaries in a statement of MySQL, where some are written as two."""
     values = [each.encode(errors="replace") if isinstance(each, str) else each for each in row]
-    return sum(len(each) + sum(map(each.count, _ESCAPED)) for each in values if isinstance(each, bytes))
+    return sum(len(value) + sum(map(value.count, _ESCAPED)) for value in values if isinstance(value, bytes))
 
 
 def parse_url(text: str) -> URL:

@@ -89,7 +89,7 @@ def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
     merges = {each.name: each.how.merge for each in declared.parsed}
     key = [SinkColumn(KEY, "text")] if declared.by else []
     fields = (schema[column] for column in (LOG_TIME, *declared.by, *declared.measures))
-    columns = [_column(name, each, merges.get(each.name)) for each in fields]
+    columns = [_column(name, field, merges.get(field.name)) for field in fields]
     return SinkTable(name, KEY if declared.by else LOG_TIME, (*key, *columns))
 
 

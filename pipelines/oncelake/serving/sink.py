@@ -85,7 +85,7 @@ class SinkTable:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
-        return tuple(each.name for each in self.columns)
+        return tuple(column.name for column in self.columns)
 
 
 @dataclass(frozen=True)

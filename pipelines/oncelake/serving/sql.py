@@ -130,7 +130,7 @@ class SqlSink(Sink):
     def snapshot(self, table: SinkTable) -> Iterator[SinkContent]:
         """Yield the position and the rows of one snapshot of the database."""
         there = served_table(table)
-        wanted = select(*(there.c[each] for each in table.names)).order_by(there.c[table.key])
+        wanted = select(*(there.c[name] for name in table.names)).order_by(there.c[table.key])
         with self.database.reading() as connection:
             last, others = position.recorded(connection, self.stage), self._refused(connection)
             found = connection.execution_options(yield_per=10_000).execute(wanted)
@@ -138,8 +138,8 @@ class SqlSink(Sink):
 
     def make(self, table: SinkTable) -> None:
         def work(connection: Connection) -> None:
-            for each in self.statements(table):
-                connection.exec_driver_sql(each)
+            for statement in self.statements(table):
+                connection.exec_driver_sql(statement)
 
         self.database.transaction(work)
         self.check(table)
@@ -210,7 +210,7 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
             f"accepted: ({', '.join(column.name for column in table.primary_key)}). Rows would be stored twice. "
             "Drop the table, or name another database; then run: oncelake serving init"
         )
-    unique = [str(each["name"]) for each in inspector.get_indexes(table.name) if each["unique"]]
+    unique = [str(index["name"]) for index in inspector.get_indexes(table.name) if index["unique"]]
     if unique:
         raise ConfigError(  # guard: no-other-unique-index
             f"{table.name} in the serving database has a unique index {', '.join(unique)} in addition to its key. "

@@ -91,7 +91,7 @@ REFUSED = Table(
 def served_table(served: SinkTable) -> Table:
     """Return the form of a served table in a database."""
     key: list[Column[Any]] = [Column(KEY, sa.String(64), primary_key=True)] if served.key == KEY else []
-    columns = [_column(each) for each in served.columns if each.name != KEY]
+    columns = [_column(column) for column in served.columns if column.name != KEY]
     table = Table(served.name, MetaData(), *key, *columns, **_OPTIONS)
     if served.key == LOG_TIME:
         table.append_constraint(PrimaryKeyConstraint(LOG_TIME))

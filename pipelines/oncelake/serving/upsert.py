@@ -25,7 +25,9 @@ def replace(table: Table, backend: str) -> Insert:
 
 def add(table: Table, served: SinkTable, backend: str) -> Insert:
     """Return the upsert that merges the measures of a batch into the stored ones."""
-    merges = {each.name: _merge(each.merge, each.kind, backend) for each in served.columns if each.merge is not None}
+    merges = {
+        column.name: _merge(column.merge, column.kind, backend) for column in served.columns if column.merge is not None
+    }
     return _upsert(table, backend, lambda old, new: merges[old.name](old, new), list(merges))
 
 
@@ -61,11 +63,11 @@ Value = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 def _upsert(table: Table, backend: str, value: Value, names: list[str]) -> Insert:
     if backend in ("mysql", "mariadb"):
         insert = mysql.insert(table)
-        return insert.on_duplicate_key_update({each: value(table.c[each], insert.inserted[each]) for each in names})
+        return insert.on_duplicate_key_update({name: value(table.c[name], insert.inserted[name]) for name in names})
     other = postgresql.insert(table) if backend == "postgresql" else sqlite.insert(table)
     key, new = [column.name for column in table.primary_key], other.excluded
     return other.on_conflict_do_update(
-        index_elements=key, set_={each: value(table.c[each], new[each]) for each in names}
+        index_elements=key, set_={name: value(table.c[name], new[name]) for name in names}
     )
 
 

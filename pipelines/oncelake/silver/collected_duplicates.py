@@ -63,7 +63,11 @@ def _held(before: TableVersion, lines: "pyarrow.Table", declared: Deduplicate) -
     for part in _parts(files.scanner(columns=[EVENT_KEY, "__filename"]).to_batches()):
         names.update(pc.unique(part.filter(pc.is_in(part[EVENT_KEY], value_set=keys))["__filename"]).to_pylist())
     there = [name for name in (EVENT_KEY, *_WHO) if name in files.schema.names]
-    found = [each.to_table(schema=files.schema, columns=there) for each in files.get_fragments() if each.path in names]
+    found = [
+        fragment.to_table(schema=files.schema, columns=there)
+        for fragment in files.get_fragments()
+        if fragment.path in names
+    ]
     if not found:
         return _who(lines.slice(0, 0))
     rows = pyarrow.concat_tables(found)

@@ -66,7 +66,7 @@ class Silver:
     @property
     def has_events(self) -> bool:
         """True if lines of a source can have several events, each a row of silver."""
-        return any(each.has_events for each in self.parsers.values())
+        return any(parser.has_events for parser in self.parsers.values())
 
     def table_schema(self, spark: SparkSession) -> StructType:
         """Return the columns of silver's table: those of accepted rows, then those of the user's own code.
@@ -114,8 +114,8 @@ class Silver:
     def by_format(self) -> list[Parser]:
         """The parsers of the different formats, in the order of their sources."""
         found: list[Parser] = []
-        for each in self.parsers.values():
-            found += [each] if each not in found else []
+        for parser in self.parsers.values():
+            found += [parser] if parser not in found else []
         return found
 
     def _parse(self, parser: Parser, bronze: DataFrame) -> DataFrame:

@@ -67,7 +67,7 @@ def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence
     """
     if table == SILVER:
         return {"name": str(table), "expectations": suggest_silver(rows)}
-    shares = dict(sorted(_shares(rows, limits, formats), key=lambda each: -each[1]))
+    shares = dict(sorted(_shares(rows, limits, formats), key=lambda share: -share[1]))
     return {"name": str(table), "expectations": suggest_bronze(rows), "meta": {"formats": shares}}
 
 
@@ -88,7 +88,7 @@ def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
     keys = [row["key"] for row in rows.select(F.explode(F.map_keys(FIELDS)).alias("key")).distinct().collect()]
     names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
     profiles = profiled(rows, {name: at(name) for name in names})
-    few = {each.column for each in profiles if each.is_of_few and each.column != "message"}
+    few = {profile.column for profile in profiles if profile.is_of_few and profile.column != "message"}
     return suggest_profiled(profiles, _values(rows, sorted(few)))
 
 

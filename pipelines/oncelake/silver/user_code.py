@@ -114,7 +114,7 @@ class UserCode:
     def _module(self, name: str) -> Any:
         top = name.partition(".")[0]
         if getattr(sys.modules.get(top), _SOURCE, None) != self._source:
-            for each in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+            for each in [module for module in sys.modules if module == top or module.startswith(f"{top}.")]:
                 del sys.modules[each]  # guard: changed-code-imported-again
             importlib.invalidate_caches()
         with _on_path(self.directory):
@@ -176,7 +176,7 @@ def find_code(name: str, places: Sequence[Path] = ()) -> UserCode:
     origin = Path(spec.origin)
     root = _package_of(origin, module)
     distributions = [] if inside else packages_distributions().get(module.partition(".")[0], [])
-    known = ", ".join(f"{each} {version(each)}" for each in dict.fromkeys(distributions)) or None
+    known = ", ".join(f"{name} {version(name)}" for name in dict.fromkeys(distributions)) or None
     identity = CodeIdentity(transform=name, distribution=known, source=_hash(origin, root))
     return UserCode(identity, str(origin), str((root or origin).parent) if inside else None)
 

@@ -111,7 +111,7 @@ class UserTransform:
         made = self._made(rows)
         added = _added(rows, made)
         texts = [each for each in added if has_text(each.dataType)]
-        unsure = {each.name: each.dataType for each in texts} if texts and _may_be_invalid(rows, made) else {}
+        unsure = {text.name: text.dataType for text in texts} if texts and _may_be_invalid(rows, made) else {}
         values = (
             # guard: transform-values-valid
             valid(made[each.name], each.dataType) if each.name in unsure else one_zero(made[each.name], each.dataType)
@@ -196,7 +196,7 @@ def _steps(rows: DataFrame, made: DataFrame) -> list[Any]:
 def _may_be_invalid(rows: DataFrame, made: DataFrame) -> bool:
     """Return True if one of the expressions of a plan above that of the given rows may have invalid texts."""
     expressions = (each for node in _steps(rows, made) for each in _listed(node.expressions()))
-    return any(may_be_invalid(rows.sparkSession, each) for each in expressions)
+    return any(may_be_invalid(rows.sparkSession, expression) for expression in expressions)
 
 
 def _impure(spark: SparkSession, nodes: Sequence[Any]) -> Iterator[str]:
@@ -255,7 +255,7 @@ def _added(rows: DataFrame, made: DataFrame) -> Sequence[StructField]:
 def _texts(rows: DataFrame, made: DataFrame) -> list[tuple[str, ...]]:
     """Return the expressions of a plan above that of the given rows: as SQL, which has no IDs, and their constants."""
     expressions = [each for node in _steps(rows, made) for each in _listed(node.expressions())]
-    return [(str(each.sql()), *map(_constants, _python_functions(each))) for each in expressions]
+    return [(str(expression.sql()), *map(_constants, _python_functions(expression))) for expression in expressions]
 
 
 def _python_functions(expression: Any) -> list[Any]:

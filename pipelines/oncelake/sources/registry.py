@@ -33,9 +33,9 @@ def position_of(at: str | None) -> SourcePosition | None:
     if not at:
         return None
     value = json.loads(at)
-    of_sources = (each for kind in KINDS.values() for each in kind.positions)
+    of_sources = (position for kind in KINDS.values() for position in kind.positions)
     classes: tuple[type[SourcePosition], ...] = (TablePosition, TablesPosition, *of_sources)
-    found = next(filter(None, (each.of(value) for each in classes)), None)
+    found = next(filter(None, (class_.of(value) for class_ in classes)), None)
     if found is None:
         raise ValueError(f"{at} is not a position")
     return found

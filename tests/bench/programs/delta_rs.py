@@ -15,7 +15,7 @@ PATTERN = r"^(?<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?<level>[^ ]+)(?: (?<messa
 
 def main(source: Path, lake: Path, files_a_batch: int) -> None:
     """Ingest all files, a fixed number of them in each batch."""
-    files = sorted(each for each in source.rglob("*") if each.is_file())
+    files = sorted(path for path in source.rglob("*") if path.is_file())
     for batch, start in enumerate(range(0, len(files), files_a_batch)):
         take(files[start : start + files_a_batch], lake, batch)
 

@@ -36,7 +36,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(*rules: dict[str, Any]) -> MaskSettings:
-    hashes = any(each["action"] == "hash" for each in rules)
+    hashes = any(rule["action"] == "hash" for rule in rules)
     return MaskSettings.model_validate({"rules": rules, **({"key_variable": VARIABLE} if hashes else {})})
 
 
@@ -362,7 +362,7 @@ def lines(draw: st.DrawFn) -> tuple[str, str, int]:
     if name == "kubernetes":
         return name, f"2026Z stdout P {text[:cut]}\n2026Z stdout F {text[cut:]}", depth
     parts = [json.dumps(each, ensure_ascii=False) for each in (text[:cut], text[cut:] + "\n")]
-    return name, "\n".join(f'{{"log":{each},"stream":"stdout","time":"1"}}' for each in parts), depth
+    return name, "\n".join(f'{{"log":{part},"stream":"stdout","time":"1"}}' for part in parts), depth
 
 
 def messages(name: str, line: str, depth: int) -> list[str]:

@@ -88,7 +88,7 @@ def test_no_row_is_left_out_where_readers_look_at_the_bounds(
     assert table.where(F.col("text") == "é" * 4_000).count() == 1
     assert len(DeltaTable(str(path)).to_pyarrow_table(filters=[("number", "=", 499)])) == 1
     stats = [json.loads(each["stats"]) for each in DeltaLog(LocalFiles(), str(path)).added(1) or ()]
-    assert [sorted(each["minValues"]) for each in stats] == [["at", "number"], *[["at", "number", "text"]] * 2]
+    assert [sorted(stat["minValues"]) for stat in stats] == [["at", "number"], *[["at", "number", "text"]] * 2]
 
 
 def test_a_batch_without_rows_is_a_commit(rows: DataFrame, tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[
             writers["small"].merge(*small),
             writers["in turn"].merge(*(by_spark if number % 2 else small)),
         ]
-        assert len({each.commit.rows_added for each in commits}) == 1
-        assert len({each.commit.rows_changed for each in commits}) == 1
+        assert len({commit.commit.rows_added for commit in commits}) == 1
+        assert len({commit.commit.rows_changed for commit in commits}) == 1
     one, *others = (spark.read.format("delta").load(str(tmp_path / name)) for name in writers)
     for other in others:
         assert_df_equality(
@@ -103,7 +103,7 @@ def test_merges_outside_spark_give_the_same_rows(spark: SparkSession, tmp_path: 
     schema = gold_schema(spark, OUTSIDE, SILVER)
     assert merge_into(OUTSIDE, schema, None, "datafusion") is not None
     log = Path(tmp_path / "small/_delta_log")
-    assert all("delta-rs" in each.read_text() for each in sorted(log.glob("*.json"))[1:])
+    assert all("delta-rs" in path.read_text() for path in sorted(log.glob("*.json"))[1:])
 
 
 @pytest.mark.parametrize("declared", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK)
@@ -121,7 +121,7 @@ def test_a_table_without_another_merge_is_left_to_spark(spark: SparkSession, tmp
     rng = random.Random(8)
     log_of_small = tmp_path / "small/_delta_log"
     folded(spark, tmp_path, table, [spark.createDataFrame(made(rng, rows), SILVER) for rows in (20, 20)])
-    assert not any("delta-rs" in each.read_text() for each in log_of_small.glob("*.json"))
+    assert not any("delta-rs" in path.read_text() for path in log_of_small.glob("*.json"))
 
 
 def test_more_windows_than_are_listed_are_merged(spark: SparkSession, tmp_path: Path) -> None:

@@ -367,6 +367,6 @@ def test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted(spark: 
 def test_the_windows_from_a_first_to_a_last_one_have_all_between_them(last: int, starts: list[int]) -> None:
     table = GoldTable(every="1 second", measures={"lines": "count"})
     found = merge_sql(table, windows_within(0, last * 1_000_000, table)).windows
-    wanted = [datetime.fromtimestamp(each, UTC) for each in starts]
+    wanted = [datetime.fromtimestamp(start, UTC) for start in starts]
     ranges = [(each, each) for each in wanted] if last < 100 else [(wanted[0], wanted[-1])]
     assert found == ranges

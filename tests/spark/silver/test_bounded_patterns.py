@@ -105,7 +105,7 @@ def test_the_expressions_of_a_list_do_not_reach_into_each_other(spark: SparkSess
     expectation = EXPECTATIONS["expect_column_values_to_match_regex_list"].model_validate(
         {"column": "value", "regex_list": regexes}
     )
-    rows = spark.createDataFrame([(each,) for each in values], "value string")
+    rows = spark.createDataFrame([(value,) for value in values], "value string")
     broken = [row[0] for row in rows.select("value", expectation.broken(F.col).alias("b")).where("b").collect()]
     assert broken == ["DEF", "y"]
 
@@ -141,7 +141,7 @@ def test_our_function_splits_a_line_as_spark_does(spark: SparkSession, name: str
     ]
     pattern = load_format(name, [FORMATS]).pattern or ""
     whole, names = whole_line(pattern), groups(pattern).names
-    lines = spark.createDataFrame([(each,) for each in _random_lines(examples, 2_000)], "line string").coalesce(1)
+    lines = spark.createDataFrame([(line,) for line in _random_lines(examples, 2_000)], "line string").coalesce(1)
     own = line_functions.groups(F.col("line"), whole, [*names.values()])
     assert own is not None
     size = F.lit(len(names) + 1)

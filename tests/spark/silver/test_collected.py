@@ -79,7 +79,7 @@ def test_a_rule_that_refuses_in_one_format_and_warns_in_another_counts_both(spar
     silver = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(), named)
     texts = ["INFO long", "ERROR no", "ERROR long", "INFO no", "INFO long"]
     found = SmallBatches(1_000, 10_000_000).collect(
-        silver.parse(bronze_rows(spark, [f"2017-07-30 14:09:08 {each}" for each in texts]))
+        silver.parse(bronze_rows(spark, [f"2017-07-30 14:09:08 {text}" for text in texts]))
     )
     assert found is not None
     assert dict(collected.broken(found)) == {"x": 4}

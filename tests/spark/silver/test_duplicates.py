@@ -66,13 +66,13 @@ def silver(declared: Deduplicate = MINUTE) -> Silver:
 
 
 def parsed(spark: SparkSession, events: Iterable[Event], declared: Deduplicate = MINUTE) -> DataFrame:
-    return silver(declared).parse(spark.createDataFrame([each.row for each in events], BRONZE))
+    return silver(declared).parse(spark.createDataFrame([event.row for event in events], BRONZE))
 
 
 def by_rule(held: Sequence[Event], events: Sequence[Event], within: float) -> dict[int, int]:
     """Return for the offset of each repeat the offset of its twin, by the rule as docs/duplicates.md says it."""
     kept, twins = list(held), dict[int, int]()
-    for line in sorted(events, key=lambda each: (each.batch, each.offset)):
+    for line in sorted(events, key=lambda event: (event.batch, event.offset)):
         near = [each for each in kept if each.key == line.key and abs(each.at - line.at) <= within]
         if line.key is None or not near:
             kept.append(line)
@@ -113,7 +113,7 @@ def keys(spark: SparkSession, key: str | tuple[str, ...], *rows: dict[str, Any])
 
 def test_a_key_is_null_without_a_part_and_different_for_other_parts(spark: SparkSession) -> None:
     headers = [[("id", b"1"), ("id", b"2")], [("id", b"2"), ("other", b"9")], [("id", None)], [("ID", b"2")], None]
-    last, one, *lacking = keys(spark, ("header:id",), *({"headers": each} for each in headers))
+    last, one, *lacking = keys(spark, ("header:id",), *({"headers": header} for header in headers))
     assert last is not None
     assert last == one != keys(spark, ("request", "header:id"), {"headers": headers[0]})[0]
     assert lacking == [None, None, None]
@@ -123,8 +123,8 @@ def test_a_key_is_null_without_a_part_and_different_for_other_parts(spark: Spark
     assert ab != a_b
     said = b'{"time": 1767268800000, "request": "%s", "message": "%s"}'
     parts = ((b"a", b"b:c"), (b"a:b", b"c"), (b"a:1:b", b"c"), (b"a", b"b:1:c"))
-    of_texts = keys(spark, ("request", "message"), *({"value": said % each} for each in parts))
-    assert len({bytes(each) for each in of_texts if each is not None}) == len(parts)
+    of_texts = keys(spark, ("request", "message"), *({"value": said % part} for part in parts))
+    assert len({bytes(text) for text in of_texts if text is not None}) == len(parts)
     first, other, equal = keys(spark, "hash:record", {"offset": 1}, {"value": b"not a line"}, {"offset": 2})
     assert first == equal != other
 

@@ -76,7 +76,7 @@ def test_columns_are_added_to_accepted_rows_after_silver_s_own(spark: SparkSessi
     rows = made.completed(accepted(made.parse(bronze_rows(spark, lines))))
     assert StructType.fromJson(rows.schema.jsonValue()).fieldNames() == made.table_schema(spark).fieldNames()
     assert made.table_schema(spark).fieldNames() == [*made.schema.fieldNames(), "is_bad", "words", "day", "size"]
-    assert [each.metadata["comment"] for each in made.transform_fields(spark)] == ["by own_code:add"] * 4
+    assert [field.metadata["comment"] for field in made.transform_fields(spark)] == ["by own_code:add"] * 4
     found = rows.select("is_bad", "words", "size").collect()
     assert [(each[0], each[1], str(each[2])) for each in found] == [
         *((True, 2, "7.00"), (False, 0, "0.00"), (False, 3, "5.00")),
@@ -202,7 +202,7 @@ def with_clock(directory: Path, text: str) -> Silver:
     return silver(directory, f"{CLOCK_MODULE}\ndef add(rows):\n    return rows.withColumn('a', {text})\n")
 
 
-@pytest.mark.parametrize(("text", "said"), CLOCKS.items(), ids=[each[:40] for each in CLOCKS])
+@pytest.mark.parametrize(("text", "said"), CLOCKS.items(), ids=[clock[:40] for clock in CLOCKS])
 def test_a_plan_that_depends_on_the_clock_or_the_zone_is_refused_by_its_column(
     spark: SparkSession, tmp_path: Path, text: str, said: str
 ) -> None:

@@ -42,9 +42,9 @@ def _by_package(resources: Config) -> Iterator[str]:
 
 def _artifacts(bundle: Bundle) -> Iterator[str]:
     wheels = [each for each in bundle.config.get("artifacts", {}).values() if each.get("type") == "whl"]
-    if [each.get("build") for each in wheels] != ["uv build --wheel"]:
+    if [wheel.get("build") for wheel in wheels] != ["uv build --wheel"]:
         yield "artifacts: one wheel, made by uv build --wheel, is expected"
-    if not all((bundle.root / each.get("path", ".") / "pyproject.toml").is_file() for each in wheels):
+    if not all((bundle.root / wheel.get("path", ".") / "pyproject.toml").is_file() for wheel in wheels):
         yield "artifacts: its path has no pyproject.toml"
 
 

@@ -90,7 +90,7 @@ def _command(parameters: list[str], environment: dict[str, str], bundle: Bundle)
     for name in secrets_in_the_open(environment):
         yield f"spark_env_vars.{name}: a secret is given by {{{{secrets/scope/key}}}}"
     try:
-        _, told_by_flags = parsed([on_disk(each, bundle.file_path, bundle.root) for each in parameters])
+        _, told_by_flags = parsed([on_disk(parameter, bundle.file_path, bundle.root) for parameter in parameters])
         told = settings_of(told_by_flags, environment)
     except BundleError as error:
         yield str(error)

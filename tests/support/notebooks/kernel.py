@@ -82,4 +82,4 @@ def started(place: Path) -> Iterator[Kernel]:
 
 def left_in(temporary: Path) -> list[str]:
     """Return what notebooks left in the temporary directory."""
-    return sorted(each.name for each in temporary.glob("oncelake-*"))
+    return sorted(path.name for path in temporary.glob("oncelake-*"))

@@ -26,7 +26,7 @@ LOCAL = str(shipped_conf() / "local.yaml")
 
 
 def call(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert "Traceback" not in result.output
     return result.exit_code, result.output
 
@@ -184,10 +184,10 @@ def test_the_examples_in_the_help_are_commands(words: tuple[str, ...]) -> None:
     for example in found:
         program, *asked = shlex.split(example.partition(">")[0])
         assert program == "oncelake"
-        named = tuple(word for word in asked[:2] if word in {part for each in COMMANDS for part in each})
+        named = tuple(word for word in asked[:2] if word in {part for command in COMMANDS for part in command})
         if words:
             assert named[0] == words[0]
-        flags = {flag for each in COMMANDS[named].params for flag in each.opts} | {"-h"}
+        flags = {flag for param in COMMANDS[named].params for flag in param.opts} | {"-h"}
         assert {word for word in asked if word.startswith("-")} <= flags, example
 
 

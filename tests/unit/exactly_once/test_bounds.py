@@ -23,11 +23,11 @@ TOP = Decimal("-900719925474.993127")
 
 
 def rows(*values: tuple[int, Decimal | None, float | None]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, each, strict=True)) for each in values], schema=SCHEMA)
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, value, strict=True)) for value in values], schema=SCHEMA)
 
 
 def hidden(path: Path) -> list[list[str]]:
-    return [each.hidden() for each in bounded_files(DeltaTable(path), str(path))]
+    return [file.hidden() for file in bounded_files(DeltaTable(path), str(path))]
 
 
 def make(path: Path, **properties: str) -> Path:

@@ -52,8 +52,8 @@ def test_a_commit_counts_the_lines_of_its_rows() -> None:
         return ChainCommit(1, "WRITE", {}, {"numOutputRows": str(added)}, 0, metadata(1, **more))
 
     states = [TableState(last=each) for each in (chain(5), chain(5, lines={"before": 4, "added": 2}))]
-    assert [(each.rows, each.lines) for each in states] == [(15, 15), (15, 6)]
-    assert [each.totals for each in states] == [{"rows": 15, "lines": {}}, {"rows": 15, "lines": {"before": 6}}]
+    assert [(state.rows, state.lines) for state in states] == [(15, 15), (15, 6)]
+    assert [state.totals for state in states] == [{"rows": 15, "lines": {}}, {"rows": 15, "lines": {"before": 6}}]
     later = chain(5, **states[1].totals)  # a batch of lines that are a row each
     assert (later.lines_added, later.lines_in_all, later.rows_in_all) == (5, 11, 20)
 

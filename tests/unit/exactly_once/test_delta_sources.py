@@ -31,7 +31,7 @@ def lines(*entries: str) -> str:
 
 
 def array(*entries: str) -> str:
-    return f"[{','.join('null' if each == '-' else each for each in entries)}]"
+    return f"[{','.join('null' if entry == '-' else entry for entry in entries)}]"
 
 
 A3, A4, B2 = line(3, "a-id"), line(4, "a-id"), line(2, "b-id")

@@ -37,7 +37,7 @@ def at(minute: int) -> datetime:
 
 def rows(*minutes: int, counted: int = 1) -> Collected:
     columns = {
-        "log_time": [at(each) for each in minutes],
+        "log_time": [at(minute) for minute in minutes],
         "key": ["a"] * len(minutes),
         "counted": [counted] * len(minutes),
     }
@@ -48,7 +48,7 @@ def sql(*minutes: int) -> MergeSql:
     return MergeSql(
         "gold.log_time = batch.log_time AND gold.key = batch.key",
         {"counted": "gold.counted + batch.counted"},
-        [(at(each), at(each)) for each in minutes],
+        [(at(minute), at(minute)) for minute in minutes],
     )
 
 

@@ -182,7 +182,7 @@ def test_the_verdict_is_red_if_anything_is_wrong(tallies: list[Tally], proves: b
     verdict = CrashTestVerdict(1, "files", 100, {"random moment": 100}, 0, 100, 400.0, 500.0, 9, tallies, proves, [])
     assert verdict.clean is clean
     assert (verdict.to_dict()["bound"] is not None) is clean
-    assert any("2.9 %" in each or "3.0 %" in each for each in verdict.sentences()) is clean
+    assert any("2.9 %" in sentence or "3.0 %" in sentence for sentence in verdict.sentences()) is clean
 
 
 @pytest.mark.parametrize(

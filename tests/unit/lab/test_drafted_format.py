@@ -422,7 +422,7 @@ def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: s
     assert [each.message for each in read(text)] == [f"{letter} have seen" for letter in letters]
     found = suggest_format(Sample(text.encode(), WRITTEN), {})
     assert found.chosen is not None
-    assert any(each.startswith(f"{said} at one place") for each in found.chosen.warnings)
+    assert any(warning.startswith(f"{said} at one place") for warning in found.chosen.warnings)
 
 
 @pytest.mark.parametrize("word", ["production.ERROR", "ERR/3", "error", "CRIT/x"])
@@ -430,7 +430,7 @@ def test_words_like_levels_are_shown_if_the_draft_has_no_level(word: str) -> Non
     text = "".join(f"{T}{at} user {'a ' * at}saw {word} here\n" for at in range(9))
     found = suggest_format(Sample(text.encode(), WRITTEN), {})
     assert found.chosen is not None
-    assert any("look like levels" in each for each in found.chosen.warnings)
+    assert any("look like levels" in warning for warning in found.chosen.warnings)
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:

@@ -132,7 +132,7 @@ def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) 
     shutil.rmtree(house.checkpoint("bronze"))
     follow.look()
     states = [each for each in map(json.loads, said) if each["event"] == "status"]
-    assert [(each["state"], each["level"]) for each in states] == [("aligned", "info"), ("checkpoint lost", "error")]
+    assert [(state["state"], state["level"]) for state in states] == [("aligned", "info"), ("checkpoint lost", "error")]
 
 
 def test_a_batch_of_two_tables_is_reported_once_both_have_it(house: House) -> None:

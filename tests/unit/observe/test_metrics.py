@@ -57,7 +57,9 @@ def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]
     """Return every value, by metric name and attribute values."""
     data = reader.get_metrics_data()
     assert data is not None
-    found = [each for resource in data.resource_metrics for scope in resource.scope_metrics for each in scope.metrics]
+    found = [
+        metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+    ]
     return {
         each.name: {
             tuple(map(str, (point.attributes or {}).values())): getattr(point, "value", None)  # a histogram has none
@@ -306,7 +308,7 @@ def test_a_taken_port_is_a_one_line_error() -> None:
 def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \| (\w+) \| (?:`(\S+)`)? ?\| (.*?) \|", PAGE, re.MULTILINE)
     written = [(name, kind, unit, tuple(re.findall(r"`(\w+)`", by))) for _, name, kind, unit, by in rows]
-    assert written == [(each.name, each.kind, each.unit, each.attributes) for each in METRICS]
+    assert written == [(metric.name, metric.kind, metric.unit, metric.attributes) for metric in METRICS]
     settings = MetricsSettings(port=free_port())
     assert settings.port is not None
     with endpoint(settings) as provider:
@@ -315,8 +317,8 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
             told(run)
             run.count(Notice("silver", "waits"))
             run.stages["silver"].backlog = Backlog(1, "rows")
-            for each in run.instruments:
-                each.alerts["spike"] = (1, 2)
+            for instrument in run.instruments:
+                instrument.alerts["spike"] = (1, 2)
             text = fetched(settings.port)
     shown = set(re.findall(r"^# TYPE (oncelake_\w+)", text, re.MULTILINE))
     assert {name for name, *_ in rows} == shown
@@ -326,7 +328,7 @@ def test_the_page_has_every_instrument_as_prometheus_shows_it() -> None:
 
 def test_an_attribute_has_a_fixed_set_of_values() -> None:
     allowed = {"stage", "table", "phase", "outcome", "rule", "unit", "alert"}
-    assert {each for metric in METRICS for each in metric.attributes} == allowed
+    assert {attribute for metric in METRICS for attribute in metric.attributes} == allowed
 
 
 def test_instruments_are_distinguished_by_their_declaration(
@@ -337,15 +339,15 @@ def test_instruments_are_distinguished_by_their_declaration(
         told(run)
         run.count(Notice("silver", "waits"))
         run.stages["silver"].backlog = Backlog(1, "rows")
-        for each in run.instruments:
-            each.alerts["spike"] = (1, 2)
+        for instrument in run.instruments:
+            instrument.alerts["spike"] = (1, 2)
         data = reader.get_metrics_data()
     assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics
-    declared = {each.name: (set(each.attributes), each.unit) for each in METRICS}
+    declared = {metric.name: (set(metric.attributes), metric.unit) for metric in METRICS}
     assert declared == {
-        each.name: ({key for point in each.data.data_points for key in point.attributes or {}}, each.unit)
-        for each in scope.metrics
+        metric.name: ({key for point in metric.data.data_points for key in point.attributes or {}}, metric.unit)
+        for metric in scope.metrics
     }
     assert isinstance(instruments(provider), Instruments)
     assert str(BRONZE) not in str(data)

@@ -71,10 +71,10 @@ def test_an_alert_has_a_severity_and_says_what_to_do() -> None:
 
 def test_panels_do_not_overlap_and_have_their_own_ids() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    assert len({each["id"] for each in panels}) == len(panels)
+    assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
-    for each in panels:
-        at = each["gridPos"]
+    for panel in panels:
+        at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert at["x"] + at["w"] <= 24
         assert not cells & taken

@@ -66,7 +66,7 @@ def test_a_sum_of_decimals_in_sqlite_is_exact(tmp_path: Path, values: list[str |
     sink = SqlSink("odd", {"url": f"sqlite:///{tmp_path / 'served.db'}", "mode": "transactional"})
     table = Served(Table("serving", "odd"), declared, "transactional", Table("silver", "access_log"), sink)
     table.make(schema)
-    given = [None if each is None else Decimal(each) for each in values]
+    given = [None if value is None else Decimal(value) for value in values]
     for number, each in enumerate(given):
         rows = Rows(tuple(schema.names), 1, 1, schema, lambda each=each: iter([(MINUTES[0], each)]))  # type: ignore[misc]
         table.apply(rows, metadata(number, number or None, number + 1), NONE, lambda: None)

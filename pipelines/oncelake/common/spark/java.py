@@ -61,7 +61,7 @@ def java_command() -> str:
 
 def _way_out() -> str:
     """Return the command that brings a usable Java on this system: one that is installed, or an installation."""
-    for home in (each for place in HOMES for each in sorted(place.glob("*"))):
+    for home in (path for place in HOMES for path in sorted(place.glob("*"))):
         if re.search(r"\b(17|21)\b", home.name) and _major(str(home / "bin/java")) in SUPPORTED:
             return f"One is installed: export JAVA_HOME={home}"
     manager = next((each for each in _INSTALL if shutil.which(each)), None)

@@ -91,11 +91,11 @@ def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> 
     # guard: start-files-removed
     with removed_afterwards(Path(tempfile.mkdtemp(prefix="oncelake-start-"))) as directory:
         # Java does not expand an argument file named in another one; so the user's files are named next to ours
-        is_given = any(TEMPORARY in each for each in java_variables())
+        is_given = any(TEMPORARY in variable for variable in java_variables())
         temporary = [] if is_given else [f"{TEMPORARY}{tempfile.gettempdir()}"]
-        own = [*temporary, *(each for each in options if not each.startswith("@"))]
+        own = [*temporary, *(option for option in options if not option.startswith("@"))]
         written = _write(directory / "java-options", map(_argument, own))
-        named = [f"@{written}", *(each for each in options if each.startswith("@"))]
+        named = [f"@{written}", *(option for option in options if option.startswith("@"))]
         # Spark ignores other settings in a file, with a warning; the session gets them from its builder
         settings = {key: value for key, value in conf.items() if key.startswith("spark.")}
         settings[JAVA_OPTIONS] = shlex.join(named)

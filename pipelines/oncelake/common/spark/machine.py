@@ -153,17 +153,17 @@ class _Limit:
 def low_limits(settings: SparkSettings) -> list[str]:
     """Return a warning for each limit at which Spark starts, and may fail later."""
     return [
-        f"{each}, and Spark may need up to {each.enough} later; {each.raised}"
-        for each in _limits(settings)
-        if each.least <= each.limit < each.enough
+        f"{limit}, and Spark may need up to {limit.enough} later; {limit.raised}"
+        for limit in _limits(settings)
+        if limit.least <= limit.limit < limit.enough
     ]
 
 
 def _check_limits(settings: SparkSettings) -> None:
-    for each in _limits(settings):
-        if each.limit < each.least:
+    for limit in _limits(settings):
+        if limit.limit < limit.least:
             # guard: limit-too-low-refused
-            raise ConfigError(f"{each}, and Spark needs {each.least} or more to start; {each.raised}")
+            raise ConfigError(f"{limit}, and Spark needs {limit.least} or more to start; {limit.raised}")
 
 
 def _limits(settings: SparkSettings) -> Iterator[_Limit]:
@@ -177,7 +177,7 @@ def _limits(settings: SparkSettings) -> Iterator[_Limit]:
         yield _Limit("ulimit -u", "threads", threads, *THREADS, str(THREADS[1]))
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses != resource.RLIM_INFINITY:
-        least, enough = ((math.ceil(_heap(settings)) + each) * 1024 for each in ADDRESSES)
+        least, enough = ((math.ceil(_heap(settings)) + address) * 1024 for address in ADDRESSES)
         yield _Limit("ulimit -v", "KiB of addresses", addresses // 1024, least, enough, "unlimited")
 
 
@@ -213,9 +213,9 @@ def _check_spark_home() -> None:
         return
     if not (Path(home) / "bin/spark-submit").is_file():
         raise ConfigError(f"SPARK_HOME={home} has no bin/spark-submit; unset it: PySpark brings Spark with it")
-    found = (_SPARK_CORE.match(each.name) for each in Path(home).glob("jars/spark-core_*.jar"))
+    found = (_SPARK_CORE.match(path.name) for path in Path(home).glob("jars/spark-core_*.jar"))
     versions = [each[1] for each in found if each is not None]  # a vendor's has more behind its numbers
-    if versions and not any(pyspark.__version__.startswith(each) for each in versions):
+    if versions and not any(pyspark.__version__.startswith(version) for version in versions):
         raise ConfigError(
             f"SPARK_HOME={home} is Spark {versions[0]}, and this Python has PySpark {pyspark.__version__}; unset it: "
             "PySpark brings Spark with it"

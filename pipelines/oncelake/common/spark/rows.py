@@ -90,7 +90,7 @@ class SparkRows:
         if not counts:
             return Counting(self, {})
         seen = Observation()
-        observed = self.rows.observe(seen, *(each.of_frame().alias(each.name) for each in counts))
+        observed = self.rows.observe(seen, *(count.of_frame().alias(count.name) for count in counts))
         return Counting(SparkRows(observed), None, seen)
 
 
@@ -138,7 +138,7 @@ class Collected:
 
     def counting(self, counts: Sequence[Count]) -> Counting:
         """Return the rows with counts."""
-        return Counting(self, {each.name: each.of_table(self.rows) for each in counts})
+        return Counting(self, {count.name: count.of_table(self.rows) for count in counts})
 
 
 # The rows of a batch: both classes have the same properties and methods.

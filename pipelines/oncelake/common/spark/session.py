@@ -203,7 +203,7 @@ def _java_options_of(settings: SparkSettings) -> list[str]:
             raise ConfigError(
                 f"spark.conf.{key} cannot be split into options: {str(error).lower()}; check its quotes"
             ) from None
-    heap = next((each for each in options if each.startswith("-Xmx")), None)
+    heap = next((option for option in options if option.startswith("-Xmx")), None)
     if heap is not None:
         raise ConfigError(f"{heap}: the heap is set by spark.driver_memory; set that, and remove the option")
     return options

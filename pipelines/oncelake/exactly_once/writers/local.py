@@ -234,10 +234,10 @@ class Snapshot:
             VersionTakenError: another writer committed since the snapshot was read; the files are not in the table.
         """
         self._must_be_new(metadata)  # guard: file-transaction-is-new
-        rows = sum(each.stats["numRecords"] for each in files)
+        rows = sum(file.stats["numRecords"] for file in files)
         with _Commit(self._table, self.version):
             self._table.create_write_transaction(
-                [AddAction(each.name, each.size, {}, each.modified, True, stats_text(each)) for each in files],
+                [AddAction(file.name, file.size, {}, file.modified, True, stats_text(file)) for file in files],
                 "append",
                 self._table.schema(),
                 commit_properties=_properties(metadata, {"numOutputRows": str(rows)}),  # guard: rows-counted-from-files

@@ -106,7 +106,7 @@ class NewFiles:
                     f"{staged} was removed while a batch was written into it; the batch is not committed, and the next "
                     f"start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
                 )
-            footers = {each: parquet.read_metadata(each) for each in sorted(staged.glob("*.parquet"))}
+            footers = {path: parquet.read_metadata(path) for path in sorted(staged.glob("*.parquet"))}
             moved = {each: footer for each, footer in footers.items() if footer.num_rows}
             return [self._file(each.rename(self._table / each.name), footer) for each, footer in moved.items()]
         finally:
@@ -141,7 +141,9 @@ def statistics(footer: parquet.FileMetaData, indexed: Mapping[str, str]) -> Mapp
         if name not in indexed:
             continue
         chunks = [footer.row_group(each).column(place) for each in range(footer.num_row_groups)]
-        known = [each.statistics for each in chunks if each.statistics is not None and each.statistics.has_null_count]
+        known = [
+            chunk.statistics for chunk in chunks if chunk.statistics is not None and chunk.statistics.has_null_count
+        ]
         if len(known) < len(chunks):  # guard: no-bounds-without-statistics
             continue
         nulls[name] = sum(each.null_count for each in known)

@@ -29,7 +29,7 @@ class DurableStep:
             names = [Path(path.name) for path in self.directory.iterdir()]
         except FileNotFoundError:
             return -1
-        return max((int(each.stem) for each in names if each.stem.isdigit() and each.suffix in _SUFFIXES), default=-1)
+        return max((int(name.stem) for name in names if name.stem.isdigit() and name.suffix in _SUFFIXES), default=-1)
 
     def made_after(self, number: int) -> bool:
         """Return True if the step after a number exists; checks only that file, so frequent calls are cheap."""

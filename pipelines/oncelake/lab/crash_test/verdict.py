@@ -195,7 +195,7 @@ class CrashTestVerdict:
         for each in self.tallies:
             rows = count_of(each.expected, "row")
             yield f"   {each.table}: {rows} expected, {each.lost:,} lost, {each.doubled:,} doubled"
-        yield from (f"   {each}" for each in self.doubts)
+        yield from (f"   {doubt}" for doubt in self.doubts)
         counted = f"lost {self.lost:,}, doubled {self.doubled:,}, " if self.tallies else ""
         proof = "prove holds" if self.proves else "PROVE DOES NOT HOLD"
         yield f"{count_of(self.rows, 'line')}, {counted}{proof}, {duration(self.seconds)} in total"

@@ -61,12 +61,12 @@ class LogKind:
         lines = PlainReader(self.declared, self.sample.modified).lines(self.sample.text)
         return [
             {
-                "level": each.level,
-                "message": each.message,
-                **{f"fields.{key}": text for key, text in each.fields.items()},
+                "level": line.level,
+                "message": line.message,
+                **{f"fields.{key}": text for key, text in line.fields.items()},
             }
-            for each in lines
-            if each.log_time is not None
+            for line in lines
+            if line.log_time is not None
         ]
 
 
@@ -156,15 +156,15 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
 
 def _beside(file: Path) -> list[Path]:
     """Return what stands beside a file and has another name; its rotated forms have the same."""
-    others = (each for each in file.parent.iterdir() if not each.name.startswith((".", "_")))
-    return [each for each in others if each.is_dir() or _stem(each.name) != _stem(file.name)]
+    others = (path for path in file.parent.iterdir() if not path.name.startswith((".", "_")))
+    return [other for other in others if other.is_dir() or _stem(other.name) != _stem(file.name)]
 
 
 def _groups(place: Path) -> list[list[Path]]:
     """Return the files with content, those with the same name but for numbers together, the newest first."""
     if not place.is_dir():
         return [[place]]
-    named = (each for each in place.rglob("*") if not re.search(r"(^|/)[._]", str(each.relative_to(place))))
+    named = (path for path in place.rglob("*") if not re.search(r"(^|/)[._]", str(path.relative_to(place))))
     files = [(each.stat().st_mtime, each) for each in named if each.is_file() and each.stat().st_size]
     if not files:
         raise ConfigError(f"--from {place}: there is no file with lines in this directory; name a log file")
@@ -172,7 +172,7 @@ def _groups(place: Path) -> list[list[Path]]:
     for _, file in sorted(files, reverse=True):
         groups.setdefault(_stem(str(file.relative_to(place))), []).append(file)
     if len(groups) > _MOST_GROUPS:
-        names = listed(str(each[0].relative_to(place)) for each in groups.values())
+        names = listed(str(group[0].relative_to(place)) for group in groups.values())
         raise ConfigError(
             f"--from {place}: there are {count_of(len(groups), 'kind')} of names, {names}; name a log file, or a "
             "directory with fewer"
@@ -248,7 +248,7 @@ def _of_another_kind(kind: LogKind) -> list[Path]:  # guard: other-format-in-fil
                 lines = PlainReader(kind.declared, sample.modified).lines(sample.text)
         except (OSError, OncelakeError, NeedsSparkError):
             continue
-        if sum(each.log_time is not None for each in lines) < FITS * len(lines):
+        if sum(line.log_time is not None for line in lines) < FITS * len(lines):
             others.append(file)
     return others
 

@@ -25,9 +25,9 @@ def suite_of(kind: LogKind | None) -> dict[str, Any]:
     values = {name: [row.get(name) for row in rows] for name in names}
     profiles = [_profile(name, values[name]) for name in names]
     sets = {
-        each.column: sorted({value for value in values[each.column] if value is not None})
-        for each in profiles
-        if each.is_of_few
+        profile.column: sorted({value for value in values[profile.column] if value is not None})
+        for profile in profiles
+        if profile.is_of_few
     }
     of_fields = [each for each in suggest_profiled(profiles, sets) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
     return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}

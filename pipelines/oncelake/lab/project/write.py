@@ -135,7 +135,7 @@ def write_project(directory: Path, source: NewSource, found: LogKinds | None = N
         SERVICE: _rendered("oncelake.service.j2", values),
         ".gitignore": _rendered("gitignore.j2", values),
     }
-    texts |= {f"{LOCAL.parent}/formats/{each.format}.yaml": each.draft for each in kinds if each.draft is not None}
+    texts |= {f"{LOCAL.parent}/formats/{kind.format}.yaml": kind.draft for kind in kinds if kind.draft is not None}
     files: list[Path] = []
     kept: list[Path] = []
     try:
@@ -157,7 +157,7 @@ def _sources(root: Path, source: NewSource, found: LogKinds | None) -> list[_Sou
     kinds = found.kinds if found is not None else ()
     if source.bootstrap_servers is not None or source.logs is None:
         if len(kinds) > 1:
-            formats = ", ".join(f"{each.format} ({each.files[0].name})" for each in kinds)
+            formats = ", ".join(f"{kind.format} ({kind.files[0].name})" for kind in kinds)
             raise ConfigError(f"--from has logs in several formats, {formats}; name one log file")
         logs = None if source.bootstrap_servers is not None else str(root / _LOGS)
         return [_Source(None, logs, None, kinds[0].format if kinds else "default", _zone(kinds[0] if kinds else None))]
@@ -167,13 +167,13 @@ def _sources(root: Path, source: NewSource, found: LogKinds | None) -> list[_Sou
     is_one = len(kinds) == 1
     return [
         _Source(
-            None if is_one else each.name,
-            found.path_of(each, inside),
+            None if is_one else kind.name,
+            found.path_of(kind, inside),
             rotation_of(inside),
-            each.format,
-            _zone(each),
+            kind.format,
+            _zone(kind),
         )
-        for each in kinds
+        for kind in kinds
     ]
 
 

@@ -429,8 +429,8 @@ class SinkTest:
 def places_of(kind: type[Sink]) -> tuple[str, ...]:
     """Return the directories of a sink's own code: those of its class and of the classes that it derives from."""
     modules = {each.__module__ for each in kind.__mro__ if each not in (Sink, ABC, object)}
-    files = (getattr(sys.modules.get(each), "__file__", None) for each in sorted(modules))
-    return tuple(sorted({str(Path(each).parent) for each in files if each}))
+    files = (getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules))
+    return tuple(sorted({str(Path(file).parent) for file in files if file}))
 
 
 def _spread(lines: list[tuple[int, Line]], most: int) -> list[tuple[int, Line]]:

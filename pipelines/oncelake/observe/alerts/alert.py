@@ -95,7 +95,7 @@ class Alert:
         if state is None:
             return AlertState(when, now if declared is None else declared, declared)
         if state.when != when:
-            entries = (_over(each, now, "the condition was changed") for each in state.entries)
+            entries = (_over(entry, now, "the condition was changed") for entry in state.entries)
             fresh = AlertState(when, now if declared is None else declared, declared, number=state.number)
             return replace(fresh, entries=tuple(entries), last_ms=state.last_ms, failed=state.failed)
         if state.declared != declared:
@@ -155,7 +155,7 @@ class Alert:
         # guard: clock-behind-refused-lines
         known = min(state.until_ms, now - now % length)  # less if the clock was set back
         entries = (
-            _over(each, now, "the clock was set back") if each.start_ms > now else each for each in state.entries
+            _over(entry, now, "the clock was set back") if entry.start_ms > now else entry for entry in state.entries
         )
         state = replace(state, entries=tuple(entries))
         found, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
@@ -168,7 +168,7 @@ class Alert:
 
     def _taken(self, state: AlertState, found: list[Window]) -> tuple[AlertState, bool]:
         """Return the state with the new windows as due, as far as there is room, and whether there was for all."""
-        done, keys = frozenset(state.done), {each.key for each in state.entries}
+        done, keys = frozenset(state.done), {entry.key for entry in state.entries}
         fresh = []
         for each in found:
             key = self._key(each.start_ms)
@@ -182,8 +182,8 @@ class Alert:
         if found is None:
             return state
         if not found.holds:
-            return replace(state, entries=tuple(_over(each, now, found.text) for each in state.entries))
-        if any(each.over_ms is None for each in state.entries) or state.unsent >= MOST:
+            return replace(state, entries=tuple(_over(entry, now, found.text) for entry in state.entries))
+        if any(entry.over_ms is None for entry in state.entries) or state.unsent >= MOST:
             return state
         return replace(state, entries=(*state.entries, Entry(self._key(now), now, None, found.text)))
 
@@ -240,8 +240,8 @@ def _fallen(state: AlertState, found: list[Window], now: int) -> AlertState:
     """Return the state with the open windows as over in which the condition no longer holds."""
     holding = {each.start_ms for each in found}
     entries = (
-        each if each.start_ms in holding else _over(each, now, "the condition no longer holds in this window")
-        for each in state.entries
+        entry if entry.start_ms in holding else _over(entry, now, "the condition no longer holds in this window")
+        for entry in state.entries
     )
     return replace(state, entries=tuple(entries))
 

@@ -84,12 +84,12 @@ class AlertState:
     @property
     def unsent(self) -> int:
         """Return how many messages are due and not sent."""
-        return sum(each.unsent for each in self.entries)
+        return sum(entry.unsent for entry in self.entries)
 
     @property
     def open(self) -> int:
         """Return for how many windows or times the condition holds."""
-        return sum(each.over_ms is None for each in self.entries)
+        return sum(entry.over_ms is None for entry in self.entries)
 
     def put(self, entry: Entry) -> Self:
         """Return the state with another entry of the same key in the place of the one it has."""
@@ -236,5 +236,5 @@ def status_of(name: str, when: str, to: str, state: AlertState | None) -> AlertS
         utc(state.last_ms) if state.last_ms is not None else None,
         utc(state.since_ms),
         state.version,
-        tuple(each.key for each in state.entries if each.over_ms is None),
+        tuple(entry.key for entry in state.entries if entry.over_ms is None),
     )

@@ -98,7 +98,7 @@ class Auditor:
 
 def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
     """Return the rows with map keys as struct fields, because Great Expectations cannot name a map's keys."""
-    wanted = {name.partition(".")[2] for each in suite.declared.expectations for name in each.columns}
+    wanted = {name.partition(".")[2] for expectation in suite.declared.expectations for name in expectation.columns}
     keys = sorted(key for key in wanted if key)
     if not keys or FIELDS not in frame.columns:
         return frame

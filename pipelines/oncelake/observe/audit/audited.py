@@ -46,7 +46,7 @@ class Audit:
     @property
     def holds(self) -> bool:
         """Return True if every critical expectation is met."""
-        return all(each.success for each in self.results if each.severity == "critical")
+        return all(result.success for result in self.results if result.severity == "critical")
 
     @property
     def heading(self) -> str:
@@ -59,7 +59,7 @@ class Audit:
         """Return the audit as a dict for JSON."""
         audited = {"table": str(self.audited.table), "version": self.audited.version}
         audited["from_version"] = self.audited.from_version
-        results = [each.to_dict() for each in self.results]
+        results = [result.to_dict() for result in self.results]
         return {**audited, "recorded": self.recorded, "holds": self.holds, "results": results}
 
 
@@ -144,7 +144,7 @@ class Audits:
 
     def _with_lines(self, results: list[Result]) -> list[Result]:
         """Replace each row that is shown as JSON of its silver columns by the line it came from."""
-        wanted = {line for each in results for line in each.lines if line.startswith("{")}
+        wanted = {line for result in results for line in result.lines if line.startswith("{")}
         if not wanted:
             return results
         files = sorted({json.loads(line)["file"] for line in wanted})
@@ -152,12 +152,12 @@ class Audits:
             _of_silver().alias("key"), line_of().alias("line")
         )
         lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}
-        return [replace(each, lines=[lines.get(line, line) for line in each.lines]) for each in results]
+        return [replace(result, lines=[lines.get(line, line) for line in result.lines]) for result in results]
 
     def _bronze(self) -> DataFrame:
         if not self.chain.silver.named:
             return tables.read(self.spark, self._path(BRONZE))
-        there = [each for each in self.chain.kinds if self.chain.commit_log(each).newest() is not None]
+        there = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
         parts = (tables.read(self.spark, self._path(each)).withColumn(SOURCE.name, F.lit(each.name)) for each in there)
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 

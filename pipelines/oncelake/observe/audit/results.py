@@ -97,7 +97,7 @@ def record(
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
     before, at = commit_log.newest(), datetime.now(UTC)
     common = {**asdict(audited), "table": str(audited.table), "audited_at": at}
-    rows = spark.createDataFrame([_row({**common, **each.to_dict()}) for each in results], RESULTS).coalesce(1)
+    rows = spark.createDataFrame([_row({**common, **result.to_dict()}) for result in results], RESULTS).coalesce(1)
     tables.append(rows.write.option("txnAppId", app_id).option("txnVersion", audited.version), path)
     return commit_log.newest() != before
 

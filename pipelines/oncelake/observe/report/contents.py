@@ -141,9 +141,9 @@ def contents(facts: Facts) -> dict[str, Any]:
 
 def changes(period: PeriodFacts) -> Iterator[ChangeWords]:
     """Yield what changed in words: a difference in the figure's own unit, for lines also as a share."""
-    for each in period.changes:
-        value, before = _in_words(each.value, each.unit), _in_words(each.before, each.unit)
-        yield ChangeWords(each.name, each.meaning, each.by, value, before, _difference(each))
+    for change in period.changes:
+        value, before = _in_words(change.value, change.unit), _in_words(change.before, change.unit)
+        yield ChangeWords(change.name, change.meaning, change.by, value, before, _difference(change))
 
 
 def _in_words(value: float | None, unit: str) -> str:
@@ -174,9 +174,9 @@ def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str
     """Yield each layer with its tables: name, rows, and a line of details. Served tables come from their stages."""
     for layer in ("bronze", "silver", "gold"):
         found = [
-            (each.name.split(".")[1], each.rows, f"version {each.version:,}, {size(each.size or 0)}")
-            for each in facts.tables
-            if each.name.startswith(f"{layer}.")
+            (table.name.split(".")[1], table.rows, f"version {table.version:,}, {size(table.size or 0)}")
+            for table in facts.tables
+            if table.name.startswith(f"{layer}.")
         ]
         if found:
             yield layer, found

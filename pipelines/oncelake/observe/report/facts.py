@@ -342,7 +342,7 @@ class Facts:
 
     def table(self, name: str) -> TableFacts | None:
         """Return the table with a name, such as `silver.quarantine`; None if it does not exist."""
-        return next((each for each in self.tables if each.name == name), None)
+        return next((table for table in self.tables if table.name == name), None)
 
     def rows(self, name: str) -> int | None:
         """Return a table's number of rows: 0 if the table does not exist, None if they could not be counted."""

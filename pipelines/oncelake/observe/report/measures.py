@@ -49,7 +49,9 @@ class Measures:
             if each not in numbers:
                 why = "is not a number" if each.name in there else "is not in the table yet"
                 self.not_drawn.append(f"{table}: {each.name} {why}")
-        self.not_drawn += [f"{table}: {each.name}, as {PLOTS} measures are drawn already" for each in numbers[room:]]
+        self.not_drawn += [
+            f"{table}: {number.name}, as {PLOTS} measures are drawn already" for number in numbers[room:]
+        ]
         if not numbers[:room]:
             return
         yield from over_time(rows, str(table), declared, numbers[:room])

@@ -130,8 +130,8 @@ class PeriodEvents:
         examples = {row["message"]: row for row in reversed(read)}
         groups = grouped(row["message"] for row in read)[:TEMPLATES]
         return len(read), tuple(
-            MessageFacts(each.template, each.count, each.example, self._trace(examples[each.example]))
-            for each in groups
+            MessageFacts(group.template, group.count, group.example, self._trace(examples[group.example]))
+            for group in groups
         )
 
     def _trace(self, row: Row) -> str | None:

@@ -44,7 +44,7 @@ def masked(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(masked, value))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: masked(getattr(value, each.name)) for each in fields(value)})
+        return replace(value, **{field.name: masked(getattr(value, field.name)) for field in fields(value)})
     return value
 
 

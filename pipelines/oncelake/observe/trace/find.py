@@ -127,12 +127,12 @@ class Masks:
 
     def forms(self, line: bytes) -> list[bytes]:
         """Return the forms that a line can have in bronze."""
-        return list(dict.fromkeys([line, *(each.value(line) for each in self.versions)]))
+        return list(dict.fromkeys([line, *(version.value(line) for version in self.versions)]))
 
     def shown(self, line: bytes) -> str:
         """Return a line for a message, masked with every version."""
-        for each in self.versions:
-            line = each.value(line)
+        for version in self.versions:
+            line = version.value(line)
         return shown(line.decode("utf-8", "backslashreplace"))
 
 

@@ -60,7 +60,7 @@ class TraceStep:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as a dict for JSON; with `rows` only for a line of several events."""
-        commits = [_commit(each) for each in self.commits]
+        commits = [_commit(commit) for commit in self.commits]
         said = {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
         return {**said, "rows": list(self.rows)} if self.rows else said
 

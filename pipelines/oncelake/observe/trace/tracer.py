@@ -54,7 +54,7 @@ class Tracer:
         """
         found = self._find(asked)
         bronze = self._bronze(found)
-        versions = [each.version for each in bronze.commits]
+        versions = [commit.version for commit in bronze.commits]
         refused = self._quarantine(found, versions)
         if refused is not None:
             return Lineage(self._asked(asked, found), found.text, found.equal, (bronze, refused))
@@ -96,7 +96,7 @@ class Tracer:
         if not rows and not any(each.mask for each in self.chain.settings.by_name.values()):
             return None
         versions = mask_versions(self.chain.lake, self.spark)
-        named = [name for each in rows for (name,) in each.select(VERSION).distinct().collect() if name is not None]
+        named = [name for row in rows for (name,) in row.select(VERSION).distinct().collect() if name is not None]
         found = map(versions.of, named)
         return Masks([each.mask for each in found if isinstance(each, MaskVersion)])
 
@@ -179,7 +179,7 @@ class Tracer:
             events.sort(key=lambda row: row[EVENT_INDEX])
             at, why = _judge_events(events, found) if events else _judge(len(held), found)
             return TraceStep(str(SILVER), at, why, (events or held)[0], commits, tuple(events))
-        at, why = self._why_not_in_silver(found, [each.version for each in commits], versions)
+        at, why = self._why_not_in_silver(found, [commit.version for commit in commits], versions)
         return TraceStep(str(SILVER), at, why, commits=commits)
 
     def _why_not_in_silver(self, found: FoundLine, taken: list[int], versions: list[int]) -> tuple[At, str]:
@@ -205,7 +205,7 @@ class Tracer:
         return commit.metadata.deduplicated.get("dropped", 0) > 0 and held != commit.metadata.batch_id
 
     def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
-        table, versions = Table("gold", name), [each.version for each in silver.commits]
+        table, versions = Table("gold", name), [commit.version for commit in silver.commits]
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
             return TraceStep(str(table), at, f"{SILVER} has no row for it")
@@ -309,7 +309,7 @@ def _judge_events(events: Sequence[Mapping[str, Any]], found: FoundLine) -> tupl
 def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
     """Return bronze's commit of the batch planned at a time; empty if it is no longer in the log."""
     millis = round(ingested_at.timestamp() * 1000)
-    return [each for each in _batches(commit_log) if each.metadata.planned_ms == millis][:1]
+    return [batch for batch in _batches(commit_log) if batch.metadata.planned_ms == millis][:1]
 
 
 def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:

@@ -49,7 +49,7 @@ class Cassandra(Sink):
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         super().__init__(name, options)
-        unknown = [each for each in options if each not in _ACCEPTED]
+        unknown = [option for option in options if option not in _ACCEPTED]
         if unknown:
             raise ConfigError(f"serving.options.{unknown[0]}: accepted are {', '.join(_ACCEPTED)}")
         self.hosts = tuple(each.strip() for each in options["hosts"].split(","))
@@ -123,7 +123,7 @@ class Cassandra(Sink):
                 f"CREATE TABLE IF NOT EXISTS {_POSITION} (stage text PRIMARY KEY, version bigint, last_batch text)",
                 timeout=120,
             )
-            columns = ", ".join(f"{_quoted(each.name)} {_type(each)}" for each in table.columns)
+            columns = ", ".join(f"{_quoted(column.name)} {_type(column)}" for column in table.columns)
             session.execute(
                 f"CREATE TABLE IF NOT EXISTS {_quoted(self.name)} ({columns}, PRIMARY KEY ({_quoted(table.key)}))",
                 timeout=120,
@@ -142,9 +142,9 @@ class Cassandra(Sink):
                 raise ConfigError(f"there is no table {name} in keyspace {self.keyspace}. Run: oncelake serving init")
         types = {each.column_name: each.type for each in found}
         wrong = [
-            f"{each.name} is {types.get(each.name, 'missing')}, accepted: {_type(each)}"
-            for each in table.columns
-            if types.get(each.name) != _type(each)
+            f"{column.name} is {types.get(column.name, 'missing')}, accepted: {_type(column)}"
+            for column in table.columns
+            if types.get(column.name) != _type(column)
         ]
         if wrong:
             raise ConfigError(f"{self.name} in keyspace {self.keyspace}: {'; '.join(wrong)}")

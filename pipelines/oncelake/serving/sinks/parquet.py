@@ -205,7 +205,7 @@ class Store:
         for number in old:
             self._path(number).unlink(missing_ok=True)
         manifests = [Manifest.from_json(self._path(number).read_text(encoding="ascii")) for number in kept]
-        named = {name for each in manifests for name in each.files.values()}
+        named = {name for manifest in manifests for name in manifest.files.values()}
         oldest = manifests[0].batch.version
         for path in self.directory.glob("*.parquet"):
             version = int(path.name.split(".")[1])
@@ -239,7 +239,7 @@ class ParquetStores(Sink):
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         super().__init__(name, options)
         self.public = frozenset(options)
-        unknown = [each for each in options if each not in (_BY, _KEEP) and not each.startswith(_PREFIX)]
+        unknown = [option for option in options if option not in (_BY, _KEEP) and not option.startswith(_PREFIX)]
         if unknown:
             raise ConfigError(f"serving.options.{unknown[0]}: accepted are {_PREFIX}NAME, {_BY} and {_KEEP}")
         found = {key.removeprefix(_PREFIX): at for key, at in options.items() if key.startswith(_PREFIX)}
@@ -270,7 +270,7 @@ class ParquetStores(Sink):
             with _away(name):
                 newest = store.newest()
             batches.append(newest.batch if newest else None)
-        return min(batches, key=lambda each: each.version if each else 0)
+        return min(batches, key=lambda batch: batch.version if batch else 0)
 
     def write(self, table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
         split: dict[str, dict[str, list[Row]]] = {name: defaultdict(list) for name in self.stores}
@@ -313,7 +313,11 @@ class ParquetStores(Sink):
         return iter(rows)
 
     def check(self, table: SinkTable) -> None:
-        keys = [each.name for each in table.columns if each.merge is None and not each.never_null and each.name != KEY]
+        keys = [
+            column.name
+            for column in table.columns
+            if column.merge is None and not column.never_null and column.name != KEY
+        ]
         if self.by is not None and self.by not in keys:
             # guard: split-by-key-only
             raise ConfigError(f"serving.options.{_BY} must be a key of gold.{table.name}, accepted: {', '.join(keys)}")

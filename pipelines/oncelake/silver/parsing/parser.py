@@ -164,7 +164,7 @@ class Parser:
     def _with_parts(self, lines: DataFrame, ahead: timedelta) -> DataFrame:
         """Add the parts of each line, and its time and level."""
         times, zone = self.declared.time, self.declared.zone
-        of_columns = [pattern for each in self.columns.values() for pattern in each.time]
+        of_columns = [pattern for column in self.columns.values() for pattern in column.time]
         return with_latest(self.take_apart(lines), (*times, *of_columns), ahead).withColumns(
             {
                 "log_time": self._time,

@@ -123,7 +123,7 @@ def groups_by_spark(line: Column, whole: str, names: Mapping[str, int]) -> Colum
 
 def by_json(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn] = _NO_COLUMNS) -> DataFrame:
     """Split a JSON object into its parts; any other line does not match."""
-    sources = (*keys.time, *keys.level, *keys.message, *(each.source for each in columns.values()))
+    sources = (*keys.time, *keys.level, *keys.message, *(column.source for column in columns.values()))
     paths = [key for key in dict.fromkeys(sources) if is_path(key)]
     read = line_functions.json_object(F.col("line"), [_steps(path) for path in paths])
     if read is None:  # guard: exact-json-number

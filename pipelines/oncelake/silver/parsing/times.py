@@ -238,7 +238,7 @@ def _unclear(text: Column, pattern: str, zone: str) -> Column:
     if not names_year(pattern):
         pattern, text = f"yyyy {pattern}", F.concat_ws(" ", "latest_year", text)
     several = {
-        name: [(each, f"{name}: {', '.join(map(_meant, each.offsets.items()))}") for each in meanings]
+        name: [(meaning, f"{name}: {', '.join(map(_meant, meaning.offsets.items()))}") for meaning in meanings]
         for name, meanings in unclear(zone).items()
     }
 

@@ -102,7 +102,7 @@ def _zones() -> tuple[str, ...]:
     """Return the names of the zones that differ from each other; first those that most people know."""
     table = (_database() / "zone1970.tab").read_text("utf-8")
     names = sorted(line.split("\t")[2] for line in table.splitlines() if not line.startswith("#"))
-    return (*_WELL_KNOWN, *(each for each in names if each not in _WELL_KNOWN))
+    return (*_WELL_KNOWN, *(name for name in names if name not in _WELL_KNOWN))
 
 
 def _joined(years: _Years) -> Sequence[Meaning]:

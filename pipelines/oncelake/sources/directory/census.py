@@ -251,13 +251,13 @@ def _passed(passed: list[ListedFile], inputs: CensusInputs, census: Census) -> l
             census.renamed.append(each.path)
         else:
             others.append(each)
-    held = inputs.has_lines([each.path for each in others]) if others else set()
-    for each in others:
-        if each.path in held:  # guard: packed-file-without-lines
+    held = inputs.has_lines([other.path for other in others]) if others else set()
+    for other in others:
+        if other.path in held:  # guard: packed-file-without-lines
             # guard: listed-file-never-read
-            faults.append(Faulty(each.path, Fault.NEVER_READ, each.size, each.modified))
+            faults.append(Faulty(other.path, Fault.NEVER_READ, other.size, other.modified))
         else:
-            census.empty.append(each)
+            census.empty.append(other)
     return faults
 
 

@@ -148,8 +148,8 @@ def is_named(path: str, file: str, *, itself: bool = False) -> bool:
         itself: if True, a match of a directory above the file is not enough; a matched file is read even if hidden.
     """
     parts = os.fsencode(file).strip(b"/").split(b"/")
-    for each in _alternatives(os.fsencode(path)):
-        names = each.strip(b"/").split(b"/")
+    for alternative in _alternatives(os.fsencode(path)):
+        names = alternative.strip(b"/").split(b"/")
         if itself and len(parts) > len(names):
             continue
         if all(_compiled(name).fullmatch(_text(part)) for name, part in zip(names, parts, strict=False)):
@@ -322,8 +322,8 @@ def _roots(path: bytes) -> Iterator[bytes]:
             yield path
         return
     seen: set[bytes] = set()
-    for each in _alternatives(path):
-        for found in _matching(b"/", each.strip(b"/").split(b"/")):
+    for alternative in _alternatives(path):
+        for found in _matching(b"/", alternative.strip(b"/").split(b"/")):
             if found not in seen:
                 seen.add(found)
                 yield found
@@ -419,7 +419,7 @@ def _alternatives(path: bytes) -> Iterator[bytes]:
         return
     choices = [path[one + 1 : other] for one, other in pairwise(cuts)]
     for choice, rest in product(choices, _alternatives(path[cuts[-1] + 1 :])):
-        yield from (path[:start] + each + rest for each in _alternatives(choice))
+        yield from (path[:start] + alternative + rest for alternative in _alternatives(choice))
 
 
 def is_gone(uri: str) -> bool:

@@ -52,7 +52,7 @@ class Resolve:
         Raises:
             StateError: the loss of one file cannot be accepted; nothing is recorded.
         """
-        chosen = [_allowed(each, ACCEPTED, "accepted") for each in faults]
+        chosen = [_allowed(fault, ACCEPTED, "accepted") for fault in faults]
         path = write_accepted(self.ingestion.files, self.ingestion.root, chosen, datetime.now(UTC))
         return [f"accepted: {shown_path(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
 
@@ -64,7 +64,7 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
-        if any(_is_in(each.place, faulty.path) for each in self.held.files):
+        if any(_is_in(file.place, faulty.path) for file in self.held.files):
             raise StateError(  # guard: read-file-not-excluded
                 f"{shown_path(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would "
                 "lose. For another fix, run: oncelake census"
@@ -94,7 +94,7 @@ class Resolve:
         if not os.path.lexists(_spelled(faulty.path)):
             return f"{shown_path(faulty.path)} no longer exists, because its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
-        if any(each.place.startswith(f"{part}/") for each in self.held.files):
+        if any(file.place.startswith(f"{part}/") for file in self.held.files):
             raise StateError(  # guard: read-directory-keeps-name
                 f"{shown_path(part)} has files that bronze has read; their lines would count twice under a new name. "
                 f"Fix: move {shown_path(faulty.path)} out of it, to another place in the source with a readable name"
@@ -127,8 +127,8 @@ class Resolve:
                 f"{shown_path(str(source))} was not renamed: {target} would be ignored, as its name starts with a "
                 "dot or _. Rename the file yourself to a name that no file had before"
             )
-        places = (*self.listed, *(each.place for each in self.held.files))
-        taken = os.path.lexists(target) or any(_is_in(each, str(target)) for each in places)
+        places = (*self.listed, *(file.place for file in self.held.files))
+        taken = os.path.lexists(target) or any(_is_in(place, str(target)) for place in places)
         return None if taken else target  # guard: new-name-is-free
 
     def _undecodable(self, path: str) -> str:
@@ -202,7 +202,7 @@ class Resolve:
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
         """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
-        uri = next(each.uri for each in self.held.files if each.place == faulty.path)
+        uri = next(file.uri for file in self.held.files if file.place == faulty.path)
         assert self.held.rows is not None
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
             start = Path(directory) / "start.log"

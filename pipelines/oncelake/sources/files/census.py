@@ -49,7 +49,7 @@ def count_files(source: FilesSource, ingestion: Ingestion, held: BronzeFiles) ->
         planned=source.planned(),
         position=position,
         position_now=max(position, now),  # guard: position-read-after-listing
-        recorded={each.place: FileRecord(each.size, each.modified) for each in held.files},
+        recorded={file.place: FileRecord(file.size, file.modified) for file in held.files},
         may_start=ingestion.diagnosis().may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
@@ -91,7 +91,7 @@ def auto_loader_files(
     except (Py4JJavaError, PySparkException) as error:
         words = f"not checked: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
         return Link(name, table, False, words), ()  # guard: auto-loader-must-answer
-    held = {each.place for each in files}
+    held = {file.place for file in files}
     missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
     waiting = sum(1 for row in rows if not row["done"])
     if missing:
@@ -103,7 +103,7 @@ def auto_loader_files(
     well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
     note = "files that Auto Loader has not found yet are not counted"
     link = Link(name, table, True, well, (note,)).without(*Uncompared.waiting(waiting, "file", "for the next run"))
-    return link, [each.place for each in files]
+    return link, [file.place for file in files]
 
 
 def _found(spark: SparkSession, path: str) -> list[ListedFile]:
@@ -144,7 +144,7 @@ def _compared(census: Census, held: BronzeFiles, inputs: CensusInputs) -> Census
     taken = [each for each in census.touched if _changed(each).key in inputs.accepted]
     closed = [each for each in census.touched if each not in taken and not inputs.may_read(each.path)]
     touched = [each for each in census.touched if each not in taken and each not in closed]
-    by_path = {each.place: each.uri for each in held.files}
+    by_path = {file.place: file.uri for file in held.files}
     uris = [by_path[each.path] for each in touched]
     rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else held.rows
     changed = {place_of(uri) for uri, *_ in differing(rows, uris, held.versions)[0]}
@@ -208,14 +208,14 @@ def _gone(census: Census, held: BronzeFiles) -> Iterator[str]:
     names = listed(map(shown_name, census.gone))
     gone = count_of(len(census.gone), "file was read and is", "files were read and are")
     yield f"{gone} gone: {names}"
-    sizes = {each.place: each.size for each in held.files}
-    times = {each.modified for each in held.files if each.place in census.gone}
+    sizes = {file.place: file.size for file in held.files}
+    times = {file.modified for file in held.files if file.place in census.gone}
     # the run that reads a file with the time of one that is gone finds out whether it is the same one
     there = {each.path: each.size for each in census.waiting if each.modified not in times}
     there |= {path: sizes[path] for path in census.read}
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
     if pairs and held.rows is not None:
-        by_path = {each.place: each.uri for each in held.files}
+        by_path = {file.place: file.uri for file in held.files}
         try:
             asked = {by_path[one]: others for one, others in pairs.items()}
             same = same_lines_as(held.rows, asked, held.versions)

@@ -19,7 +19,7 @@ def changes(census: Census, recorded: Mapping[str, int], stage: str) -> list[str
         stage: the stage that reads them.
     """
     lines = [_changed(each, recorded.get(each.path)) for each in census.touched]
-    lines += [said(each, stage) for each in census.faults if each.fault not in REPORTED_BY_STATE]
+    lines += [said(fault, stage) for fault in census.faults if fault.fault not in REPORTED_BY_STATE]
     if census.gone:
         lines.append(f"{_some(census.gone)} read and later removed; bronze keeps what it read")
     if census.hidden:

@@ -215,7 +215,7 @@ def _refuse_loops(path: str) -> None:  # guard: link-loop-refused-at-start
     if not is_local(path):
         return
     try:
-        found = [shown_path(each) for each in loops(place(path))]
+        found = [shown_path(loop) for loop in loops(place(path))]
     except OSError:  # Spark reports this error itself when it lists the files
         return
     if found:

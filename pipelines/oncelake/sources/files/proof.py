@@ -58,14 +58,14 @@ def file_rows(
     faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
     notes, well, unread = [], "each read once and whole", 0
     if same is not None and held.rows is not None:
-        there = [each.uri for each in held.files if each.place in same]
+        there = [file.uri for file in held.files if file.place in same]
         changed, left_out = _changed(held, there)
         faults += changed
         notes += [*map(str, left_out), *_same_content(held.rows)]
         compared = len(there) - sum(len(each.uris) for each in left_out)
         well = f"{compared:,} read again and equal line by line"
         again = {*there} - {uri for each in left_out for uri in each.uris}
-        unread = sum(each.rows for each in held.files if each.uri not in again)  # guard: gone-files-are-number
+        unread = sum(file.rows for file in held.files if file.uri not in again)  # guard: gone-files-are-number
     well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
     link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
     return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
@@ -74,27 +74,27 @@ def file_rows(
 def _read_twice(files: Sequence[ReadFile]) -> list[str]:  # guard: file-in-one-batch
     """Return the files with rows of more than one batch, or with more than one recorded size or time."""
     return [
-        f"{shown_name(each.place)} is in bronze more than once: "
-        f"ingested at {clock(each.first)} and at {clock(each.last)}"
-        if each.first != each.last
-        else f"{shown_name(each.place)} has rows of different sizes or modification times"
-        for each in files
-        if each.first != each.last or not each.steady  # guard: file-in-one-state
+        f"{shown_name(file.place)} is in bronze more than once: "
+        f"ingested at {clock(file.first)} and at {clock(file.last)}"
+        if file.first != file.last
+        else f"{shown_name(file.place)} has rows of different sizes or modification times"
+        for file in files
+        if file.first != file.last or not file.steady  # guard: file-in-one-state
     ]
 
 
 def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:  # guard: file-read-whole
     """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
     said = []
-    for each in files:
-        short = each.size - each.bytes
-        if each.first != each.last or short in (0, -1) or is_packed(each.uri):
+    for file in files:
+        short = file.size - file.bytes
+        if file.first != file.last or short in (0, -1) or is_packed(file.uri):
             continue
-        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, each) is not False:  # Spark drops the BOM
+        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, file) is not False:  # Spark drops the BOM
             continue
         said.append(
-            f"{shown_name(each.place)} had {count_of(each.size, 'byte')} when it was read, its "
-            f"{count_of(each.rows, 'line in bronze has', 'lines in bronze have')} {each.bytes:,}"
+            f"{shown_name(file.place)} had {count_of(file.size, 'byte')} when it was read, its "
+            f"{count_of(file.rows, 'line in bronze has', 'lines in bronze have')} {file.bytes:,}"
         )
     return said
 

@@ -51,7 +51,7 @@ class FilesSource(Source):
             return []
         changed = listed((shown_path(each.path) for each in census.touched), most=1)
         lines = [f"{changed} changed after being read; the changes are not in bronze"] if changed else []
-        return lines + [said(each, self.stage) for each in census.faults if each.fault not in REPORTED_BY_STATE]
+        return lines + [said(fault, self.stage) for fault in census.faults if fault.fault not in REPORTED_BY_STATE]
 
     def details(self, sizes: RecordedSizes) -> list[str] | None:
         """Return the warnings with the old sizes of changed files; None if the files are not on this machine."""
@@ -89,7 +89,7 @@ class FilesSource(Source):
         except OSError:
             return None
         entries = self.planned()
-        position = listing_number(at) if at else max((each.number for each in entries.values()), default=-1)
+        position = listing_number(at) if at else max((entry.number for entry in entries.values()), default=-1)
         inputs = CensusInputs(
             entries, position, position, None, may_start=True, may_read=may_read, content=self.content
         )
@@ -123,7 +123,7 @@ class FilesSource(Source):
         census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return Backlog(None, "files")
-        planned = sum(1 for each in census.faults if each.fault is Fault.PLAN_CHANGED)
+        planned = sum(1 for fault in census.faults if fault.fault is Fault.PLAN_CHANGED)
         return Backlog(len(census.waiting) + planned, "files")
 
     def _gone(self, start: str | None, end: str | None) -> list[str]:

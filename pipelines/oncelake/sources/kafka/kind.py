@@ -78,8 +78,8 @@ class KafkaKind(SourceKind):
         same = one.topic_pattern is not None and one.topic_pattern == two.topic_pattern
         return (
             same
-            or any(_seems_chosen(two, each) for each in one.topics)
-            or any(_seems_chosen(one, each) for each in two.topics)
+            or any(_seems_chosen(two, topic) for topic in one.topics)
+            or any(_seems_chosen(one, topic) for topic in two.topics)
         )
 
     def check(self, spark: SparkSession) -> None:

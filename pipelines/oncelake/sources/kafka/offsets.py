@@ -91,9 +91,9 @@ def inside(segments: Iterable[Segment]) -> str:
 def reaches_outside(found: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
     """Return True if a bucket reaches before the first or after the last of its partition's segments."""
     limits: dict[int, tuple[int, int]] = {}
-    for each in segments:
-        first, end = limits.get(each.partition, (each.first, each.end))
-        limits[each.partition] = min(first, each.first), max(end, each.end)
+    for segment in segments:
+        first, end = limits.get(segment.partition, (segment.first, segment.end))
+        limits[segment.partition] = min(first, segment.first), max(end, segment.end)
     return any(
         each.partition not in limits or each.first < limits[each.partition][0] or each.last >= limits[each.partition][1]
         for each in found

@@ -30,7 +30,7 @@ class KafkaPosition(SourcePosition):
         A topic can have any name, so only the form tells: each value maps partitions to offsets.
         """
         parts = value.values() if isinstance(value, dict) else [None]
-        whole = all(isinstance(each, dict) and all(isinstance(next_, int) for next_ in each.values()) for each in parts)
+        whole = all(isinstance(part, dict) and all(isinstance(next_, int) for next_ in part.values()) for part in parts)
         return cls(value) if whole else None
 
     def partitions(self) -> Mapping[str, int]:

@@ -131,7 +131,7 @@ def _counted(parts: Parts) -> str:
     }
     said = []
     for what, ranges in waits.items():
-        count, there = sum(len(each) for *_, each in ranges), [_range(*each) for each in ranges if each[2]]
+        count, there = sum(len(each) for *_, each in ranges), [_range(*range_) for range_ in ranges if range_[2]]
         if count:
             said.append(f"{count_of(count, f'offset waits {what}', f'offsets wait {what}')}: {listed(there)}")
     return f"{partitions}, {'; '.join(said)}" if said else f"{partitions} read up to the end"
@@ -255,7 +255,7 @@ def _topic_rows(rows: DataFrame, span: Span, topic: str, client: Client, rows_ch
         lost_lines, notes, expired = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
         faults += lost_lines
     rows_in_all = count_of(sum(each.rows for each in found), "row")
-    partitions = count_of(len({each.partition for each in segments}), "partition")
+    partitions = count_of(len({segment.partition for segment in segments}), "partition")
     return f"{rows_in_all} of {topic} in {partitions}", (faults, notes, expired)
 
 
@@ -300,7 +300,7 @@ def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment]
         }
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
     for gone in lost:
-        segments = [part for each in segments for part in _without(each, gone)]
+        segments = [part for segment in segments for part in _without(segment, gone)]
     return segments, lost
 
 

@@ -127,7 +127,7 @@ def _hashed(rows: DataFrame, name: str, *, whole: bool) -> DataFrame:
     if whole:
         header = F.transform("headers", lambda each: F.struct(each["key"], each["value"], each["value"].isNull()))
         parts += [F.col("value"), F.col("key"), header]
-    hashed = F.xxhash64(*parts, *(each.isNull() for each in parts))
+    hashed = F.xxhash64(*parts, *(part.isNull() for part in parts))
     return rows.select(*_PLACE, hashed.alias(name))
 
 

@@ -199,9 +199,9 @@ def _planned(span: Span) -> Mapping[tuple[int, int], tuple[int, int]]:
             start, end = (
                 TailPosition.parse(at) or TailPosition() for at in (commit.metadata.before, commit.metadata.end)
             )
-            for each in ranges(start, end):
-                first, last = planned.get((ms, each.file_id), (each.start, each.end))
-                planned[ms, each.file_id] = min(first, each.start), max(last, each.end)
+            for range_ in ranges(start, end):
+                first, last = planned.get((ms, range_.file_id), (range_.start, range_.end))
+                planned[ms, range_.file_id] = min(first, range_.start), max(last, range_.end)
     return planned
 
 

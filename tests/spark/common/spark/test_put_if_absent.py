@@ -234,5 +234,5 @@ def test_without_hard_links_a_commit_is_written_as_by_hadoop(
     assert not write(writer, store, log, "commit")
     assert write(writer, store, log, "another") == "java.nio.file.FileAlreadyExistsException"
     assert (log / FIRST).read_text() == "commit\n"
-    assert {each.name for each in log.iterdir()} == {FIRST, f".{FIRST}.crc"}
+    assert {path.name for path in log.iterdir()} == {FIRST, f".{FIRST}.crc"}
     assert LocalFiles().is_sound(str(log / FIRST))

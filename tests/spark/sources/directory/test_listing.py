@@ -75,8 +75,9 @@ def test_files_are_listed_as_by_spark(spark: SparkSession, tmp_path: Path, seed:
         os.unlink(os.fsencode(link))  # noqa: PTH108 - Spark lists these to the depth that the system allows
     ours = [each for each in listing(str(root)) if each.problem in (None, Problem.COLON)]
     theirs = spark_lists(spark, str(root))
-    visible = {(each.path, each.size, each.modified) for each in ours if not each.hidden}
-    listed_only = {each for each in theirs if os.path.basename(each[0]).startswith(("_metadata", "_common_metadata"))}  # noqa: PTH119
+    visible = {(file.path, file.size, file.modified) for file in ours if not file.hidden}
+    summaries = ("_metadata", "_common_metadata")
+    listed_only = {file for file in theirs if os.path.basename(file[0]).startswith(summaries)}  # noqa: PTH119
     assert theirs - listed_only == visible
     # Spark opens files that are neither hidden nor empty
     read = spark.read.format("text").option("recursiveFileLookup", "true").load(str(root))
@@ -121,7 +122,7 @@ def test_a_pattern_that_hadoop_cannot_list_is_named(spark: SparkSession, tmp_pat
     for pattern in ("*", "a*"):
         path = f"{tmp_path}/{pattern}"
         found = take(listing(path, named=pattern_names(spark, path)), NOTHING_KNOWN)
-        assert [(Path(each.path).name, each.fault) for each in found.faults] == [("x:y", Fault.COLON)]
+        assert [(Path(fault.path).name, fault.fault) for fault in found.faults] == [("x:y", Fault.COLON)]
 
 
 def test_no_date_of_a_file_hides_other_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Source:
     def proven(self, *, after: int | None = None, deep: bool = False) -> Link:
         span = self.bronze.span(after)
         held = bronze_files(span, MaskVersions(self.spark, lambda _: None))
-        there = frozenset(each.place for each in held.files if Path(each.place).exists())
+        there = frozenset(file.place for file in held.files if Path(file.place).exists())
         return file_rows(self.spark, span, str(self.logs), held, there if deep else None)
 
 
@@ -164,7 +164,7 @@ def test_a_deep_proof_counts_the_lines_of_files_that_are_gone(source: Source) ->
 def test_files_whose_commits_are_gone_are_compared_by_their_size(source: Source) -> None:
     cut = source.bronze.span(0)
     assert cut.start
-    before = sum(each.rows_added for each in source.bronze.commits[:1])
+    before = sum(commit.rows_added for commit in source.bronze.commits[:1])
     span = replace(cut, start=replace(cut.start, rows=before), rest=True)
     versions = MaskVersions(source.spark, lambda _: None)
 

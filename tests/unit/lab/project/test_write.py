@@ -130,7 +130,7 @@ def test_each_kind_of_logs_is_a_source_of_its_own(place: Path) -> None:
     said = init("lake", "--from", "logs")
     assert "oncelake: warning: logs/wtmp is left out: it is no text" in said
     sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
-    assert {each.format: each.path for each in sources.values()} == {
+    assert {source.format: source.path for source in sources.values()} == {
         "java": f"{place}/logs/{{web/app.log*,x.log*}}",
         "till": f"{place}/logs/till/till-*.log*",
     }
@@ -142,7 +142,7 @@ def test_the_names_of_two_kinds_need_not_differ_at_their_beginning(place: Path) 
     (place / "logs/app.log_till").write_text(TILL)
     init("lake", "--from", "logs")
     sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
-    paths = {each.format: str(each.path) for each in sources.values()}
+    paths = {source.format: str(source.path) for source in sources.values()}
     assert paths == {"java": f"{place}/logs/{{app.log,app.log[-.]*}}", "app": f"{place}/logs/app.log_till*"}
 
 
@@ -155,7 +155,7 @@ def test_files_whose_names_differ_by_a_number_may_be_of_two_kinds(place: Path, n
         os.utime(place / "logs" / name, (stamp, stamp))
     init("lake", "--from", "logs")
     sources = configured(place / "lake/conf/local.yaml", [])[0].by_name
-    assert {str(each.path) for each in sources.values()} == {
+    assert {str(source.path) for source in sources.values()} == {
         f"{place}/logs/{{{name},{name}[-.]*}}" for name in ("app1.log", "app2.log")
     }
 

@@ -16,7 +16,9 @@ OWN = "tests.support.sinks:"
 
 def first_fault(name: str, options: dict[str, str], lines: int = 40, pauses: int = 1) -> SinkCheck | None:
     """Return the first check that does not hold."""
-    return next((each for each in SinkTest(name, options, lines=lines, pauses=pauses).checks() if not each.holds), None)
+    return next(
+        (check for check in SinkTest(name, options, lines=lines, pauses=pauses).checks() if not check.holds), None
+    )
 
 
 @pytest.mark.parametrize("name", ["Together", "ByKey"])

@@ -96,13 +96,13 @@ def test_only_the_pages_own_scripts_may_run_and_make_no_request() -> None:
         hashes = re.findall(r"'sha256-([^']+)'", policy)
         named = " ".join(f"'sha256-{each}'" for each in hashes)
         assert f"; script-src {named}; " in policy
-        scripts = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found.scripts]
+        scripts = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in found.scripts]
         assert sorted(hashes) == sorted(scripts[1:])
         assert policy.startswith("default-src 'none'")
         assert asks in policy
         links = [str(each.get("href") or each.get("src") or "#") for _, each in found.tags]
         assert {link[0] for link in links if link != "data:,"} == {"#"}
-        assert not [each for _, attributes in found.tags for each in attributes if each.startswith("on")]
+        assert not [attribute for _, attributes in found.tags for attribute in attributes if attribute.startswith("on")]
 
 
 @pytest.mark.parametrize("facts", [FACTS, hostile(HOSTILE[6]), EMPTY], ids=["full", "hostile", "empty"])
@@ -234,7 +234,7 @@ def test_bins_are_counted_by_their_length() -> None:
 
 
 def test_what_changed_is_told_with_its_difference() -> None:
-    rows = {each.name: (each.value, each.before, each.change) for each in changes(PERIOD)}
+    rows = {change.name: (change.value, change.before, change.change) for change in changes(PERIOD)}
     assert rows == {
         "Lines": ("180", "120", "+60 (+50.0\u00a0%)"),
         "Errors": ("10", "0", "+10"),
@@ -263,7 +263,7 @@ def test_a_count_is_zero_where_no_window_is_and_other_measures_have_a_gap() -> N
     info, error, others = figure["data"]
     minutes = [0, 1, 2, 4, 5]
     assert (info["name"], error["name"], others["name"]) == ("INFO", "ERROR", "others")
-    assert info["x"] == [(MINUTE + 60 * each) * 1000 for each in minutes]
+    assert info["x"] == [(MINUTE + 60 * minute) * 1000 for minute in minutes]
     assert (info["y"], others["y"]) == ([90, 80, 0, 0, 5], [3, 0, 0, 0, 1])
     assert others["meta"]["colours"] == REST
     longest = measure_figure(replace(MEASURE, function="max", starts=(0, 120), groups={"": (3, 5)}, others=()))

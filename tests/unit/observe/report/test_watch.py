@@ -145,12 +145,12 @@ def test_a_page_is_written_atomically(tmp_path: Path) -> None:
     write_page(file, "old")
     with pytest.raises(UnicodeEncodeError):
         write_page(file, "half \ud800")
-    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert file.read_text() == "old"
     with file.open() as reader:
         write_page(file, "new")
         assert reader.read() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert file.read_text() == "new"
 
 

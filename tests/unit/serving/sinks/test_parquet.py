@@ -36,7 +36,7 @@ def write(sink: ParquetStores, version: int, *rows: Row) -> None:
 
 
 def stores(root: Path, *names: str, **options: str) -> ParquetStores:
-    return ParquetStores("by_level", {**{f"store.{each}": str(root / each) for each in names}, **options})
+    return ParquetStores("by_level", {**{f"store.{name}": str(root / name) for name in names}, **options})
 
 
 def read_as_documented(directory: Path) -> list[Row]:

@@ -25,7 +25,7 @@ def accepted(lake: Path) -> frozenset[FaultKey]:
 
 def faults(lake: Path, size: int, modified: int) -> list[Fault]:
     inputs = CensusInputs({}, 0, 0, {GREW.path: FileRecord(2, 1)}, True, lambda _: True, accepted=accepted(lake))
-    return [each.fault for each in take([ListedFile(GREW.path, size, modified)], inputs).faults]
+    return [fault.fault for fault in take([ListedFile(GREW.path, size, modified)], inputs).faults]
 
 
 def test_an_acceptance_is_read_back_with_its_user_and_time(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def states(found: Census) -> dict[str, list[str]]:
 
 
 def faults(found: Census) -> dict[str, Fault]:
-    return {Path(each.path).name: each.fault for each in found.faults}
+    return {Path(fault.path).name: fault.fault for fault in found.faults}
 
 
 def test_each_file_is_in_one_state(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_names_that_java_cannot_decode_and_broken_links_are_faults(tmp_path: Pat
     write(tmp_path / "co:lon.log")
     write(tmp_path / "é.log")
     found = census(tmp_path)
-    assert [each.fault for each in found.faults] == [
+    assert [fault.fault for fault in found.faults] == [
         Fault.NAME,
         Fault.COLON,
         Fault.NAME,
@@ -215,7 +215,7 @@ def test_names_that_java_cannot_decode_and_broken_links_are_faults(tmp_path: Pat
         Fault.DANGLING,
     ]
     assert states(found)["waiting"] == ["é.log"]
-    assert faults(census(tmp_path, accepted=frozenset(each.key for each in found.faults))) == {}
+    assert faults(census(tmp_path, accepted=frozenset(fault.key for fault in found.faults))) == {}
     assert [each.problem for each in listing(str(tmp_path), "ascii") if each.path.endswith("é.log")] == [Problem.NAME]
 
 
@@ -256,7 +256,7 @@ def test_a_read_file_is_compared_whatever_its_name(tmp_path: Path) -> None:
     inputs = CensusInputs({}, 0, 0, {path: FileRecord(2, MADE)}, may_start=True, may_read=lambda _: True)
     assert take(listing(str(tmp_path), "ascii"), inputs).faults == []
     write(tmp_path / "é.log", b"")
-    assert [each.fault for each in take(listing(str(tmp_path), "ascii"), inputs).faults] == [Fault.SHRANK]
+    assert [fault.fault for fault in take(listing(str(tmp_path), "ascii"), inputs).faults] == [Fault.SHRANK]
 
 
 def test_a_file_matched_twice_by_a_pattern_counts_once(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_hidden_directory_named_by_a_pattern_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "_old" / "a.log", b"longer\n")
     inputs = CensusInputs({}, 0, 0, {path: FileRecord(2, MADE)}, may_start=True, may_read=lambda _: True)
     found = take(listing(f"{tmp_path}{{,/_old}}"), inputs)
-    assert ([each.fault for each in found.faults], found.hidden) == ([Fault.GREW], [])
+    assert ([fault.fault for fault in found.faults], found.hidden) == ([Fault.GREW], [])
 
 
 def test_only_hadoops_matches_of_a_pattern_count_and_unreadable_names_are_faults(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_pattern_without_matches_is_an_empty_source(tmp_path: Path) -> None:
     inputs = CensusInputs(
         {}, 0, 0, {"/a.log": FileRecord(2, MADE)}, True, lambda _: True, source=(f"{tmp_path}/*.log", 1, 2)
     )
-    assert [each.fault for each in take(listing(f"{tmp_path}/*.log"), inputs).faults] == [Fault.SOURCE_EMPTY]
+    assert [fault.fault for fault in take(listing(f"{tmp_path}/*.log"), inputs).faults] == [Fault.SOURCE_EMPTY]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def state(path: Path) -> tuple[int, int]:
 
 
 def visible(root: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in root.iterdir() if not each.name.startswith(".")}
+    return {path.name: path.read_bytes() for path in root.iterdir() if not path.name.startswith(".")}
 
 
 @pytest.mark.parametrize("name", ["a.log", "a.log.gz"])

@@ -82,7 +82,7 @@ def names(found: Sequence[ListedFile]) -> list[str]:
 def test_read_and_waiting_files_come_from_the_source_and_sparks_list(house: House) -> None:
     found = counted(house, bronze_of(house))
     assert (found.read, names(found.waiting), found.faults) == ([str(house.logs / "a.log")], ["b.log"], [])
-    assert [each.fault for each in counted(house, bronze_of(house), may_start=False).faults] == [Fault.BLOCKED]
+    assert [fault.fault for fault in counted(house, bronze_of(house), may_start=False).faults] == [Fault.BLOCKED]
 
 
 def test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House
 def test_a_source_that_cannot_be_listed_is_a_fault(house: House) -> None:
     of = bronze_of(house)
     house.logs.rename(house.root / "elsewhere")
-    assert [each.fault for each in counted(house, of).faults] == [Fault.SOURCE_AWAY]
+    assert [fault.fault for fault in counted(house, of).faults] == [Fault.SOURCE_AWAY]
 
 
 def test_a_source_without_any_read_file_is_a_fault_until_accepted(house: House) -> None:
@@ -116,12 +116,12 @@ def test_a_source_without_any_read_file_is_a_fault_until_accepted(house: House) 
     for path in house.logs.iterdir():
         path.unlink()
     found = counted(house, of)
-    assert [each.fault for each in found.faults] == [Fault.SOURCE_EMPTY]
+    assert [fault.fault for fault in found.faults] == [Fault.SOURCE_EMPTY]
     write_accepted(LocalFiles(), str(house.lake), found.faults, datetime.now(UTC))
     assert counted(house, of).faults == []
     house.logs.rename(house.root / "mounted")
     house.logs.mkdir()  # another directory under the same name, as after an unmount
-    assert [each.fault for each in counted(house, of).faults] == [Fault.SOURCE_EMPTY]
+    assert [fault.fault for fault in counted(house, of).faults] == [Fault.SOURCE_EMPTY]
 
 
 @pytest.mark.parametrize("rewritten", [True, False])
@@ -140,7 +140,7 @@ def test_a_file_of_the_same_size_and_another_time_is_read_again(
     path, of = house.logs / "a.log", held(read(house.logs / "a.log", 4, 1))
     found = counted(house, of)
     assert asked == [f"file://{path}"]
-    assert ([each.fault for each in found.faults], found.read) == (
+    assert ([fault.fault for fault in found.faults], found.read) == (
         ([Fault.CHANGED], []) if rewritten else ([], [str(path)])
     )
     asked.clear()
@@ -209,7 +209,7 @@ def test_an_incomplete_compressed_file_does_not_wait(house: House, monkeypatch: 
     found = counted(house, bronze_of(house))
     assert sorted(Path(path).name for path in asked) == ["cut.log.bz2", "whole.log.bz2"]
     assert sorted(names(found.waiting)) == ["b.log", "whole.log.bz2"]
-    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("cut.log.bz2", Fault.BROKEN)]
+    assert [(Path(fault.path).name, fault.fault) for fault in found.faults] == [("cut.log.bz2", Fault.BROKEN)]
 
 
 def test_a_file_with_a_checksum_file_waits_only_if_it_is_readable(
@@ -218,4 +218,4 @@ def test_a_file_with_a_checksum_file_waits_only_if_it_is_readable(
     (house.logs / ".b.log.crc").write_bytes(b"crc")
     monkeypatch.setattr(module, "broken_of", lambda _, paths: list(paths))
     found = counted(house, bronze_of(house))
-    assert [(Path(each.path).name, each.fault) for each in found.faults] == [("b.log", Fault.BROKEN)]
+    assert [(Path(fault.path).name, fault.fault) for fault in found.faults] == [("b.log", Fault.BROKEN)]
