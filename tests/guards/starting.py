@@ -79,14 +79,28 @@ GUARDS = (
         tests=(f"{_STATES}test_a_position_of_a_version_that_spark_does_not_read_is_lost",),
     ),
     Guard(
-        "fading-table-named",
-        "a quiet table that others maintain is named before its last batch is forgotten",
-        "after a month the stage must be rebuilt, and nothing said so before",
-        always(part=2),
+        "fading-log-kept",
+        "the log of a quiet table that others maintain is kept before its last batch is forgotten",
+        "after a month the stage must be rebuilt",
+        never(),
         tests=(
-            "unit/engine/test_maintain.py::"
-            "test_a_table_without_batches_that_others_maintain_is_named_before_its_last_batch_is_forgotten",
+            "unit/engine/test_log_retention.py::"
+            "test_the_log_of_a_quiet_table_that_others_maintain_is_kept_before_its_last_batch_is_forgotten",
         ),
+    ),
+    Guard(
+        "log-of-busy-table-released",
+        "a log that was kept for a quiet table is cleaned up again after the next batch",
+        "the log of a busy table grows for years",
+        never(),
+        tests=("unit/engine/test_log_retention.py::test_a_log_that_was_kept_is_released_by_the_next_batch",),
+    ),
+    Guard(
+        "fading-table-is-work",
+        "a run by a schedule that finds nothing new keeps the log of a quiet table all the same",
+        "the stage forgets its position, although a run came each day",
+        never(),
+        tests=("unit/engine/test_log_retention.py::test_a_run_without_new_lines_starts_spark_to_keep_a_log",),
     ),
     Guard(
         "altering-table-change-refused",

@@ -14,6 +14,7 @@ import pyspark
 
 from oncelake.common.version import __version__
 from oncelake.engine.chain import Chain, StageState, needs_spark
+from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import check_tables
 from oncelake.engine.start_gate import refuse_unless_startable
 from oncelake.exactly_once.files import files_at
@@ -55,6 +56,8 @@ def nothing_new(chain: Chain, states: Sequence[StageState]) -> bool:
     """
     check_tables(chain)
     refuse_unless_startable(chain, states)  # guard: refusals-without-spark
+    if fading(chain):  # guard: fading-table-is-work
+        return False
     return all(state.up_to_date for state in states)  # guard: all-stages-up-to-date
 
 

@@ -14,6 +14,7 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
+from oncelake.engine.log_retention import fading, keep_logs
 from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
@@ -21,7 +22,6 @@ from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
 from oncelake.engine.sources import Failed, without
 from oncelake.engine.start_gate import startable
-from oncelake.engine.table_changes import fading
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
 
@@ -77,6 +77,8 @@ class Exclusive:
             chain = startable(chain, failed)
             if not failed:
                 record_preflight(chain)
+            self._warn(fading(chain))
+            keep_logs(chain, spark)
             states = chain.states()
             self._warn(warnings_before(chain, states, writers))
             with self.reporter(chain, states) as reporter:
@@ -236,7 +238,6 @@ def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterabl
             )
     yield from writers
     yield from no_hard_links(chain.lake)
-    yield from fading(chain)
 
 
 def _no_run(_: Chain) -> None:

@@ -15,14 +15,10 @@ from pyspark.sql.types import StructType
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import Table, identifier, restoring
 from oncelake.common.wording import listed
-from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import LOOK_BACK, Commit, DeltaLog
 
 RETENTION = "delta.setTransactionRetentionDuration"
 _APPEND_ONLY, _CONSTRAINT = "delta.appendOnly", "delta.constraints."
-_RETENTION = "delta.logRetentionDuration"
-# The milliseconds after which a warning comes: half of the time that Delta keeps a commit.
-_FADES = 15 * 24 * 3600 * 1000
 # Delta's names of the statements that take a column away.
 _TAKING_AWAY = ("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS")
 
@@ -81,32 +77,6 @@ def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType,
             f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
             f"{undo}"
         )
-
-
-def fading(chain: Chain) -> list[str]:
-    """Return a warning for each table without batches that others maintain: its last batch will be forgotten.
-
-    Delta's clean-up removes a commit a month after it was made, and the stage finds its position by the last one.
-    """
-    found = []
-    for table in (target.table for stage in chain.stages for target in stage.writes):
-        log = chain.commit_log(table)
-        commits = (commit for commit, _ in islice(log.newest_first(), LOOK_BACK))
-        newest = next(commits, None)
-        if newest is None or newest.metadata is not None:
-            continue
-        last = next((commit for commit in commits if commit.metadata is not None), None)
-        # guard: fading-table-named
-        if last is None or newest.timestamp - last.timestamp < _FADES or _RETENTION in log.properties():
-            continue
-        name = identifier(chain.lake.at(table))
-        found.append(
-            f"{table}: its last batch is of {last.at}, and other commits go on, up to {newest.statement}. "
-            "Delta removes a batch's commit from the log after 30 days, and the stage must then be rebuilt. Leave "
-            "OPTIMIZE and VACUUM to oncelake maintain, which skips a quiet table; and keep the log of this one: "
-            f"ALTER TABLE {name} SET TBLPROPERTIES ('{_RETENTION}' = 'interval 3650 days')"
-        )
-    return found
 
 
 def _by(log: DeltaLog, operation: str) -> str:

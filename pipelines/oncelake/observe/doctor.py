@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.lake import Table
 from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
 from oncelake.engine.sources import Failed, missing_key, refused_change, stands_alone, try_sources
 from oncelake.engine.start_gate import unfinished
-from oncelake.engine.table_changes import fading
 from oncelake.observe.status import StageStatus, ahead, away_status, stage_status
 from oncelake.sources.directory.bronze_files import recorded_sizes
 

@@ -1,6 +1,5 @@
 """During a busy run, maintenance retries a conflict, and a table that fails does not stop the others."""
 
-import json
 import re
 from collections import Counter
 from contextlib import nullcontext
@@ -12,7 +11,6 @@ from typer.testing import CliRunner
 
 from oncelake.cli.app import app
 from oncelake.engine.maintain import MaintenanceResult, maintain
-from oncelake.engine.table_changes import fading
 from oncelake.exactly_once.write import TRIES
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata
@@ -99,25 +97,3 @@ def test_the_command_fails_only_if_a_table_failed(
     assert result.exit_code == code, result.output
     assert ("gold.error_log: NOT DONE" in result.output) == bool(code)
     assert "gold.log_volume: 4 files became 1" in result.output
-
-
-DAY = 24 * 3600 * 1000
-
-
-@pytest.mark.parametrize(
-    ("days", "properties", "warns"),
-    [(16, {}, True), (3, {}, False), (16, {"delta.logRetentionDuration": "interval 3650 days"}, False)],
-)
-def test_a_table_without_batches_that_others_maintain_is_named_before_its_last_batch_is_forgotten(
-    house: House, days: int, properties: dict[str, str], warns: bool
-) -> None:
-    log = house.lake / "silver/quarantine/_delta_log"
-    first = {"metaData": {"id": "quarantine", "configuration": properties, "schemaString": "{}"}}
-    (log / f"{0:020}.json").write_text(json.dumps(first))
-    for version in (2, 3):
-        info = {"operation": "VACUUM END", "timestamp": 1_000 + days * DAY, "operationParameters": {}}
-        (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": info}))
-    found = fading(house.chain())
-    assert len(found) == warns
-    said = "silver.quarantine: its last batch is of 1970-01-01 00:00:01 UTC, and other commits go on, up to VACUUM END"
-    assert all(each.startswith(said) for each in found)
