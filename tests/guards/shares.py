@@ -1,6 +1,6 @@
 """A plugin of pytest: shares of the slow tests (docs/decisions/0029-a-share-of-the-tests.md).
 
-`pytest -p tests.guards.shares --share guards` runs all fast tests, and all that a guard names; `--share 2` also a third
+`pytest -p tests.guards.shares --share guards` runs all fast tests, and all that a guard names; `--share 1` also half
 of the others.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.guards.entries import GUARDS
 
-COUNT = 3
+COUNT = 2
 GUARDS_ONLY = "guards"
 SLOW = frozenset({"spark", "chain", "kafka", "database", "notebook"})
 
