@@ -5,61 +5,35 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 """
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from os import PathLike
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, OncelakeError, StageError
-from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of, bronze_stage, is_local
-from oncelake.common.models import shown
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.spark.jvm import with_conf
-from oncelake.common.spark.machine import low_limits
-from oncelake.common.spark.runtime import is_given
-from oncelake.common.spark.session import spark_session
-from oncelake.engine.chain import (
-    Chain,
-    StageState,
-    chain_of,
-    keeping_duplicates,
-    named,
-    needs_spark,
-)
-from oncelake.engine.configuration import code_places, configured, format_places
-from oncelake.engine.exclusive import Exclusive, outlook
+from oncelake.engine.chain import Chain, StageState, needs_spark
+from oncelake.engine.configuration import format_places
+from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
-from oncelake.engine.preflight import (
-    no_hard_links,
-    other_log_store,
-    refused_root,
-)
+from oncelake.engine.open_lake import OpenLake, unheard
+from oncelake.engine.preflight import no_hard_links, other_log_store
 from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
-from oncelake.engine.settings import Settings
-from oncelake.engine.sources import (
-    Failed,
-    said,
-    source_of_files,
-    try_sources,
-)
-from oncelake.engine.start_gate import refuse_unless_finished
+from oncelake.engine.sources import census_kind, take_census
 from oncelake.exactly_once.batch import EventSink
-from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.link import Link
-from oncelake.observe.alerts.alert_watch import alert_of, alerting, round_of, tell_proof
+from oncelake.observe.alerts.alert_watch import alert_statuses, alerting, round_of, send_test, tell_proof
 from oncelake.observe.alerts.message import Message
-from oncelake.observe.alerts.state import AlertStatus, read_states, status_of
+from oncelake.observe.alerts.state import AlertStatus
 from oncelake.observe.audit.audit import Auditor
-from oncelake.observe.audit.audited import Audit, Audits, chosen_suites
+from oncelake.observe.audit.audited import Audit, Audits, chosen_suites, docs_place
 from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
 from oncelake.observe.endpoint import check_port
 from oncelake.observe.group import publishing
@@ -71,28 +45,21 @@ from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.period import Period
-from oncelake.observe.report.watch import Watch as ReportWatch
-from oncelake.observe.report.watch import heads
+from oncelake.observe.report.watch import watch
 from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.status import StageStatus
-from oncelake.observe.trace.find import read_asked
+from oncelake.observe.trace.find import read_asked, refuse_catalog
 from oncelake.observe.trace.lineage import Lineage
 from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.suggest import suggest
 from oncelake.sources.directory.census import Census
-from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.resolve import Resolve
 
 if TYPE_CHECKING:
-    from oncelake.serving.served import Served
-
-
-def unheard(*_: object) -> None:
-    """Ignore a call: the default for callbacks that the caller did not set."""
+    from oncelake.serving.table_setup import ServedTables
 
 
 # Makes the display of a run's batches, from the chain and the stages' states before the run.
@@ -101,29 +68,7 @@ Show = Callable[[Chain, Sequence[StageState]], Display]
 FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run.
-
-    Attributes:
-        batches: the number of committed batches, without replayed batches that the tables already held.
-        stopped: True if a stop was requested.
-    """
-
-    batches: int
-    stopped: bool
-
-
-@dataclass(frozen=True)
-class ServedTables:
-    """The served tables, and the SQL that creates them; a sink that is no SQL database has none."""
-
-    tables: "list[Served]"
-    sql: list[str]
-
-
-@dataclass
-class Lakehouse:
+class Lakehouse(OpenLake):
     """One lake, as declared by its configuration.
 
     ```python
@@ -133,96 +78,10 @@ class Lakehouse:
         lake.table("gold.error_log").show()
     ```
 
-    Attributes:
-        settings: the settings from the file, the environment and `sets`.
-        parsers: the parser of each source's log format, by the source's name.
-        conf: the configuration file that `open` got; formats and suites are looked up in directories next to it.
-        warn, verbose, started: see `open`.
+    What runs stages takes `show`, which makes the display of the batches (without it, nothing is shown), and
+    `stopping`, an event that ends the work between two batches. It raises LockedError if another process holds the
+    lake's lock.
     """
-
-    settings: Settings
-    parsers: Mapping[str, Parser]
-    conf: Path | None
-    warn: Callable[[str], None] = unheard
-    verbose: bool = False
-    started: Callable[[], None] = unheard
-    _spark: SparkSession | None = field(default=None, repr=False)
-    _ending: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
-
-    @classmethod
-    def open(
-        cls,
-        conf: str | PathLike[str] | None = None,
-        sets: Sequence[str] = (),
-        *,
-        spark: SparkSession | None = None,
-        warn: Callable[[str], None] = unheard,
-        verbose: bool = False,
-        started: Callable[[], None] = unheard,
-    ) -> Self:
-        """Read the configuration of a lake. Start nothing and change nothing.
-
-        Args:
-            conf: the configuration file. Without it, `conf/local.yaml` is read if it exists; otherwise the shipped
-                one applies, and `sets` or the environment must name the source and the lake.
-            sets: settings that override the file, such as `lake.root=/tmp/lake`.
-            spark: the session to use; without it, one is started when it is needed, and stopped when the lake closes.
-            warn: called with each warning about a problem that does not stop the work.
-            verbose: True to show Spark's own log.
-            started: called after Spark was started; Spark sets its own signal handlers.
-
-        Raises:
-            ConfigError: the configuration is missing or invalid.
-        """
-        path = Path(conf) if conf is not None else None
-        return cls(*configured(path, sets), path, warn, verbose, started, spark)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the Spark that was started for this lake."""
-        self._ending.__exit__(kind, error, trace)
-
-    @property
-    def spark(self) -> SparkSession:
-        """Return the session; start Spark if there is none yet.
-
-        Raises:
-            ConfigError: the exactly-once guarantee does not hold on this Spark; the message says why.
-        """
-        return self._session()
-
-    def _session(self, *, quick: bool = False) -> SparkSession:
-        """Return the session; start Spark if there is none yet, with `quick` for work of a few seconds."""
-        if self._spark is None:
-            self._warn(() if is_given() else low_limits(self.settings.spark))  # guard: low-limit-warned
-            self._spark = self._ending.enter_context(
-                spark_session(self.settings.spark, verbose=self.verbose, quick=quick)
-            )
-            self.started()
-        return self._spark
-
-    @property
-    def chain(self) -> Chain:
-        """Return the declared chain: with Spark if it was started, or if its states cannot be read without Spark.
-
-        Raises:
-            ConfigError: a suite of expectations is invalid.
-        """
-        if self._spark is None and needs_spark(self.settings):
-            self._session()
-        chain = self._declared
-        if self._spark is not None:
-            chain = replace(chain, spark=self._spark, deep=True, compared={})
-        return keeping_duplicates(chain)
-
-    @cached_property
-    def _declared(self) -> Chain:
-        """Return the declared chain without a session; the suites are read only once."""
-        return chain_of(self.settings, self.parsers, places=code_places(self.conf))
 
     def _exclusive(
         self, stopping: threading.Event | None = None, show: Show | None = None, sink: EventSink = unheard
@@ -252,28 +111,21 @@ class Lakehouse:
 
         Args:
             once: True to return when no input is left.
-            stopping: set this event to end the run between two batches.
             sink: receives the events of the batches, on the batches' threads.
-            show: makes the display of the batches; without it, nothing is shown.
 
         Raises:
             ConfigError: the configuration does not fit Spark, the source or the tables; nothing was started.
             StateError: a stage would lose or repeat lines; nothing was started.
-            LockedError: another process holds the lake's lock.
             StageError: a stage failed, and the others were stopped; or one source of several failed, and the others
                 went on.
         """
-        stopping, failed, chain = stopping or threading.Event(), Failed(), self._declared
-        if (refused := refused_root(chain.lake)) is not None:
-            raise ConfigError(refused)
-        try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
+        stopping, chain = stopping or threading.Event(), self._declared
+        failed = reachable(chain)
         check_port(self.settings.metrics)
         writers = other_log_store(chain.lake, self.settings.spark)
         if once and self._spark is None and not needs_spark(self.settings):
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
-                if failed:
-                    raise StageError(said(failed))
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
                 return RunResult(0, stopping.is_set())
             self._session(quick=before.small)
@@ -300,13 +152,7 @@ class Lakehouse:
         """
         return diagnose_lake(replace(self.chain, deep=True), lambda: self.spark)
 
-    def watch(
-        self,
-        display: Callable[[Chain], Display],
-        *,
-        every: float,
-        stopping: threading.Event,
-    ) -> None:
+    def watch(self, display: Callable[[Chain], Display], *, every: float, stopping: threading.Event) -> None:
         """Show the stages, and each batch that any process commits, until a stop is requested.
 
         Args:
@@ -356,16 +202,11 @@ class Lakehouse:
             StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
-        began, links = time.monotonic(), list[Link]()
         small = is_small(self.settings.places(), self.settings.by_name)
         spark = self._session(quick=small)
         chain = self.chain
-        proof = Proof(chain, spark, since_ms, full, deep, warn=self.warn)
         with with_conf(spark, WHOLE_PLAN if small else {}):
-            for each in proof.links():
-                links.append(each)
-                link(each)
-        result = ProofResult(links, proof.lines, time.monotonic() - began, proof.in_records)
+            result = Proof(chain, spark, since_ms, full, deep, warn=self.warn).result(link)
         if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
             tell_proof(chain, spark, result, self.warn)
         return result
@@ -380,12 +221,7 @@ class Lakehouse:
             ConfigError: `line` has neither form, or the tables are in a catalog.
         """
         asked = read_asked(line)
-        catalog = self.settings.lake.catalog
-        if catalog is not None:
-            raise ConfigError(
-                f"lake.catalog {catalog}: trace finds a line by the files that commits added, which a "
-                "catalog does not name; find the line with SQL, by topic, partition and offset, or by file"
-            )
+        refuse_catalog(self.settings.lake.catalog)
         chain, spark = self._with_spark
         return Tracer(spark, chain).way(asked)
 
@@ -399,16 +235,9 @@ class Lakehouse:
         Raises:
             ConfigError: the source is a topic, only Auto Loader knows its files, or several sources have files.
         """
-        kind = source_of_files(self.settings, source)
-        uncounted = kind.uncounted(None) or kind.uncounted(self.spark)  # refuse a topic before Spark starts
-        if uncounted is not None:
-            raise ConfigError(uncounted)
-        assert isinstance(kind, DirectoryKind), "what can be counted has files"
+        kind = census_kind(self.settings, source, lambda: self.spark)
         chain, spark = self._with_spark
-        ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), spark)
-        table_id = ingestion.log.table_id()
-        found, held = kind.census(ingestion)
-        yield found, Resolve(ingestion, kind.name, held, kind.planned(ingestion), table_id)
+        yield take_census(chain, kind, spark)
 
     def history(self, table: str | None = None) -> list[RulesSpan]:
         """Return which rules made which rows of the tables, the newest rows of a table first.
@@ -431,21 +260,10 @@ class Lakehouse:
         chain, spark = self._with_spark
         return Collector(chain, spark, period).facts(prove(chain, spark) if proof else LEFT_OUT)
 
-    def watch_report(
-        self,
-        show: Callable[[Facts], None],
-        *,
-        proof: bool = True,
-        stopping: threading.Event,
-    ) -> None:
+    def watch_report(self, show: Callable[[Facts], None], *, proof: bool = True, stopping: threading.Event) -> None:
         """Call `show` with the facts of the report page whenever they change, until a stop is requested."""
         chain, spark = self._with_spark
-        ReportWatch(
-            heads=lambda: heads(chain),
-            look=lambda made: Collector(chain, spark).facts(made),
-            prove=(lambda: prove(chain, spark)) if proof else None,
-            show=show,
-        ).until(stopping)
+        watch(chain, spark, show, stopping, proof=proof)
 
     # --- alerts ---
 
@@ -459,11 +277,7 @@ class Lakehouse:
         Raises:
             StateError: the state of an alert cannot be read.
         """
-        declared, chain = self.settings.alerts, self.chain
-        if send:
-            round_of(chain, lambda: self.spark, self.warn, *declared)
-        states = read_states(files_at(chain.lake.root, chain.spark), chain.lake.root, declared)
-        return [status_of(name, each.when, each.to.kind, states[name]) for name, each in declared.items()]
+        return alert_statuses(self.chain, lambda: self.spark, self.warn, send=send)
 
     def test_alert(self, name: str) -> Message:
         """Send a test message to the receiver of an alert, and return it.
@@ -472,10 +286,7 @@ class Lakehouse:
             ConfigError: there is no such alert, or a secret cannot be read here.
             DeliveryError: it was not delivered.
         """
-        if name not in self.settings.alerts:
-            declared = ", ".join(self.settings.alerts) or "none"
-            raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
-        return alert_of(self.chain, lambda: self.spark, name).test()
+        return send_test(self.chain, lambda: self.spark, name)
 
     # --- repair ---
 
@@ -499,7 +310,6 @@ class Lakehouse:
 
         Raises:
             ConfigError: there is no such stage or layer.
-            LockedError: another process holds the lake's lock.
         """
         return self._exclusive().recover(stages, done, accept_loss=accept_loss, dry_run=dry_run)
 
@@ -522,16 +332,13 @@ class Lakehouse:
             stage: the name of the first stage, or of a layer.
             accept_loss: continue although the source no longer holds all lines of the stage's tables.
             dry_run: only report the steps.
-            stopping: set this event to end between two batches; the next run continues.
             say: called with a line for each step.
-            show: makes the display of the batches; without it, nothing is shown.
 
         Returns:
             The names of the stages.
 
         Raises:
             StateError: lines would be lost, or a stage before them may not start; nothing was removed.
-            LockedError: another process holds the lake's lock.
         """
         return self._exclusive(stopping, show).rebuild(stage, say, accept_loss=accept_loss, dry_run=dry_run)
 
@@ -544,13 +351,12 @@ class Lakehouse:
         lake = self.settings.places()
         writers = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain, spark = self._with_spark
-        refuse_unless_finished(chain)
         self._warn(writers)
-        found = []
-        for each in maintain(chain, spark):
-            found.append(each)
-            done(each)
-        return found
+        results = []
+        for result in maintain(chain, spark):
+            results.append(result)
+            done(result)
+        return results
 
     # --- quality ---
 
@@ -575,14 +381,11 @@ class Lakehouse:
         Args:
             rules: check only lines that broke one of these rules.
             dry_run: only return what would move.
-            stopping: set this event to end before gold has counted all lines; the next run continues.
             moved: called with the result before gold counts the lines.
-            show: makes the display of gold's batches; without it, nothing is shown.
 
         Raises:
             ConfigError: no line broke such a rule.
             StateError: a stage may not start; no line of this replay was moved.
-            LockedError: another process holds the lake's lock.
         """
         return self._exclusive(stopping, show).replay(rules, moved, dry_run=dry_run)
 
@@ -609,13 +412,10 @@ class Lakehouse:
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
         """
-        chosen = chosen_suites(self._declared.suites, names)
-        root = self.settings.places().root
-        if docs is None and not is_local(root):
-            raise ConfigError(f"the lake {root} is not on this machine; name a directory for Data Docs with --docs")
+        suites = chosen_suites(self._declared.suites, names)
+        auditor = Auditor(docs_place(docs, self.settings.places().root))
         chain, spark = self._with_spark
-        auditor = Auditor((docs or Path(root) / "quality" / "audit").absolute())
-        return Audits(chain, spark, auditor).audit_all(chosen, begin, done, new=new), auditor.docs
+        return Audits(chain, spark, auditor).audit_all(suites, begin, done, new=new), auditor.docs
 
     def suggest(self, name: str = str(SILVER), *, rows: int = 100_000) -> dict[str, Any]:
         """Propose a suite for a table; for bronze, also return how many lines each log format fits.
@@ -638,7 +438,7 @@ class Lakehouse:
 
     # --- serving ---
 
-    def make_served_tables(self, *, dry_run: bool = False) -> ServedTables:
+    def make_served_tables(self, *, dry_run: bool = False) -> "ServedTables":
         """Create the served tables and oncelake_position, or what a sink of your own needs, unless they exist.
 
         Args:
@@ -647,23 +447,8 @@ class Lakehouse:
         Raises:
             ConfigError: no database and no sink is configured, or one of the tables does not fit.
         """
+        from oncelake.serving.table_setup import make_served_tables  # noqa: PLC0415 - SQLAlchemy, as in graph
+
         chain, spark = self._with_spark
-        found = [stage.served for stage in chain.stages if stage.served is not None]
-        if not found:
-            raise ConfigError(
-                "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
-                "or serving.sink to a class of your own"
-            )
-        from oncelake.serving.table_setup import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
-
-        return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
-
-    @property
-    def _with_spark(self) -> tuple[Chain, SparkSession]:
-        """Return the chain with a session, and the session."""
-        spark = self.spark
-        return self.chain, spark
-
-    def _warn(self, warnings: Iterable[str]) -> None:
-        for text in warnings:
-            self.warn(text)
+        served = [stage.served for stage in chain.stages if stage.served is not None]
+        return make_served_tables(spark, served, dry_run=dry_run)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from oncelake import ConfigError, lakehouse
+from oncelake import ConfigError
 from oncelake.engine.alerts import parse_condition
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.demo.server import free_port
@@ -102,7 +102,7 @@ def test_a_receiver_that_is_away_neither_fails_a_run_nor_loses_a_message(
     def start(*_: object, **__: object) -> None:
         raise AssertionError("Spark is started")
 
-    monkeypatch.setattr(lakehouse, "spark_session", start)
+    monkeypatch.setattr("oncelake.engine.open_lake.spark_session", start)
     with web(port) as server:  # a run that finds nothing new sends it without Spark
         assert house.lakehouse().run(once=True).batches == 0
         assert [each["status"] for each in server.got] == ["alert", "end"]

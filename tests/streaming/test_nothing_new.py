@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from oncelake import ConfigError, LockedError, StateError, lakehouse
+from oncelake import ConfigError, LockedError, StateError
 from oncelake.engine import before_spark
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.proof import prove
@@ -56,7 +56,7 @@ def ran(kept: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     def start(*_: object, quick: bool, **__: object) -> None:
         raise SparkStarted(quick)
 
-    monkeypatch.setattr(lakehouse, "spark_session", start)
+    monkeypatch.setattr("oncelake.engine.open_lake.spark_session", start)
     return house
 
 

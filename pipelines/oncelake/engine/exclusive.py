@@ -9,18 +9,18 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import LockedError
+from oncelake.common.errors import ConfigError, LockedError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
 from oncelake.engine.log_retention import fading, keep_logs
-from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight
+from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight, refused_root
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
-from oncelake.engine.sources import Failed, without
+from oncelake.engine.sources import Failed, said, try_sources, without
 from oncelake.engine.start_gate import startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
@@ -38,6 +38,19 @@ class CountingReporter(Reporter, Protocol):
 
 # Opens the display of a run's batches, from the chain and the stages' states before the run.
 OpenReporter = Callable[[Chain, Sequence[StageState]], AbstractContextManager[CountingReporter]]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a run.
+
+    Attributes:
+        batches: the number of committed batches, without replayed batches that the tables already held.
+        stopped: True if a stop was requested.
+    """
+
+    batches: int
+    stopped: bool
 
 
 @dataclass(frozen=True)
@@ -199,10 +212,27 @@ class Outlook:
     small: bool
 
 
+def reachable(chain: Chain) -> Failed:
+    """Return the sources of several that this process cannot reach, with why; call it before Spark starts.
+
+    Raises:
+        ConfigError: the lake's root is none.
+        OncelakeError: the only source cannot be reached, or no source can.
+    """
+    if (refused := refused_root(chain.lake)) is not None:
+        raise ConfigError(refused)
+    failed = Failed()
+    try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
+    return failed
+
+
 def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: Sequence[str]) -> Outlook:
     """Return what a run of a chain without a session would have to do, and warn if that is nothing.
 
     The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
+
+    Raises:
+        StageError: the run would do nothing, and a source failed.
     """
     passed = passed_preflight(chain)  # guard: same-settings-passed-before
     with sole_writer(None, chain.lake, chain.settings.run.lock_wait) if passed else nullcontext():
@@ -214,6 +244,8 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: 
         if passed and nothing_new(chain, states):
             for text in warnings_before(chain, states, writers):
                 warn(text)
+            if failed:
+                raise StageError(said(failed))
             return Outlook(nothing=True, small=True)
     return Outlook(nothing=False, small=has_small_backlog(states))
 

@@ -4,14 +4,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from pyspark.sql import SparkSession
+
 from oncelake.bronze.mask import check_key
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, StageError
-from oncelake.common.lake import BRONZE, SILVER, Table
-from oncelake.engine.chain import Chain
+from oncelake.common.lake import BRONZE, SILVER, Table, bronze_stage
+from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
+from oncelake.sources.directory.census import Census
+from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.overlap import Claims
+from oncelake.sources.directory.resolve import Resolve
 from oncelake.sources.kind import SourceKind
 from oncelake.sources.registry import shared_parts
 
@@ -160,12 +165,34 @@ def bronze_tables(chain: Chain) -> list[Table]:
     return [Table.named(name) for name in (*source.declared, *source.former())]
 
 
-def source_of_files(settings: Settings, name: str | None) -> SourceKind:
+def census_kind(settings: Settings, name: str | None, spark: Callable[[], SparkSession]) -> DirectoryKind:
     """Return the source to take a census of; without a name, the only one that has files.
 
+    Args:
+        settings: the lake's settings.
+        name: the source's name; None if none was given.
+        spark: returns the session; not called for a topic.
+
     Raises:
-        ConfigError: there is no such source, or several sources have files.
+        ConfigError: there is no such source, several sources have files, or nobody can count the source's files.
     """
+    kind = _kind_of_files(settings, name)
+    uncounted = kind.uncounted(None) or kind.uncounted(spark())
+    if uncounted is not None:
+        raise ConfigError(uncounted)
+    assert isinstance(kind, DirectoryKind), "what can be counted has files"
+    return kind
+
+
+def take_census(chain: Chain, kind: DirectoryKind, spark: SparkSession) -> tuple[Census, Resolve]:
+    """Check every file of a source; return the census, and the object that resolves its faults."""
+    ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), spark)
+    table_id = ingestion.log.table_id()
+    census, positions = kind.census(ingestion)
+    return census, Resolve(ingestion, kind.name, positions, kind.planned(ingestion), table_id)
+
+
+def _kind_of_files(settings: Settings, name: str | None) -> SourceKind:
     kinds = settings.kinds()
     if name is not None:
         if name not in kinds:

@@ -1,5 +1,6 @@
 """Run a proof: check its links in order, from the source to the last table."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from oncelake.proof.pin import PinnedLake, PinnedTable, pin_lake
 from oncelake.proof.positions import PositionOrigin, follow
 from oncelake.proof.recount import recount
 from oncelake.proof.repeats import repeats
+from oncelake.proof.result import ProofResult
 from oncelake.silver.schema import EVENT_INDEX
 
 if TYPE_CHECKING:
@@ -76,6 +78,14 @@ class Proof:
     # tables that a later proof must compare from where this one did
     _unproven: set[Table] = field(default_factory=set)
     _line_ends: dict[Table, int] = field(default_factory=dict)
+
+    def result(self, link: Callable[[Link], None]) -> ProofResult:
+        """Return the result, and call `link` with each link as soon as it is checked; raise as `links` does."""
+        began, links = time.monotonic(), list[Link]()
+        for checked in self.links():
+            links.append(checked)
+            link(checked)
+        return ProofResult(links, self.lines, time.monotonic() - began, self.in_records)
 
     def links(self) -> Iterator[Link]:
         """Yield the links in order; stop after the first link that does not hold.

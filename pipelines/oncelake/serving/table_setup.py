@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -44,6 +45,28 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
                 f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}. Use "
                 "serving.mode idempotent, or remove the table from serving.tables"
             )
+
+
+@dataclass(frozen=True)
+class ServedTables:
+    """The served tables, and the SQL that creates them; a sink that is no SQL database has none."""
+
+    tables: list[Served]
+    sql: list[str]
+
+
+def make_served_tables(spark: SparkSession, served: list[Served], *, dry_run: bool) -> ServedTables:
+    """Create the served tables unless they exist; with `dry_run`, only return their SQL, without connecting.
+
+    Raises:
+        ConfigError: no table is served, or one does not fit.
+    """
+    if not served:
+        raise ConfigError(
+            "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
+            "or serving.sink to a class of your own"
+        )
+    return ServedTables(served, (statements if dry_run else make)(spark, served))
 
 
 def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:

@@ -92,7 +92,7 @@ def test_the_command_fails_only_if_a_table_failed(
     house: House, monkeypatch: pytest.MonkeyPatch, times: int, code: int
 ) -> None:
     spark = Spark(OPTIMIZE_gold_error_log=(times, "ConcurrentDeleteReadException"))
-    monkeypatch.setattr("oncelake.lakehouse.spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr("oncelake.engine.open_lake.spark_session", lambda *_, **__: nullcontext(spark))
     result = CliRunner().invoke(app, ["maintain", *house.options])
     assert result.exit_code == code, result.output
     assert ("gold.error_log: NOT DONE" in result.output) == bool(code)

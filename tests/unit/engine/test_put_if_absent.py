@@ -10,12 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from oncelake import lakehouse
 from oncelake.cli.app import app
 from oncelake.common.lake import Lake
 from oncelake.common.spark import compiled, jars
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.engine import exclusive, preflight
+from oncelake.engine import exclusive, open_lake, preflight
 from oncelake.engine.runner import Run
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
@@ -115,7 +114,7 @@ def test_a_writer_prints_the_warning_too(
         started.append(Mock())
         return nullcontext(started[-1])
 
-    monkeypatch.setattr(lakehouse, "spark_session", start)
+    monkeypatch.setattr(open_lake, "spark_session", start)
     monkeypatch.setattr(preflight, "is_given", lambda: bool(started))  # our own session is not one that was given
     monkeypatch.setattr(exclusive, "preflight", lambda *_, **__: None)
     monkeypatch.setattr(exclusive, "sole_writer", lambda *_: nullcontext(Lease()))

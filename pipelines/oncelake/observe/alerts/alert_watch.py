@@ -14,14 +14,16 @@ from pyspark.sql.types import NumericType
 from oncelake.common.background import Background, Pause
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
 from oncelake.common.lake import Lake
+from oncelake.common.models import shown
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.alerts.alert import Alert
 from oncelake.observe.alerts.look import LakeLook, write_proof
+from oncelake.observe.alerts.message import Message
 from oncelake.observe.alerts.send import Sender
-from oncelake.observe.alerts.state import AlertState, directory
+from oncelake.observe.alerts.state import AlertState, AlertStatus, directory, read_states, status_of
 from oncelake.observe.log_cache import kept
 from oncelake.observe.measure import ignore
 from oncelake.proof.result import ProofResult
@@ -133,6 +135,34 @@ def round_of(
 
         AlertWatch(one, told).once()
     return found
+
+
+def alert_statuses(
+    chain: Chain, spark: Callable[[], SparkSession], warn: Callable[[str], None], *, send: bool
+) -> list[AlertStatus]:
+    """Return the states of the declared alerts; with `send`, look once at each before, and send what is due.
+
+    Raises:
+        StateError: the state of an alert cannot be read.
+    """
+    declared = chain.settings.alerts
+    if send:
+        round_of(chain, spark, warn, *declared)
+    states = read_states(files_at(chain.lake.root, chain.spark), chain.lake.root, declared)
+    return [status_of(name, alert.when, alert.to.kind, states[name]) for name, alert in declared.items()]
+
+
+def send_test(chain: Chain, spark: Callable[[], SparkSession], name: str) -> Message:
+    """Send a test message to the receiver of an alert, and return it.
+
+    Raises:
+        ConfigError: there is no such alert, or a secret cannot be read here.
+        DeliveryError: it was not delivered.
+    """
+    if name not in chain.settings.alerts:
+        declared = ", ".join(chain.settings.alerts) or "none"
+        raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
+    return alert_of(chain, spark, name).test()
 
 
 def _moves(chain: Chain, name: str) -> str:

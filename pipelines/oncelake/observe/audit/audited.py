@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.lake import BRONZE, SILVER, Table, is_name
+from oncelake.common.lake import BRONZE, SILVER, Table, is_local, is_name
 from oncelake.common.models import fingerprint
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of
@@ -76,6 +77,17 @@ def chosen_suites(suites: Suites, names: Sequence[str]) -> list[Suite]:
         if name not in known:
             raise ConfigError(f"there is no suite for {name}; there is one for {', '.join(known)}")
     return [known[name] for name in names or known]
+
+
+def docs_place(docs: Path | None, root: str) -> Path:
+    """Return the directory of Data Docs: the given one, or one below the lake's root.
+
+    Raises:
+        ConfigError: none is given, and the lake is not on this machine.
+    """
+    if docs is None and not is_local(root):
+        raise ConfigError(f"the lake {root} is not on this machine; name a directory for Data Docs with --docs")
+    return (docs or Path(root) / "quality" / "audit").absolute()
 
 
 @dataclass(frozen=True)

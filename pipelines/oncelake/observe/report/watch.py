@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import SparkSession
+
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
+from oncelake.observe.report.collect import Collector, prove
 from oncelake.observe.report.facts import Facts, ProofFacts
 
 # The pause after a look and after a proof, as a multiple of the time it took.
@@ -85,3 +88,15 @@ class Watch:
         facts = self.look(replace(self._proof, behind=behind))
         self._looked, self._look_after = now, self.clock() + LOOK_REST * (self.clock() - began)
         return facts
+
+
+def watch(
+    chain: Chain, spark: SparkSession, show: Callable[[Facts], None], stopping: threading.Event, *, proof: bool
+) -> None:
+    """Show the facts of a lake whenever they change, with `proof` also a new proof, until a stop is requested."""
+    Watch(
+        heads=lambda: heads(chain),
+        look=lambda result: Collector(chain, spark).facts(result),
+        prove=(lambda: prove(chain, spark)) if proof else None,
+        show=show,
+    ).until(stopping)

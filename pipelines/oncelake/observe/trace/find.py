@@ -79,6 +79,15 @@ def read_asked(text: str) -> Asked:
     raise ConfigError(f"LINE must be {_ACCEPTED}; not {shown(text)}")
 
 
+def refuse_catalog(catalog: str | None) -> None:
+    """Raise ConfigError if the tables are in a catalog."""
+    if catalog is not None:
+        raise ConfigError(
+            f"lake.catalog {catalog}: trace finds a line by the files that commits added, which a "
+            "catalog does not name; find the line with SQL, by topic, partition and offset, or by file"
+        )
+
+
 def _spellings(file: str) -> set[str]:
     """Return the spellings of a file: its URI, percent-encoded and decoded, and its decoded path."""
     parsed = urlparse(file)

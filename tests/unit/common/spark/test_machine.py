@@ -10,12 +10,12 @@ from typing import Any
 import pyspark
 import pytest
 
-from oncelake import lakehouse
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark import machine, session
 from oncelake.common.spark.machine import ADDRESSES, FILES, THREADS, check_machine, low_limits
 from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.engine import open_lake
 from tests.support.house import House
 
 
@@ -73,8 +73,8 @@ def test_a_low_limit_is_warned_of_before_spark_starts(
     limit: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit[resource.RLIMIT_NPROC] = THREADS[0]
-    monkeypatch.setattr(lakehouse, "spark_session", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(lakehouse, "is_given", lambda: False)
+    monkeypatch.setattr(open_lake, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(open_lake, "is_given", lambda: False)
     house = House(tmp_path)
     _ = house.lakehouse().spark
     assert [each for each in house.said if "ulimit -u" in each] == low_limits(SparkSettings())
