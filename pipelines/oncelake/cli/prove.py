@@ -45,7 +45,7 @@ def prove(
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
-        from oncelake.lakehouse import unheard
+        from oncelake.engine.open_lake import unheard
 
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:

@@ -141,7 +141,7 @@ def validate(
     Exit code 1 if an expectation of severity critical is not met.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, changes=True) as (console, lake):
-        from oncelake.lakehouse import unheard
+        from oncelake.engine.open_lake import unheard
 
         say = partial(_say_audit, console) if not as_json else unheard
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)

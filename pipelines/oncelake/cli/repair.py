@@ -41,7 +41,7 @@ def recover(
     stage, its checkpoint is left as it is, and the command to use instead is printed.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, changes=not dry_run) as (_, lake):
-        from oncelake.lakehouse import unheard
+        from oncelake.engine.open_lake import unheard
 
         say = partial(_say, dry_run=dry_run) if not as_json else unheard
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)

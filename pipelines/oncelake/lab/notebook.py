@@ -25,6 +25,7 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
+from oncelake.engine.exclusive import RunResult
 from oncelake.exactly_once.batch import BatchReport, Event
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link
@@ -33,7 +34,7 @@ from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
 from oncelake.lab.notebook_place import LOOKING, ChosenLake, choose
-from oncelake.lakehouse import Lakehouse, RunResult
+from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
