@@ -115,7 +115,9 @@ class Chain:
         except TargetError as error:
             table_states, diagnosis = dict.fromkeys(commit_logs, TableState()), Diagnosis(State.TARGET_AWAY, str(error))
         else:
-            diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+            diagnosis = diagnose(
+                checkpoint, {str(table): table_state for table, table_state in table_states.items()}, source
+            )
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def damage(self, table: Table) -> LogDamage:
@@ -125,8 +127,8 @@ class Chain:
 
     def _damaged(self, stage: Stage) -> tuple[Table, LogDamage] | None:  # guard: newest-version-readable
         """Return the first table that the stage writes or reads whose newest version readers cannot read."""
-        found = ((table, self.damage(table)) for table in (*(each.table for each in stage.writes), *stage.reads))
-        return next(((table, damage) for table, damage in found if damage.lost), None)
+        damages = ((table, self.damage(table)) for table in (*(target.table for target in stage.writes), *stage.reads))
+        return next(((table, damage) for table, damage in damages if damage.lost), None)
 
     def versions(self) -> dict[Table, int | None]:
         """Return the newest version of each table, None without a table; this costs one listing per table."""
@@ -224,9 +226,9 @@ def chain_of(
     Raises:
         ConfigError: a suite of expectations is invalid, or the user's own code is not found.
     """
-    found = suites(settings)
-    silver = silver_rules(settings, parsers, found, places)
-    return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
+    declared_suites = suites(settings)
+    silver = silver_rules(settings, parsers, declared_suites, places)
+    return Chain(settings, settings.places(), chain(settings, silver), spark, suites=declared_suites, silver=silver)
 
 
 def keeping_duplicates(chain: Chain) -> Chain:
@@ -236,9 +238,10 @@ def keeping_duplicates(chain: Chain) -> Chain:
     """
     if chain.silver.deduplicate is not None or chain.commit_log(DUPLICATES).newest() is None:
         return chain
-    kept = duplicates_target(named=chain.silver.named)
+    duplicates = duplicates_target(named=chain.silver.named)
     stages = (
-        replace(stage, writes=(*stage.writes, kept)) if SILVER in stage.tables else stage for stage in chain.stages
+        replace(stage, writes=(*stage.writes, duplicates)) if SILVER in stage.tables else stage
+        for stage in chain.stages
     )
     return replace(chain, stages=tuple(stages))
 
@@ -264,7 +267,7 @@ def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
         ConfigError: no stage or layer has this name.
     """
     exact = tuple(stage for stage in stages if stage.name == name)
-    found = exact or tuple(stage for stage in stages if stage.layer == name)
-    if not found:
+    matches = exact or tuple(stage for stage in stages if stage.layer == name)
+    if not matches:
         raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
-    return found
+    return matches

@@ -198,7 +198,7 @@ class Outlook:
 
 
 def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: Sequence[str]) -> Outlook:
-    """Return what a run of a chain without a session would have to do, and warn if that is nothing.
+    """Look without Spark at the work of the next run; warn as a run does if there is none.
 
     The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
     """
@@ -217,7 +217,7 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: 
 
 
 def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
-    """Yield what does not stop a run and is worth knowing; call it while the lake's lock is held.
+    """Yield the warnings of a run that do not stop it; call it while the lake's lock is held.
 
     Args:
         chain: the chain.
@@ -240,4 +240,4 @@ def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterabl
 
 
 def _no_run(_: Chain) -> None:
-    """Run nothing: a change that is only looked at."""
+    """Run nothing, for a change that is only planned."""

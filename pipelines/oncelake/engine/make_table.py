@@ -59,8 +59,8 @@ def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
-    there = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
-    missing = [field for field in target.schema(spark) if field.name not in there]
+    existing = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
+    missing = [field for field in target.schema(spark) if field.name not in existing]
     if missing:
         columns = ", ".join(map(_definition, missing))
         spark.sql(f"ALTER TABLE {identifier(path)} ADD COLUMNS ({columns})")
@@ -69,8 +69,8 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
 def name_columns_with_bounds(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
     """Name the columns that get bounds in the properties of a table that names none."""
     if STATS in target.properties and STATS not in commit_log.properties():
-        wanted = f"'{STATS}' = '{target.properties[STATS]}'"
-        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({wanted})")
+        property_ = f"'{STATS}' = '{target.properties[STATS]}'"
+        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({property_})")
 
 
 def _definition(field: StructField) -> str:

@@ -146,7 +146,7 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
     """Return a stage, or the stages of a layer, and all stages that depend on their tables, in data order."""
     chosen = list(selected(tuple(stages), name))
     for stage in stages:
-        made = {table for each in chosen for table in each.tables}
+        made = {table for earlier in chosen for table in earlier.tables}
         if stage not in chosen and made & set(stage.reads):
             chosen.append(stage)
     return tuple(chosen)
@@ -159,17 +159,20 @@ def served_from(chain: Chain, gold: Stage) -> tuple[Stage, ...]:
 
 
 def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return stages to rebuild, and the served tables that hold counts by another declaration of their gold tables.
+    """Add to the stages to rebuild the served tables that must be rebuilt together with their gold tables.
 
-    Such a table does not read the gold table, but counts the same lines. The rebuild may have emptied it already.
+    Such a table does not read the gold table but counts the same lines, and holds counts by another declaration. The
+    rebuild may have emptied it already.
 
     Raises:
         TargetAwayError: the sink of such a table is unavailable, so it is not known what it holds.
     """
     begun = unfinished_rebuild(chain)
-    same = [each for gold in chosen if gold.layer == "gold" for each in served_from(chain, gold) if each not in chosen]
+    same = [
+        stage for gold in chosen if gold.layer == "gold" for stage in served_from(chain, gold) if stage not in chosen
+    ]
     # guard: rebuild-asks-served-sink
-    return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
+    return (*chosen, *(stage for stage in same if stage.name in begun or counted_otherwise(stage)))
 
 
 def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
@@ -195,8 +198,8 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
         return f"nobody can read which lines {table} holds, as {state.diagnosis.seen}"
     if chain.commit_log(table).newest() is None:
         return None
-    held, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
-    return chain.kind(stage).lost(held, metadata, mask_versions(chain.lake, spark))
+    rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
+    return chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, spark))
 
 
 def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source
@@ -212,18 +215,22 @@ def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-nee
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:
     if state.stage.name != "silver":  # a gold row counts many lines
         return None
-    held = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
-    there = sum(source.commit_log.state().rows for source in sources)
+    held_lines = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
+    source_lines = sum(source.commit_log.state().rows for source in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
-        moved = [*state.table_states.values()]
-        lines = (each.last for each in moved if each.metadata and each.metadata.replay == moving.metadata.replay)
-        held -= sum(line.lines_added for line in lines if line)  # these lines are in quarantine, too
+        table_states = [*state.table_states.values()]
+        lines = (
+            table_state.last
+            for table_state in table_states
+            if table_state.metadata and table_state.metadata.replay == moving.metadata.replay
+        )
+        held_lines -= sum(line.lines_added for line in lines if line)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
-    if there >= held:
+    if source_lines >= held_lines:
         return None
     read, verb = ", ".join(source.name for source in sources), "holds" if len(sources) == 1 else "hold"
-    return f"{read} {verb} {count_of(there, 'line')}, but {names} hold {held:,}"
+    return f"{read} {verb} {count_of(source_lines, 'line')}, but {names} hold {held_lines:,}"
 
 
 def _lines(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:

@@ -1,4 +1,4 @@
-"""Several sources in one lake: which change of `sources` is refused, and how the failure of one is kept to itself."""
+"""Several sources in one lake: refuse changes of `sources` that lose or repeat lines, and isolate a failed source."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +58,7 @@ def _without_names(recorded: Mapping[str, str]) -> str:
     names = ", ".join(sorted(recorded))
     return (
         f"the settings have source, but silver has read {names} as sources of their own names. Write sources instead, "
-        f"with {' and '.join(sorted(each.partition('.')[2] for each in recorded))} as names"
+        f"with {' and '.join(sorted(name.partition('.')[2] for name in recorded))} as names"
     )
 
 
@@ -142,11 +142,11 @@ def without(chain: Chain, failed: Failed) -> Chain:
         StageError: no source is left.
     """
     if failed and all(stage.reads or stage.name in failed for stage in chain.stages):
-        raise StageError(said(failed))
+        raise StageError(failure_lines(failed))
     return replace(chain, stages=tuple(stage for stage in chain.stages if stage.name not in failed))
 
 
-def said(failed: Failed) -> str:
+def failure_lines(failed: Failed) -> str:
     """Return one line for each failed source."""
     return "\n".join(f"{name} stopped: {why}" for name, why in failed.items())
 
