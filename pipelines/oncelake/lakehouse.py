@@ -47,7 +47,7 @@ from oncelake.engine.runner import Follower
 from oncelake.engine.settings import Settings
 from oncelake.engine.sources import (
     Failed,
-    said,
+    failure_lines,
     source_of_files,
     try_sources,
 )
@@ -64,7 +64,7 @@ from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
 from oncelake.observe.endpoint import check_port
 from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
@@ -75,7 +75,7 @@ from oncelake.observe.report.watch import Watch as ReportWatch
 from oncelake.observe.report.watch import heads
 from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.status import StageStatus
-from oncelake.observe.trace.find import read_asked
+from oncelake.observe.trace.find import parse_line_query
 from oncelake.observe.trace.lineage import Lineage
 from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
@@ -273,7 +273,7 @@ class Lakehouse:
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
                 if failed:
-                    raise StageError(said(failed))
+                    raise StageError(failure_lines(failed))
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
                 return RunResult(0, stopping.is_set())
             self._session(quick=before.small)
@@ -314,7 +314,7 @@ class Lakehouse:
             every: the seconds between two checks.
             stopping: set this event to end.
         """
-        chain = kept(self.chain)
+        chain = cached(self.chain)
         with display(chain) as shown:
             LakeWatch(chain, shown).go(every, stopping)
 
@@ -362,9 +362,9 @@ class Lakehouse:
         chain = self.chain
         proof = Proof(chain, spark, since_ms, full, deep, warn=self.warn)
         with with_conf(spark, WHOLE_PLAN if small else {}):
-            for each in proof.links():
-                links.append(each)
-                link(each)
+            for checked in proof.links():
+                links.append(checked)
+                link(checked)
         result = ProofResult(links, proof.lines, time.monotonic() - began, proof.in_records)
         if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
             tell_proof(chain, spark, result, self.warn)
@@ -379,7 +379,7 @@ class Lakehouse:
         Raises:
             ConfigError: `line` has neither form, or the tables are in a catalog.
         """
-        asked = read_asked(line)
+        query = parse_line_query(line)
         catalog = self.settings.lake.catalog
         if catalog is not None:
             raise ConfigError(
@@ -387,7 +387,7 @@ class Lakehouse:
                 "catalog does not name; find the line with SQL, by topic, partition and offset, or by file"
             )
         chain, spark = self._with_spark
-        return Tracer(spark, chain).way(asked)
+        return Tracer(spark, chain).way(query)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
@@ -407,8 +407,8 @@ class Lakehouse:
         chain, spark = self._with_spark
         ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), spark)
         table_id = ingestion.log.table_id()
-        found, held = kind.census(ingestion)
-        yield found, Resolve(ingestion, kind.name, held, kind.planned(ingestion), table_id)
+        census, bronze_files = kind.census(ingestion)
+        yield census, Resolve(ingestion, kind.name, bronze_files, kind.planned(ingestion), table_id)
 
     def history(self, table: str | None = None) -> list[RulesSpan]:
         """Return which rules made which rows of the tables, the newest rows of a table first.
@@ -442,7 +442,7 @@ class Lakehouse:
         chain, spark = self._with_spark
         ReportWatch(
             heads=lambda: heads(chain),
-            look=lambda made: Collector(chain, spark).facts(made),
+            look=lambda proven: Collector(chain, spark).facts(proven),
             prove=(lambda: prove(chain, spark)) if proof else None,
             show=show,
         ).until(stopping)
@@ -463,7 +463,7 @@ class Lakehouse:
         if send:
             round_of(chain, lambda: self.spark, self.warn, *declared)
         states = read_states(files_at(chain.lake.root, chain.spark), chain.lake.root, declared)
-        return [status_of(name, each.when, each.to.kind, states[name]) for name, each in declared.items()]
+        return [status_of(name, alert.when, alert.to.kind, states[name]) for name, alert in declared.items()]
 
     def test_alert(self, name: str) -> Message:
         """Send a test message to the receiver of an alert, and return it.
@@ -546,11 +546,11 @@ class Lakehouse:
         chain, spark = self._with_spark
         refuse_unless_finished(chain)
         self._warn(writers)
-        found = []
-        for each in maintain(chain, spark):
-            found.append(each)
-            done(each)
-        return found
+        results = []
+        for result in maintain(chain, spark):
+            results.append(result)
+            done(result)
+        return results
 
     # --- quality ---
 
@@ -624,17 +624,17 @@ class Lakehouse:
             ConfigError: the table is neither bronze nor silver.
             OncelakeError: there is no such table yet.
         """
-        known = (str(SILVER), *(str(bronze_of(each)) for each in self.settings.by_name))
+        known = (str(SILVER), *(str(bronze_of(source)) for source in self.settings.by_name))
         if name not in known:
             raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
         chain, _ = self._with_spark
         if chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
-        found = self.table(name).limit(rows).persist()
+        sample = self.table(name).limit(rows).persist()
         try:
-            return suggest(found, Table.named(name), self.settings.silver.limits, format_places(self.conf))
+            return suggest(sample, Table.named(name), self.settings.silver.limits, format_places(self.conf))
         finally:
-            found.unpersist()
+            sample.unpersist()
 
     # --- serving ---
 
@@ -648,15 +648,15 @@ class Lakehouse:
             ConfigError: no database and no sink is configured, or one of the tables does not fit.
         """
         chain, spark = self._with_spark
-        found = [stage.served for stage in chain.stages if stage.served is not None]
-        if not found:
+        served = [stage.served for stage in chain.stages if stage.served is not None]
+        if not served:
             raise ConfigError(
                 "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
                 "or serving.sink to a class of your own"
             )
         from oncelake.serving.table_setup import make, statements  # noqa: PLC0415 - SQLAlchemy, as in graph
 
-        return ServedTables(found, list(statements(spark, found) if dry_run else make(spark, found)))
+        return ServedTables(served, list(statements(spark, served) if dry_run else make(spark, served)))
 
     @property
     def _with_spark(self) -> tuple[Chain, SparkSession]:

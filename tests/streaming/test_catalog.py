@@ -24,7 +24,7 @@ from oncelake.exactly_once.state import State
 from oncelake.lab.demo.made_log import lines_of, write_log
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.live import LiveBoard
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
 from tests.support.house import House, error_log_conf, events, kill_group
@@ -129,7 +129,7 @@ def test_a_watch_shows_each_stage_with_its_state_and_last_batches(filled: Catalo
     said: list[str] = []
     board = LiveBoard(Console(width=100), filled.chain(spark), "oncelake status")
     for display in (JsonLines(said.append), board):
-        follow = LakeWatch(kept(filled.chain(spark)), display)
+        follow = LakeWatch(cached(filled.chain(spark)), display)
         follow.look()
     told = events("\n".join(said))
     assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [

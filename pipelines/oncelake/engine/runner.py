@@ -346,7 +346,7 @@ class Run:
         )
 
     def needed(self, table: Table) -> int | None:
-        """Return the oldest version of a table that a stage still reads, or reads again at a start; None if there is none."""
+        """Return the oldest version of a table that a stage may still read, also again at a start; None if none."""
         table_id = self.chain.commit_log(table).table_id()
         stages = (stage for stage in self.chain.stages if table in stage.reads)
         read = (

@@ -117,7 +117,9 @@ class Instruments:
     rules: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._made: dict[Metric, Any] = {each: self._make(each) for each in METRICS if each.kind != "gauge"}
+        self._made: dict[Metric, Any] = {
+            declared: self._make(declared) for declared in METRICS if declared.kind != "gauge"
+        }
         for metric, read in _GAUGES.items():
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
         for at, metric in enumerate((OPEN, UNSENT)):
@@ -165,7 +167,7 @@ class Instruments:
 
     def _alerts(self, at: int) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            yield from (Observation(found[at], {"alert": name}) for name, found in list(self.alerts.items()))
+            yield from (Observation(values[at], {"alert": name}) for name, values in list(self.alerts.items()))
 
         return observe
 

@@ -132,17 +132,17 @@ FORMS: Mapping[str, Callable[[Message, str], dict[str, Any]]] = {
 
 def mail(message: Message, sender: str, recipients: tuple[str, ...]) -> EmailMessage:
     """Return the message as an e-mail; its ID follows from the key, and the end message answers the first one."""
-    found = EmailMessage()
-    found["Subject"] = message.title
-    found["From"] = sender
-    found["To"] = ", ".join(recipients)
-    found["Date"] = datetime.fromisoformat(message.at)
-    found["Message-ID"] = _mail_id(message.key, message.status)
+    letter = EmailMessage()
+    letter["Subject"] = message.title
+    letter["From"] = sender
+    letter["To"] = ", ".join(recipients)
+    letter["Date"] = datetime.fromisoformat(message.at)
+    letter["Message-ID"] = _mail_id(message.key, message.status)
     if message.status == "end":
-        found["In-Reply-To"] = found["References"] = _mail_id(message.key, "alert")
-    found["Auto-Submitted"] = "auto-generated"
-    found.set_content("\n".join(f"{name}: {text}" for name, text in message.facts))
-    return found
+        letter["In-Reply-To"] = letter["References"] = _mail_id(message.key, "alert")
+    letter["Auto-Submitted"] = "auto-generated"
+    letter.set_content("\n".join(f"{name}: {text}" for name, text in message.facts))
+    return letter
 
 
 def _mail_id(key: str, status: Status) -> str:
