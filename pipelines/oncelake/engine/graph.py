@@ -222,7 +222,7 @@ def silver_rules(
     Args:
         settings: the settings.
         parsers: the parser of each source's log format, by the source's name.
-        found: the suites.
+        declared_suites: the suites.
         places: the directories in which the user's own code is looked for first.
 
     Raises:

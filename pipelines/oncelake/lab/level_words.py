@@ -78,10 +78,10 @@ class LevelWord:
 
 def level_word(word: str) -> LevelWord | None:
     """Return the level that a word is, with the marks around it; None if it is none."""
-    found = _WORD.match(word)  # guard: level-is-whole-word
-    if found is None or found[1].upper() not in _ALL:
+    match = _WORD.match(word)  # guard: level-is-whole-word
+    if match is None or match[1].upper() not in _ALL:
         return None
-    return LevelWord(found[1], found.start(1), found.end(1))
+    return LevelWord(match[1], match.start(1), match.end(1))
 
 
 def level_words_in(text: str) -> set[str]:

@@ -197,7 +197,7 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
     for variable in _COLOURS:
         os.environ.pop(variable, None)
     chosen = choose(name, conf, sets)
-    print(chosen.said)
+    print(chosen.description)
     settings, _ = configured(chosen.conf, chosen.sets)
     lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen)
     if chosen.own and name in LOOKING:

@@ -110,9 +110,9 @@ def trouble(late: int, broken: int, *, seed: int = 13) -> list[bytes]:
 
 def _outage(chance: random.Random, lines: int) -> list[bytes]:
     """Return errors whose rate rises and then falls, with the peak in the middle."""
-    made = []
+    rows = []
     for _ in range(lines):
         at = _OUTAGE + timedelta(seconds=chance.triangular(0, 420))
         text = chance.choice(_OUTAGE_LINES).format(n=chance.randrange(10_000), ms=chance.randrange(5_000, 5_100))
-        made.append(f"{at:%Y-%m-%d %H:%M:%S} ERROR {text}\n".encode())
-    return made
+        rows.append(f"{at:%Y-%m-%d %H:%M:%S} ERROR {text}\n".encode())
+    return rows

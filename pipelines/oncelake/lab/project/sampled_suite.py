@@ -29,7 +29,11 @@ def suite_of(kind: LogKind | None) -> dict[str, Any]:
         for profile in profiles
         if profile.is_of_few
     }
-    of_fields = [each for each in suggest_profiled(profiles, sets) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
+    of_fields = [
+        expectation
+        for expectation in suggest_profiled(profiles, sets)
+        if expectation["kwargs"]["column"].startswith(f"{FIELDS}.")
+    ]
     return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
 
 

@@ -76,7 +76,7 @@ class Course:
             written = change(
                 self.made.rows(number), self.made.metadata(number, query or self.query), Patience(_PATIENCE), _free
             )
-        return AppliedBatch(written.replayed, spy.given)
+        return AppliedBatch(written.replayed, spy.batch)
 
     def batch(self, number: int) -> Callable[[], object]:
         """Return a function for a process: it applies a batch."""
@@ -142,8 +142,8 @@ class Course:
         self.done += 1
         when = when or f"after batch {number} ({self._what(number)})"
         self.must_be(self.done, when, seen)
-        if first and applied.given is not None:
-            _must_be_stored(applied.given, seen.last, when)
+        if first and applied.batch is not None:
+            _must_be_stored(applied.batch, seen.last, when)
 
     def _what(self, number: int) -> str:
         batch = self.made.batch(number)
@@ -163,12 +163,12 @@ class Course:
         outcome = must(run(self.batch(self.done), Halt(None, signal.SIGKILL, self.places)), f"batch {self.done}")
         self.done += 1
         seen: Counter[Line] = Counter()
-        found = []
+        lines = []
         for at, line in enumerate(outcome.lines):
             seen[line] += 1
             if seen[line] <= _TIMES:
-                found.append((at, line))
-        return found
+                lines.append((at, line))
+        return lines
 
     # --- what must be there ---
 
@@ -216,11 +216,11 @@ class Course:
             raise FaultError(f"{when}: the last batch is {seen.batch_id}, expected: {self.done - 1} or {self.done}")
         if seen.rows is None:
             return
-        found = {row[0]: row for row in seen.rows}
-        if len(found) < len(seen.rows):
-            raise FaultError(f"{when}: {len(seen.rows) - len(found)} keys are there twice")
-        for key in before.keys() | found.keys():
-            if found.get(key) not in (before.get(key), after.get(key)):
+        rows_by_key = {row[0]: row for row in seen.rows}
+        if len(rows_by_key) < len(seen.rows):
+            raise FaultError(f"{when}: {len(seen.rows) - len(rows_by_key)} keys are there twice")
+        for key in before.keys() | rows_by_key.keys():
+            if rows_by_key.get(key) not in (before.get(key), after.get(key)):
                 raise FaultError(f"{when}: {self._difference(seen.rows, self.done)}")
 
     def _named(self, key: str | datetime, batches: int) -> str:
@@ -241,23 +241,23 @@ class Course:
         """Describe how rows differ from those that there must be after some batches; empty if they do not."""
         if wrong := self._misshapen(rows, batches):
             return wrong
-        names, wanted = self.made.names, self.made.content_after(batches)
-        found = [row[0] for row in rows]
-        number = f"{len(found)} rows instead of {len(wanted)}"
-        if len(set(found)) < len(found):  # guard: kit-counts-rows
-            key, times = Counter(found).most_common(1)[0]
+        names, expected = self.made.names, self.made.content_after(batches)
+        keys = [row[0] for row in rows]
+        number = f"{len(keys)} rows instead of {len(expected)}"
+        if len(set(keys)) < len(keys):  # guard: kit-counts-rows
+            key, times = Counter(keys).most_common(1)[0]
             return f"{number}: the row with the key {_key(key)} is there {times} times"
-        there = {row[0]: row for row in rows}
-        for key, row in wanted.items():
-            if key not in there:
+        rows_by_key = {row[0]: row for row in rows}
+        for key, row in expected.items():
+            if key not in rows_by_key:
                 return f"{number}: {self._named(key, batches)} is missing"
-            for name, one, other in zip(names, there[key], row, strict=True):
+            for name, one, other in zip(names, rows_by_key[key], row, strict=True):
                 if one != other or type(one) is not type(other):  # guard: kit-compares-values
                     return f"in {self._named(key, batches)}, {name} is {_shown(one)}, expected: {_shown(other)}"
-        for key in there.keys() - wanted.keys():
+        for key in rows_by_key.keys() - expected.keys():
             return f"{number}: the row with the key {_key(key)} should not be there"  # guard: kit-finds-extra-rows
         # guard: kit-compares-order
-        return "" if found == sorted(found) else "the rows are not in the order of their key"
+        return "" if keys == sorted(keys) else "the rows are not in the order of their key"
 
 
 @dataclass(frozen=True)
@@ -266,11 +266,11 @@ class AppliedBatch:
 
     Attributes:
         replayed: True if the sink had it already.
-        given: the batch that the sink was given last; None if it was given none.
+        batch: the batch that the sink was given last; None if it was given none.
     """
 
     replayed: bool
-    given: SinkBatch | None
+    batch: SinkBatch | None
 
 
 class _Spy:
@@ -278,7 +278,7 @@ class _Spy:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self.given: SinkBatch | None = None
+        self.batch: SinkBatch | None = None
 
     def __enter__(self) -> None:
         for name in ("write", "remove"):
@@ -290,7 +290,7 @@ class _Spy:
 
     def _through(self, method: Callable[[SinkTable, SinkBatch, SinkRows], None]) -> Callable[..., None]:
         def call(table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
-            self.given = batch
+            self.batch = batch
             method(table, batch, rows)
 
         return call
@@ -311,13 +311,13 @@ def _free() -> None:
     """Let the process write."""
 
 
-def _must_be_stored(given: SinkBatch, stored: SinkBatch | None, when: str) -> None:
+def _must_be_stored(batch: SinkBatch, stored: SinkBatch | None, when: str) -> None:
     """Check that a batch is stored as it was given."""
-    there = asdict(stored) if stored else {}
-    for name, value in asdict(given).items():
-        if there.get(name) != value:
+    stored_fields = asdict(stored) if stored else {}
+    for name, value in asdict(batch).items():
+        if stored_fields.get(name) != value:
             raise FaultError(  # guard: kit-compares-stored-batch
-                f"{when}: the stored batch has {name} {_shown(there.get(name))}, expected: {_shown(value)}. "
+                f"{when}: the stored batch has {name} {_shown(stored_fields.get(name))}, expected: {_shown(value)}. "
                 "Store all of it: to_json returns it as text"
             )
 

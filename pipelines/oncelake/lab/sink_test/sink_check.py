@@ -282,7 +282,7 @@ class SinkTest:
             self._raise_in_rows(at + 1 if at <= parts else None, PART + 1 if at > parts else None, place)
         return f"{count_of(len(places), 'error')} while the rows were taken: each passed, and nothing was stored"
 
-    def _raise_in_rows(self, asked: int | None, row: int | None, place: str) -> None:
+    def _raise_in_rows(self, calls: int | None, row: int | None, place: str) -> None:
         main, number = self._main, self._main.done
         when = f"after the rows of batch {number} raised an error {place}"
 
@@ -291,7 +291,7 @@ class SinkTest:
 
             def fence() -> None:
                 nonlocal count
-                if asked is not None and count >= asked:
+                if calls is not None and count >= calls:
                     raise MadeError("this process may no longer write: an error made by the test")
                 count += 1
 
@@ -366,8 +366,8 @@ class SinkTest:
             number = main.done
 
             def both(number: int = number) -> None:
-                for each in (number, number + 1):
-                    main.batch(each)()
+                for batch_number in (number, number + 1):
+                    main.batch(batch_number)()
 
             with Step(main.batch(number), Halt(at, signal.SIGSTOP, self._places)) as old:
                 old.has_stopped()
@@ -428,7 +428,7 @@ class SinkTest:
 
 def places_of(kind: type[Sink]) -> tuple[str, ...]:
     """Return the directories of a sink's own code: those of its class and of the classes that it derives from."""
-    modules = {each.__module__ for each in kind.__mro__ if each not in (Sink, ABC, object)}
+    modules = {class_.__module__ for class_ in kind.__mro__ if class_ not in (Sink, ABC, object)}
     files = (getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules))
     return tuple(sorted({str(Path(file).parent) for file in files if file}))
 
@@ -437,7 +437,7 @@ def _spread(lines: list[tuple[int, Line]], most: int) -> list[tuple[int, Line]]:
     """Return at most this many lines, evenly spread."""
     if len(lines) <= most:
         return lines
-    return [lines[each * len(lines) // most] for each in range(most)]
+    return [lines[index * len(lines) // most] for index in range(most)]
 
 
 def _named(line: Line) -> str:
