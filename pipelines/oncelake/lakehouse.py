@@ -81,8 +81,10 @@ from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.parsing.parser import Parser
-from oncelake.silver.suggest import suggest
+from oncelake.quality.suggest import suggest
+from oncelake.silver.parsing.format import format_names
+from oncelake.silver.parsing.parser import Parser, load_parser
+from oncelake.silver.transform import share_accepted
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.resolve import Resolve
@@ -632,9 +634,14 @@ class Lakehouse:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
         sample = self.table(name).limit(rows).persist()
         try:
-            return suggest(sample, Table.named(name), self.settings.silver.limits, format_places(self.conf))
+            return suggest(sample, Table.named(name), {} if name == str(SILVER) else self._format_shares(sample))
         finally:
             sample.unpersist()
+
+    def _format_shares(self, bronze: DataFrame) -> dict[str, float]:
+        """Return the share of bronze's lines that each known log format parses, by the format's name."""
+        places, limits = format_places(self.conf), self.settings.silver.limits
+        return {name: share_accepted(bronze, load_parser(name, places), limits) for name in format_names(places)}
 
     # --- serving ---
 

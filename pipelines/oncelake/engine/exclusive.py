@@ -78,7 +78,7 @@ class Exclusive:
             if not failed:
                 record_preflight(chain)
             states = chain.states()
-            self._warn(warnings_before(chain, states, writers))
+            self._warn(_warnings_before(chain, states, writers))
             with self.reporter(chain, states) as reporter:
                 every = (*self.followers, *followers)
                 run = Run(chain, spark, reporter, self.stopping, lease.check, every, states=states, failed=failed)
@@ -210,13 +210,13 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: 
         chain = startable(chain, failed)
         states = chain.states()
         if passed and nothing_new(chain, states):
-            for text in warnings_before(chain, states, writers):
+            for text in _warnings_before(chain, states, writers):
                 warn(text)
             return Outlook(nothing=True, small=True)
     return Outlook(nothing=False, small=has_small_backlog(states))
 
 
-def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
+def _warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
     """Yield the warnings of a run that do not stop it; call it while the lake's lock is held.
 
     Args:

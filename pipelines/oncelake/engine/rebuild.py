@@ -54,7 +54,7 @@ class Rebuild:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(begun))  # guard: one-rebuild-at-once
-        before = stages_before(self.chain.stages, self.stages)
+        before = _stages_before(self.chain.stages, self.stages)
         if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
         # guard: larger-rebuild-checked-again
@@ -175,7 +175,7 @@ def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return (*chosen, *(stage for stage in same if stage.name in begun or counted_otherwise(stage)))
 
 
-def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
+def _stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
     """Return the stages that the chosen stages depend on, in data order."""
     needed = {table for stage in chosen for table in stage.reads}
     before: list[Stage] = []

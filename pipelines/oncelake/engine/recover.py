@@ -72,7 +72,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     ahead = () if state.diagnosis.may_start else _readers_ahead(chain, stage)
     if ahead and not dry_run:
         _mark(chain, spark, ahead)
-    steps = set_logs_aside(chain, stage, spark, dry_run=dry_run)
+    steps = _set_logs_aside(chain, stage, spark, dry_run=dry_run)
     if ahead:
         gone_on = f"{listed(ahead)} must be rebuilt: their tables have lines of versions that are gone"
         steps = (*steps, gone_on)
@@ -113,7 +113,7 @@ def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
 
 
-def set_logs_aside(
+def _set_logs_aside(
     chain: Chain, stage: Stage, spark: SparkSession | None = None, *, dry_run: bool = False
 ) -> tuple[str, ...]:
     """Set aside unreadable files in the Delta logs of a stage's tables, and the files after them; return the steps.
@@ -145,7 +145,7 @@ def set_spare_aside(chain: Chain, spark: SparkSession | None = None) -> list[str
     return [
         f"{step}. If nobody removed or changed it, check the disk"
         for stage in spared
-        for step in set_logs_aside(chain, stage, spark)
+        for step in _set_logs_aside(chain, stage, spark)
     ]
 
 

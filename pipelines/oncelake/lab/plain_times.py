@@ -63,7 +63,7 @@ class TimeReader:
         Raises:
             NeedsSparkError: a pattern has a letter that is not read here.
         """
-        self._zone = zone_of(zone)
+        self._zone = _zone_of(zone)
         self._written: list[WrittenPattern] = []
         self._readers = [self._reader(pattern) for pattern in patterns]
         names_zones = any("z" in written.letters for written in self._written)
@@ -228,7 +228,7 @@ def _zone_in(
         return offset_of(written)
     if written.upper() in UTC_NAMES:
         return UTC
-    return zone_of(written)
+    return _zone_of(written)
 
 
 def _short_offset(text: str) -> timezone | None:
@@ -262,7 +262,7 @@ def offset_of(text: str) -> timezone | None:
 
 
 @cache
-def zone_of(zone: str) -> tzinfo:
+def _zone_of(zone: str) -> tzinfo:
     """Return a zone by its IANA name or its offset.
 
     Raises:

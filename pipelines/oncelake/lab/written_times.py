@@ -276,11 +276,6 @@ class TimeColumn:
         """True if the times have a year."""
         return self._first.is_number or "y" in self.readings[0].values()
 
-    @property
-    def has_zone(self) -> bool:
-        """True if a time has a zone, or is a number."""
-        return any(written.is_absolute for written in self.times)
-
     def check(self) -> None:
         """Raise AmbiguousError if the times can be read in several ways."""
         if len(self.readings) > 1:  # guard: ambiguous-date-refused

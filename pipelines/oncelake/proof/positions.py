@@ -163,7 +163,7 @@ def _misfits(last: CommitMetadata | ProvenTable | None, metadata: CommitMetadata
     if last and metadata.query_id != last.query_id:
         was = f"the last batch was of query {last.query_id}"
         yield f"is of query {metadata.query_id}; {was}, and no recovery is between"  # guard: proof-one-query
-    if (last or not is_offsets(metadata.before)) and not same_position(metadata.before, end):
+    if (last or not _is_offsets(metadata.before)) and not same_position(metadata.before, end):
         # guard: proof-no-range-gap
         yield f"does not begin where {f'batch {batch_id}' if last else source} {'ended' if last else 'begins'}: " + (
             f"it {between(end, metadata.before, source)}"
@@ -285,7 +285,7 @@ def _undone(earlier: tuple[Entry, ...]) -> list[int]:
     return gone[::-1]
 
 
-def is_offsets(at: str | None) -> bool:
+def _is_offsets(at: str | None) -> bool:
     """Return True if a position is of a source that has one before its first batch too, as Kafka has."""
     position = position_of(at)
     return position is not None and position.before_all

@@ -249,8 +249,8 @@ class Proof:
         """Return the lines that were committed before the time from which on is proven."""
         if self.since_ms is None:
             return ()
-        silver = sum(lines_before(pinned) for pinned in (lake.silver, lake.quarantine, lake.duplicates))
-        lines = max(sum(map(lines_before, lake.bronze.values())), silver)
+        silver = sum(_lines_before(pinned) for pinned in (lake.silver, lake.quarantine, lake.duplicates))
+        lines = max(sum(map(_lines_before, lake.bronze.values())), silver)
         at = datetime.fromtimestamp(self.since_ms / 1000, UTC)
         return Uncompared.of_lines(lines, f"from before {at:%Y-%m-%d %H:%M:%S} UTC")
 
@@ -350,7 +350,7 @@ def _reached(pinned: PinnedTable, lasting: Sequence[Uncompared], line_ends: int 
     return replace(reached, gaps=pinned.gaps, uncompared=uncompared, line_ends=line_ends)
 
 
-def lines_before(pinned: PinnedTable | None) -> int:
+def _lines_before(pinned: PinnedTable | None) -> int:
     """Return the lines of a table that are not compared, because its span begins later."""
     return pinned.span.lines_before if pinned and not pinned.span.whole else 0
 

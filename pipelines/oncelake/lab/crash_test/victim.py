@@ -101,9 +101,7 @@ class Victims:
                 if re.search(rf"process {victim.process.pid}\b", holder):
                     return victim
             time.sleep(POLL)
-        raise OncelakeError(
-            f"no process got the lake's lock within {duration(int(PATIENCE))}: {self.alive[0].said()}"
-        )
+        raise OncelakeError(f"no process got the lake's lock within {duration(int(PATIENCE))}: {self.alive[0].said()}")
 
     def kill(self, victim: Victim) -> None:
         """Kill one of the processes."""

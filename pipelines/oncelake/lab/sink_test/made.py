@@ -390,7 +390,7 @@ def values_table(*, nul: bool) -> MadeTable:
 # --- a table without keys ---
 
 
-def windows_batch(number: int) -> MadeBatch:
+def _windows_batch(number: int) -> MadeBatch:
     """Return a batch of WINDOWS: the first one has no rows."""
     near = {f"a window {count} s later": _BEGIN + timedelta(seconds=count) for count in (0, 1, 60, 3600, 86_400)}
     labels: dict[str | datetime, str] = {at: label for label, at in (*_TIMES.items(), *near.items()) if number}
@@ -401,7 +401,7 @@ WINDOWS = MadeTable(
     f"{NAME}_windows",
     GoldTable.model_validate({"every": "1 second", "measures": {"lines": "count"}}),
     _schema({"lines": LongType()}),
-    windows_batch,
+    _windows_batch,
 )
 
 

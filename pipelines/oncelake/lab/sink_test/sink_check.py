@@ -86,7 +86,7 @@ class SinkTest:
         """
         self._kind = sink_class(self.name)
         sink = make_sink(self.name, NAME, self.options)
-        self._places = places_of(self._kind)
+        self._places = _places_of(self._kind)
         self._main, self._values = self._course(MAIN), self._course(values_table(nul=sink.keeps_nul))
         steps: list[tuple[str, Callable[[], str]]] = [
             ("an emptied table", self._emptied),
@@ -426,7 +426,7 @@ class SinkTest:
         return f"{count_of(self.kills, 'kill')}, {hit} of them in the middle of a batch, seed {self.seed}"
 
 
-def places_of(kind: type[Sink]) -> tuple[str, ...]:
+def _places_of(kind: type[Sink]) -> tuple[str, ...]:
     """Return the directories of a sink's own code: those of its class and of the classes that it derives from."""
     modules = {class_.__module__ for class_ in kind.__mro__ if class_ not in (Sink, ABC, object)}
     files = (getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules))

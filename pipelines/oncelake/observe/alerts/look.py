@@ -194,7 +194,7 @@ class LakeLook(Look):
     def holding(self, now_ms: int) -> Holding | None:
         condition = self.condition
         if condition.subject == "proof":
-            return read_proof(self.files, self.chain.lake.root)
+            return _read_proof(self.files, self.chain.lake.root)
         stage = next((candidate for candidate in self.chain.stages if candidate.name == condition.stage), None)
         if stage is None:  # its source has failed, and the other sources go on
             return None
@@ -215,15 +215,15 @@ class LakeLook(Look):
         return Holding(age > condition.limit, f"{text}; the limit is {duration(round(condition.limit))}")
 
 
-def proof_path(lake: str) -> str:
+def _proof_path(lake: str) -> str:
     """Return the path of the result of the last proof."""
     return f"{lake}/_alerts/{PROOF}"
 
 
-def read_proof(files: Files, lake: str) -> Holding | None:
+def _read_proof(files: Files, lake: str) -> Holding | None:
     """Return whether the last proof failed; None if there is none, or its result cannot be read."""
     try:
-        result = json.loads(files.read(proof_path(lake)) or "{}")
+        result = json.loads(files.read(_proof_path(lake)) or "{}")
         return Holding(not result["holds"], str(result["text"]))
     except (ValueError, KeyError, TypeError):
         return None
@@ -235,4 +235,4 @@ def write_proof(files: Files, lake: str, *, holds: bool, text: str) -> None:
     Raises:
         OSError: the lake is not writable.
     """
-    files.write(proof_path(lake), json.dumps({"holds": holds, "text": text}))
+    files.write(_proof_path(lake), json.dumps({"holds": holds, "text": text}))

@@ -80,7 +80,7 @@ class Collector:
         drawn = Measures(chain, self.spark, self.period)
         measures = tuple(self._measures(drawn))
         facts = Facts(
-            at_ms=now_ms(),
+            at_ms=_now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
             source=", ".join(kind.words_with_place for kind in chain.kinds.values()),
             proof=proof,
@@ -129,7 +129,7 @@ class Collector:
 
     def _stages(self) -> Iterator[StageFacts]:
         for stage in self.chain.stages:
-            facts = self._try(stage.name, partial(stage_facts, self.chain, stage))
+            facts = self._try(stage.name, partial(_stage_facts, self.chain, stage))
             if facts is not None:
                 yield facts
 
@@ -183,7 +183,7 @@ def why(error: Exception) -> str:
     return str(error) if isinstance(error, OncelakeError) else explain(error).split("; ")[0]
 
 
-def now_ms() -> int:
+def _now_ms() -> int:
     """Return the current time in milliseconds since 1970."""
     return int(datetime.now(UTC).timestamp() * 1000)
 
@@ -206,7 +206,7 @@ def _batches(records: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
         )
 
 
-def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
+def _stage_facts(chain: Chain, stage: Stage) -> StageFacts:
     """Return the facts of one stage; its position comes from the newest batch in its first table."""
     ends: Mapping[str, int] = {}
     try:
@@ -254,7 +254,7 @@ def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
     seconds = round(time.monotonic() - began, 1)
     return ProofFacts(
         "not possible" if failure else "made",
-        now_ms(),
+        _now_ms(),
         seconds,
         proof.lines,
         tuple(links),

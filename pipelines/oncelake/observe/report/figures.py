@@ -39,7 +39,7 @@ def figures(facts: Facts) -> dict[str, Figure]:
     """Return every figure that has data, by name."""
     by_name: dict[str, Figure] = {}
     if facts.lines is not None:
-        by_name["lines"] = lines_figure(facts.lines)
+        by_name["lines"] = _lines_figure(facts.lines)
     if any(batch.refused for batch in facts.batches):
         by_name["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
@@ -177,7 +177,7 @@ def _no_template(text: str) -> str:
     return text.replace("%{", "%&#123;")
 
 
-def lines_figure(lines: LinesFacts) -> Figure:
+def _lines_figure(lines: LinesFacts) -> Figure:
     """Return the figure of lines per bin and level, with the share of errors below."""
     data = [_bars(lines, level, counts, f"{level} %{{y:,}}") for level, counts in lines.levels.items()]
     shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]

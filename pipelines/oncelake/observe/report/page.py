@@ -33,7 +33,7 @@ def page(facts: Facts, number: int | None = None) -> str:
     """
     script, plotly = (_script(source) for source in (_text("page.js"), get_plotlyjs()))
     values = contents(facts) | {"live": number is not None, "number": number}
-    policy = policy_for((script, plotly), live=number is not None)
+    policy = _policy_for((script, plotly), live=number is not None)
     script_data = {"figures": figures(facts), "facts": facts.to_dict()}
     data = htmlsafe_json_dumps(script_data, separators=(",", ":"), allow_nan=False)
     text: str = _template().render(values, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
@@ -47,7 +47,7 @@ def parts(facts: Facts) -> dict[str, str]:
     return {name: "".join(block(context)) for name, block in template.blocks.items()}
 
 
-def policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
+def _policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
     """Return the Content-Security-Policy of a page.
 
     It allows only these scripts. It allows no request, except from a live page to its own server.
