@@ -30,6 +30,7 @@ from oncelake.serving.settings import Mode
 from oncelake.serving.sink import SinkBatch
 from oncelake.serving.sql import SqlSink
 from oncelake.serving.tables import create_statements, served_table
+from tests.support.house import until
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 from tests.support.proxy import How, Proxy
@@ -142,7 +143,7 @@ def test_a_batch_waits_for_a_server_that_is_down(table: Served, mariadb: MariaDB
     mariadb.stop(9)
 
     def later() -> None:
-        time.sleep(3)
+        until(lambda: bool(said), 20)
         mariadb.start()
 
     with meanwhile(later):
@@ -381,7 +382,7 @@ def test_two_concurrent_first_batches_are_applied_once(
     def unknown_rows(table: SqlSink, connection: Connection, rows: Table) -> None:
         asked.append(table)
         if len(asked) == 2:
-            time.sleep(2)  # the other one has committed by now
+            until(lambda: bool(written), 20)  # the other one has committed
         refuse(table, connection, rows)
 
     def one() -> None:
@@ -425,7 +426,7 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
 
     def slow() -> Iterator[tuple[Any, ...]]:
         for minute in MINUTES[1:3]:
-            time.sleep(2.5)
+            _wait_for_idle_limit(mariadb)
             yield minute, 1
 
     database(table).engine.dispose()
@@ -437,6 +438,15 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
         database(table).engine.dispose()
     assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
+
+
+def _wait_for_idle_limit(mariadb: MariaDB) -> None:
+    """Wait until the server has cut a transaction that began at the call."""
+    idle = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root")
+    idle.begin()
+    is_there = f"SELECT id FROM information_schema.processlist WHERE id = {idle.thread_id()}"
+    until(lambda: not mariadb.sql(is_there), 20)
+    assert not mariadb.sql(is_there)
 
 
 def test_a_connection_that_is_always_lost_ends_in_an_error_with_advice(

@@ -113,7 +113,6 @@ def test_a_recreated_topic_is_refused_even_if_it_is_longer(
     broker.send(topic, LINES)
     house.run(spark)
     broker.delete_topic(topic)
-    time.sleep(1)
     broker.make_topic(topic, partitions=2)
     broker.send(topic, LINES * 3)
     versions = house.versions()

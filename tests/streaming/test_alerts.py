@@ -13,7 +13,7 @@ from oncelake.engine.alerts import parse_condition
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.demo.server import free_port
 from oncelake.observe.alerts.look import LakeLook
-from tests.support.house import House
+from tests.support.house import House, until
 from tests.support.receivers import Web, web
 
 pytestmark = pytest.mark.spark
@@ -117,7 +117,8 @@ def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSessi
     )
     house.write("a.log", *errors(9, 3), b"broken", b"")
     house.run(spark)
-    time.sleep(1)  # the next batch is in another second
+    second = int(time.time())
+    until(lambda: int(time.time()) > second)  # the next batch is in another second
     house.write("b.log", *errors(9, 1))
     house.write("c.log", *errors(9, 1))
     lake = house.lakehouse(spark)
