@@ -1,6 +1,5 @@
 """Wait until a process of the program has reached a certain point."""
 
-import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool], secon
 
 def has_unread_data(pid: int) -> bool:
     """Return True if a process has not read all that its TCP connections have received, as a suspended one does."""
-    opened = {os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
+    opened = {str(descriptor.readlink()) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
     tables = (Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6"))
     # Source: proc_pid_net(5); the fifth field has the two queues, the tenth is the number of the socket
     sockets = (line.split() for table in tables for line in table)
