@@ -25,32 +25,16 @@ from oncelake.common.spark.jvm import with_conf
 from oncelake.common.spark.machine import low_limits
 from oncelake.common.spark.runtime import is_given
 from oncelake.common.spark.session import spark_session
-from oncelake.engine.chain import (
-    Chain,
-    StageState,
-    chain_of,
-    keeping_duplicates,
-    named,
-    needs_spark,
-)
+from oncelake.engine.chain import Chain, StageState, chain_of, keeping_duplicates, named, needs_spark
 from oncelake.engine.configuration import code_places, configured, format_places
 from oncelake.engine.exclusive import Exclusive, outlook
 from oncelake.engine.maintain import MaintenanceResult, maintain
-from oncelake.engine.preflight import (
-    no_hard_links,
-    other_log_store,
-    refused_root,
-)
+from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root
 from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
 from oncelake.engine.settings import Settings
-from oncelake.engine.sources import (
-    Failed,
-    failure_lines,
-    source_of_files,
-    try_sources,
-)
+from oncelake.engine.sources import Failed, failure_lines, source_of_files, try_sources
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.batch import EventSink
 from oncelake.exactly_once.files import files_at

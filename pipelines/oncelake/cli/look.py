@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelake.cli.program import (
-    Conf,
-    Json,
-    Quiet,
-    Sets,
-    Verbose,
-    opened,
-    reported,
-    stop_on_signals,
-    warning,
-)
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.observe.trace.lineage import lines
 

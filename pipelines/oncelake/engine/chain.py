@@ -145,6 +145,11 @@ class Chain:
         return log_at(self.lake, table, self.spark, at_one_moment=at_one_moment)
 
     @property
+    def silver_stage(self) -> Stage | None:
+        """The stage that writes silver; None in a part of the chain without it."""
+        return next((stage for stage in self.stages if SILVER in stage.tables), None)
+
+    @property
     def checkpoint_files(self) -> Files:
         """Return the access to the files of the checkpoints."""
         return files_at(self.lake.checkpoints, self.spark)

@@ -19,11 +19,10 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, StateError, StoppedError
 from oncelake.common.lake import Beside, Table
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage, gold_stage
+from oncelake.engine.make_table import forget_tables
 from oncelake.engine.preflight import is_changed
 from oncelake.engine.recover import recover
 from oncelake.engine.rules import record_rules
@@ -184,8 +183,7 @@ class Change:
 
     def _remove(self, directory: str) -> None:
         self._files.remove(directory)
-        if has_delta_log(self.spark):  # Delta remembers the table that was there
-            jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        forget_tables(self.spark)
 
     def _mark(self) -> None:
         mark(self._files, self._marker, (stage.name for stage in self.after))

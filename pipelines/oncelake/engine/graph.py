@@ -78,7 +78,7 @@ class Target:
     """
 
     table: Table
-    schema: Callable[[SparkSession], StructType]
+    schema: SchemaOf
     properties: Mapping[str, str]
 
 

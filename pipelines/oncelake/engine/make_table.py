@@ -7,7 +7,8 @@ from pyspark.sql.types import StructField
 
 from oncelake.common import tables
 from oncelake.common.lake import identifier, is_name
-from oncelake.common.spark.jvm import hadoop
+from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.runtime import has_delta_log
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import STATS, Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -47,6 +48,12 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         log, store = hadoop(spark, f"{path}/_delta_log")
         store.delete(log, True)
     tables.make(spark, path, target.schema(spark), target.properties)
+
+
+def forget_tables(spark: SparkSession) -> None:
+    """Clear Delta's cache, which keeps the state of a table that was removed or whose log was changed."""
+    if has_delta_log(spark):
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:

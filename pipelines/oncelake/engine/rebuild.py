@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import SILVER, Table, is_name
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
+from oncelake.engine.make_table import forget_tables
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, mark, unfinished_rebuild, unfinished_replay
@@ -67,8 +66,7 @@ class Rebuild:
         mark(self._files, self._marker, names)  # guard: rebuild-marker-written
         for stage in reversed(self.stages):
             self._empty(stage)
-        if has_delta_log(self.spark):
-            jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        forget_tables(self.spark)
         mark(self._files, self._emptied, names)
         self._files.remove(self._marker)
         self.run(replace(self.chain, stages=self.stages))

@@ -10,12 +10,10 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import SourceError, StateError
 from oncelake.common.lake import SILVER, restoring
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_table
+from oncelake.engine.make_table import forget_tables, make_table
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import (
@@ -131,8 +129,8 @@ def _set_logs_aside(
         steps.append(f"{damage.warning_of(table) if damage.spare else lost}: set aside {listed(names)}")
         if not dry_run:
             set_aside(chain.lake.at(table), names)  # guard: unneeded-checkpoint-set-aside
-    if steps and spark is not None and not dry_run and has_delta_log(spark):
-        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    if steps and spark is not None and not dry_run:
+        forget_tables(spark)
     return tuple(steps)
 
 

@@ -24,7 +24,7 @@ def refused_change(chain: Chain) -> str | None:
     overlap = Claims(chain.settings.local_paths).overlap() if len(chain.settings.local_paths) > 1 else None
     if overlap is not None:
         return overlap  # guard: sources-compared-through-links
-    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
+    silver = chain.silver_stage
     if silver is None:
         return None
     state = chain.commit_log(SILVER).state()
@@ -153,8 +153,7 @@ def failure_lines(failed: Failed) -> str:
 
 def bronze_tables(chain: Chain) -> list[Table]:
     """Return the bronze tables that silver has read or will read: also those of removed sources."""
-    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
-    source = chain.source(silver) if silver is not None else None
+    source = chain.source(chain.silver_stage) if chain.silver_stage is not None else None
     if not isinstance(source, DeltaSources):
         return [BRONZE]
     return [Table.named(name) for name in (*source.declared, *source.former())]

@@ -74,7 +74,7 @@ def unfinished(chain: Chain) -> str | None:
     rebuilt = unfinished_rebuild(chain)
     if rebuilt:
         return finish_rebuild(rebuilt)
-    if any(SILVER in stage.tables for stage in chain.stages) and unfinished_replay(chain) is not None:
+    if chain.silver_stage is not None and unfinished_replay(chain) is not None:
         return f"a replay of {QUARANTINE} is unfinished. Finish it: oncelake quarantine replay"
     return None
 

@@ -17,7 +17,7 @@ import yaml
 from oncelake.bronze.records import BYTE_ORDER_MARK, OWN_RECORD
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
-from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_word, level_words_in, meanings
+from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_in, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs, python_pattern
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
@@ -396,23 +396,20 @@ class _Level:
 
 
 def _by_priority(token: str) -> LevelWord | None:
-    match = _PRIORITY.match(token)
-    return LevelWord(match[1], match.start(1), match.end(1)) if match and int(match[1]) <= 191 else None
+    level = level_in(_PRIORITY.match(token))
+    return level if level is not None and int(level.text) <= 191 else None
 
 
 def _by_mnemonic(token: str) -> LevelWord | None:
-    match = _MNEMONIC.match(token)
-    return LevelWord(match[1], match.start(1), match.end(1)) if match else None
+    return level_in(_MNEMONIC.match(token))
 
 
 def _by_tag(token: str) -> LevelWord | None:
-    match = _TAG.fullmatch(token)
-    return LevelWord(match[1], match.start(1), match.end(1)) if match else None
+    return level_in(_TAG.fullmatch(token))
 
 
 def _by_klog(token: str) -> LevelWord | None:
-    match = _KLOG.fullmatch(token)
-    return LevelWord(match[1], match.start(1), match.end(1)) if match else None
+    return level_in(_KLOG.fullmatch(token))
 
 
 _LETTER_PLACES = (_by_tag, _by_klog)

@@ -33,7 +33,7 @@ from oncelake.lab.crash_test.conduct import QUICK
 from oncelake.lab.crash_test.victim import Victims
 from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
 from oncelake.lab.notebook_place import LOOKING, ChosenLake, choose
-from oncelake.lakehouse import Lakehouse, RunResult
+from oncelake.lakehouse import Lakehouse, RunResult, unheard
 from oncelake.observe.progress import Lines
 from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
@@ -213,19 +213,15 @@ def _fill(lake: NotebookLake, *, live: bool) -> None:
     for number, rows in enumerate(before, 1):
         put(logs / f"day-{number}.log", rows)
         if live and number == 1:
-            lake.run(_say_nothing)
-    (lake.with_sets(*SMALL) if live else lake).run(_say_nothing)
-    with lake.running(_say_nothing) if live else nullcontext():
+            lake.run(unheard)
+    (lake.with_sets(*SMALL) if live else lake).run(unheard)
+    with lake.running(unheard) if live else nullcontext():
         for number in range(PORTIONS):
             put(logs / f"day-{DAYS}-part-{number}.log", last[number * portion : (number + 1) * portion])
             time.sleep(EVERY * live)
         put(logs / "late.log", trouble(late=200, broken=90))
     if not live:
-        lake.run(_say_nothing)
-
-
-def _say_nothing(_: str) -> None:
-    pass
+        lake.run(unheard)
 
 
 def _is_done(state: StageState) -> bool:

@@ -136,21 +136,16 @@ class PlainReader:
         return ["\n".join(group) for group in out]
 
     def _continues(self, before: str, line: str) -> bool:
-        if self._part is not None:
-            return self._more(before) and self._of(before) == self._of(line) and self._of(line) is not None
-        return not self._is_start(line)
+        if self._part is None:
+            return not self._is_start(line)
+        earlier, part = (self._part.search(text.removesuffix("\r")) for text in (before, line))
+        if earlier is None or part is None or earlier["more"] is None:
+            return False
+        return part["of"] is not None and bool(earlier["of"] == part["of"])
 
     def _is_start(self, line: str) -> bool:
         visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(BYTE_ORDER_MARK))
         return self._starts is not None and bool(self._starts.search(visible))
-
-    def _more(self, line: str) -> bool:
-        match = self._part.search(line.removesuffix("\r")) if self._part is not None else None
-        return match is not None and match["more"] is not None
-
-    def _of(self, line: str) -> str | None:
-        match = self._part.search(line.removesuffix("\r")) if self._part is not None else None
-        return match["of"] if match is not None else None
 
     def read(self, record: str) -> PlainLine:
         """Return what the format reads in a line, or in a record of several lines."""

@@ -96,8 +96,7 @@ class ServedProof:
         follows = self.served.follows
         commit_log = self.chain.commit_log(follows)
         at = TablePosition.parse(last.metadata.end if last else None)
-        source = DeltaSource(str(follows), commit_log, self.served.follows_changes)
-        first = (source.first_unread(at) or at.version) if at else 0
+        first = (self._source.first_unread(at) or at.version) if at else 0
         if follows == SILVER:
             lines = commit_log.state().lines - commit_log.lines_up_to(first)
             return Uncompared.waiting(lines, "line", f"for {self.served.table}", lines=lines)
@@ -110,10 +109,13 @@ class ServedProof:
         position = TablePosition.parse(at)
         if position is None:
             return -1
-        follows = self.served.follows
-        source = DeltaSource(str(follows), self.chain.commit_log(follows), self.served.follows_changes)
-        first = source.first_unread(position)
+        first = self._source.first_unread(position)
         return first - 1 if first is not None else None
+
+    @property
+    def _source(self) -> DeltaSource:
+        follows = self.served.follows
+        return DeltaSource(str(follows), self.chain.commit_log(follows), self.served.follows_changes)
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Compare the row count of all batches with that of the source up to the position: no gap, no overlap."""

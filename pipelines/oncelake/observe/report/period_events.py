@@ -20,14 +20,7 @@ from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.record import LOOK
-from oncelake.observe.report.facts import (
-    ERRORS,
-    BatchFacts,
-    ChangeFacts,
-    MessageFacts,
-    PeakFacts,
-    PeriodFacts,
-)
+from oncelake.observe.report.facts import ERRORS, BatchFacts, ChangeFacts, MessageFacts, PeakFacts, PeriodFacts
 from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period, timestamp
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command

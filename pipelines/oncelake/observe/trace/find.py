@@ -149,7 +149,7 @@ def find(bronze: DataFrame, query: LineQuery, masks: Masks | None = None) -> Bro
     """
     if isinstance(query, Position):
         return _record(bronze, query)
-    return _line(bronze, query) if masks is None else _masked_line(bronze, query, masks)
+    return _line(bronze, query, masks)
 
 
 def values(rows: DataFrame) -> list[dict[str, Any]]:
@@ -171,26 +171,6 @@ def _record(bronze: DataFrame, query: Position) -> BronzeLine:
     raise OncelakeError(f"{query} is not in bronze; {_bronze_has(ranges) or 'bronze has no line from Kafka'}")
 
 
-def _masked_line(bronze: DataFrame, query: FileLine, masks: Masks) -> BronzeLine:
-    """Find a line in a lake with masked lines; no message has the line's own text, and plans have only its hash."""
-    files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-    meant = {file: lines for file in files if (lines := query.lines_of(file))}
-    if not meant:
-        content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in LINE; {content}")
-    forms = [(file, form) for file, lines in meant.items() for line in lines for form in masks.forms(line)]
-    rows = bronze.where(reduce(or_, (_has_hash(file, form) for file, form in forms)))
-    holding = sorted(file for (file,) in rows.select("file").distinct().collect())
-    some, lines = next(iter(meant.items()))
-    if len(holding) > 1:
-        raise OncelakeError(f"several files contain {masks.shown(lines[0])}: {listed(holding)}; give more of the path")
-    bronze_line = _bronze_line(rows)
-    if bronze_line is None:
-        size = bronze.where(F.col("file") == F.lit(some)).count()
-        raise OncelakeError(f"no line of {some} is {masks.shown(lines[0])}; bronze has {count_of(size, 'line')} of it")
-    return bronze_line
-
-
 def _has_hash(file: str, line: bytes) -> Column:
     """Match as `_is` does, by hashes."""
     value, ends = F.col("value"), (b"", b"\r")
@@ -202,24 +182,37 @@ def _has_hash(file: str, line: bytes) -> Column:
     return (F.col("file") == F.lit(file)) & reduce(or_, (*whole, *begun))
 
 
-def _line(bronze: DataFrame, query: FileLine) -> BronzeLine:
-    meant = {file: lines for file in _files(bronze, query) if (lines := query.lines_of(file))}
+def _line(bronze: DataFrame, query: FileLine, masks: Masks | None) -> BronzeLine:
+    """Find a line of a file; if lines are masked, no message has the line's own text, and plans have only its hash."""
+    named_files = _all_files(bronze) if masks is not None else _files(bronze, query)
+    meant = {file: lines for file in named_files if (lines := query.lines_of(file))}
     if not meant:
-        files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-        content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {query}; {content}")
-    rows = bronze.where(reduce(or_, (_is(file, line) for file, lines in meant.items() for line in lines)))
+        content = _bronze_has(sorted(map(_name, _all_files(bronze)))) or "bronze has no line from a file"
+        place = query if masks is None else "LINE"
+        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
+    if masks is None:
+        matches = [_is(file, line) for file, lines in meant.items() for line in lines]
+    else:
+        matches = [
+            _has_hash(file, form) for file, lines in meant.items() for line in lines for form in masks.forms(line)
+        ]
+    rows = bronze.where(reduce(or_, matches))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
+    some, lines = next(iter(meant.items()))
+    text = masks.shown(lines[0]) if masks is not None else shown(lines[0].decode("utf-8", "backslashreplace"))
     if len(holding) > 1:
-        raise OncelakeError(f"several files contain {query}: {listed(holding)}; give more of the path")
+        subject = query if masks is None else text
+        raise OncelakeError(f"several files contain {subject}: {listed(holding)}; give more of the path")
     bronze_line = _bronze_line(rows)
     if bronze_line is not None:
         return bronze_line
-    some, lines = next(iter(meant.items()))
     size = bronze.where(F.col("file") == F.lit(some)).count()
     more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
-    text = lines[0].decode("utf-8", "backslashreplace")
-    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze has {count_of(size, 'line')} of it")
+    raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it")
+
+
+def _all_files(bronze: DataFrame) -> list[str]:
+    return [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
 
 
 def _bronze_line(rows: DataFrame) -> BronzeLine | None:

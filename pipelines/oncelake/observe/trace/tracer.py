@@ -53,19 +53,26 @@ class Tracer:
             OncelakeError: the line is not in bronze.
         """
         line = self._find(query)
+        return Lineage(self._query_text(query, line), line.text, line.equal, tuple(self._steps(line)))
+
+    def _steps(self, line: BronzeLine) -> Iterator[TraceStep]:
         bronze = self._bronze(line)
+        yield bronze
         versions = [commit.version for commit in bronze.commits]
         refused = self._quarantine(line, versions)
         if refused is not None:
-            return Lineage(self._query_text(query, line), line.text, line.equal, (bronze, refused))
+            yield refused
+            return
         repeats, dropped = self._duplicates(line, versions)
-        if dropped is not None and repeats >= line.equal:
-            return Lineage(self._query_text(query, line), line.text, line.equal, (bronze, dropped))
+        if dropped is not None:
+            yield dropped
+            if repeats >= line.equal:
+                return
         rows = self._silver_rows(line)
         silver = self._silver(replace(line, equal=line.equal - repeats), rows, versions)
-        gold = [self._gold(name, declared, silver, rows) for name, declared in all_built_by(self.chain).items()]
-        steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
-        return Lineage(self._query_text(query, line), line.text, line.equal, steps)
+        yield silver
+        for name, declared in all_built_by(self.chain).items():
+            yield self._gold(name, declared, silver, rows)
 
     def _find(self, query: LineQuery) -> BronzeLine:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
@@ -122,9 +129,7 @@ class Tracer:
     def _quarantine(self, line: BronzeLine, versions: list[int]) -> TraceStep | None:
         if not self._is_there(QUARANTINE):
             return None
-        quarantine = self._read(QUARANTINE)
-        same = _origin(line, quarantine) & F.col("value").eqNullSafe(F.lit(line.content))
-        rows = values(quarantine.where(same).select("reasons"))
+        rows = self._rows_of(line, QUARANTINE, "reasons")
         if not rows:
             return None
         at, why = _judge(len(rows), line)
@@ -135,14 +140,18 @@ class Tracer:
         """Return how many of the equal lines were dropped as repeats, and the step of one of them; None without any."""
         if not self._is_there(DUPLICATES):
             return 0, None
-        duplicates = self._read(DUPLICATES)
-        same = _origin(line, duplicates) & F.col("value").eqNullSafe(F.lit(line.content))
-        rows = values(duplicates.where(same).select("log_time", "twin"))
+        rows = self._rows_of(line, DUPLICATES, "log_time", "twin")
         if not rows:
             return 0, None
         at, why = (At.DROPPED, "") if len(rows) <= line.equal else (At.DOUBLED, _judge(len(rows), line)[1])
         commits = self._commits(DUPLICATES, _table(line), versions)
         return len(rows), TraceStep(str(DUPLICATES), at, why, rows[0], commits)
+
+    def _rows_of(self, line: BronzeLine, table: Table, *columns: str) -> list[dict[str, Any]]:
+        """Return columns of the rows that a table beside silver has for the line."""
+        rows = self._read(table)
+        same = _origin(line, rows) & F.col("value").eqNullSafe(F.lit(line.content))
+        return values(rows.where(same).select(*columns))
 
     def _silver_rows(self, line: BronzeLine) -> DataFrame | None:
         """Return silver's rows for the line; None if there is no silver table.
