@@ -266,7 +266,7 @@ class Run:
         return None
 
     def _why(self, stage: Stage, error: BaseException) -> str:
-        """Return why a stage failed and what to do: as the next start would say it, if it would refuse the stage."""
+        """Return why a stage failed and what to do; the start gate's reason if the stage may not start again."""
         if isinstance(error, OncelakeError):
             return str(error)
         with suppress(Exception):  # what is broken may also break this

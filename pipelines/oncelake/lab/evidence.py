@@ -1,4 +1,4 @@
-"""What a format reads in a sample, shown so that a person sees whether it is right: without Spark, and at once."""
+"""Show what a format reads in a sample, without Spark, so that a person can judge whether it is right."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ class Evidence:
         lines: the lines of the sample.
         line_ends: how many lines these are, where a record has several.
         accepted: how many of `lines` it reads.
-        values: how many values these have on average, besides time, level and message.
+        values: how many values the accepted lines have on average, besides time, level and message.
         first: the earliest time.
         last: the latest time.
         levels: how many lines each level has.

@@ -1,4 +1,4 @@
-"""Keep lines and what a format reads in them beside the format, and find what a changed format reads otherwise."""
+"""Store sample lines and what a format reads in them beside the format; list what a changed format reads differently."""
 
 import os
 import tempfile
@@ -68,7 +68,7 @@ class KeptLine(Strict):
         return f"refused ({', '.join(self.refused)})" if self.refused else "read"
 
     def differences(self, other: "KeptLine") -> list[str]:  # guard: changed-reading-named
-        """Return what another reading of the line has otherwise: `level is INFO, not ERROR`."""
+        """Return how another reading of the line differs: `level is INFO, not ERROR`."""
         if self.refused != other.refused:
             return [f"it is {other.outcome}, not {self.outcome}"]
         out = []
@@ -188,7 +188,7 @@ def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
 def changed(
     spark: SparkSession, parser: Parser, kept_lines: Sequence[KeptLine]
 ) -> Iterator[tuple[KeptLine, list[str]]]:
-    """Yield the kept lines that a format reads otherwise now, each with the differences.
+    """Yield the kept lines that a format now reads differently, each with the differences.
 
     Raises:
         ConfigError: Java does not accept the format, the session cannot read records of several lines, or the lines

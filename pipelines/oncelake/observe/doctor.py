@@ -1,4 +1,4 @@
-"""`doctor`: the state of each stage, and whatever else would stop a run from starting."""
+"""`doctor`: the state of each stage, and everything else that stops a run from starting."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

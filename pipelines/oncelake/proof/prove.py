@@ -246,7 +246,7 @@ class Proof:
         return _waiting_for(table, silver.span.lines_in_all - read if silver else 0)
 
     def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:  # guard: since-proof-claims-less
-        """Return the lines that were committed before the time from which on is proven."""
+        """Return the lines that were committed before the time from which this proof starts."""
         if self.since_ms is None:
             return ()
         silver = sum(_lines_before(pinned) for pinned in (lake.silver, lake.quarantine, lake.duplicates))

@@ -19,7 +19,7 @@ from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.sources.directory.listing import is_packed
 
-# The first lines of a file and what the formats read of them; or why it is no log.
+# The first lines of a file and what the formats read in them; or why the file is no log.
 _Tried = tuple[Sample, Suggestion] | str
 # At most this many kinds of names are tried.
 _MOST_GROUPS = 40

@@ -1,4 +1,4 @@
-"""The batches of one made table in the sink under test, each step in a process of its own, and what must be there."""
+"""Apply the batches of a generated table to the sink under test, each step in its own process; check the content."""
 
 import reprlib
 import signal
@@ -31,7 +31,7 @@ class FaultError(Exception):
 
 @dataclass
 class Course:
-    """A made table in the sink: the batches that were applied to it, and the next one.
+    """A generated table in the sink, and the batches that were applied to it.
 
     Attributes:
         name: the class of the sink, as `module:Class`.

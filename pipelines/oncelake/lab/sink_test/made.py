@@ -1,4 +1,4 @@
-"""Made gold tables and their batches: each changes some rows and adds some; the values show the batch.
+"""Generated gold tables and their batches: each batch changes rows and adds rows, and its values show its number.
 
 `MAIN` has a few columns with keys. `values_table` has a column of each type, and rows that differ from each other in
 one value only, at the bounds of its type. `WINDOWS` has no keys, so its rows are found by their time.

@@ -21,14 +21,14 @@ class Message:
     """One message.
 
     Attributes:
-        key: the same for each attempt, and for the message that something began and the one that it ended.
+        key: the same for each attempt, and for the first message of an alert and its end message.
         alert: the alert's name.
         status: whether the condition holds, has ended, or this is a test.
         condition: the condition as configured.
         text: what was found.
         window: the start of the window in UTC, or of the time in which the condition holds.
         lake: the lake's root or catalog.
-        at: when it was found, in UTC.
+        at: when the condition was checked, in UTC.
     """
 
     key: str

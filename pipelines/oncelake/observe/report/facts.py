@@ -195,7 +195,7 @@ class ReasonFacts:
     samples: tuple[str, ...]
 
 
-# What times decide in which period something counts.
+# The time that decides in which period something counts.
 By = Literal["log time", "ingest time", "commit time"]
 
 

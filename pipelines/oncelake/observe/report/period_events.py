@@ -1,4 +1,4 @@
-"""What happened in a period: what changed against the period before, and the peaks with their messages.
+"""Collect what changed in a period against the period before, and the peaks of errors with their messages.
 
 Lines and errors count in the period of their log time. Quarantine counts by the time at which a line was ingested,
 because a refused line may have no time, and freshness by the time of a batch's commit.
