@@ -1,4 +1,4 @@
-"""Store sample lines and what a format reads in them beside the format; list what a changed format reads differently."""
+"""Store sample lines and their readings beside a format, and list what it reads differently after a change."""
 
 import os
 import tempfile

@@ -65,7 +65,7 @@ class ParsedLine:
 
 @dataclass(frozen=True)
 class RefusedLine:
-    """A line that a format does not parse, and the rules that it breaks, each with the part of the line and its text."""
+    """A line that a format refuses, with the rules that it breaks, each with the part of the line and its text."""
 
     line: str
     reasons: Sequence[Mapping[str, str | None]]
