@@ -80,7 +80,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
         return RecoveryResult(stage.name, name, steps)
     try:
         recovery = plan_loss(gone) if gone is not None else _plan(chain, state, accept_loss=accept_loss)
-        old_checkpoint = None if dry_run else _mend(chain, spark, state, recovery)
+        old_checkpoint = None if dry_run else _repair(chain, spark, state, recovery)
     except StateError as error:
         return RecoveryResult(stage.name, name, steps, refused=str(error))
     return RecoveryResult(stage.name, name, (*steps, *recovery.steps), old_checkpoint)
@@ -185,7 +185,7 @@ def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     return plan(case(state, RUN_ID))
 
 
-def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
+def _repair(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
     """Carry out the plan and return the path of the old checkpoint; None if the stage had none.
 
     Raises:
