@@ -40,7 +40,7 @@ def test_the_directory_of_a_killed_process_is_removed(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove all variables of the user, and put temporary directories below the test's own."""
-    for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
+    for name in [variable for variable in os.environ if variable.startswith("ONCELAKE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -116,7 +116,7 @@ def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) 
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
-    assert [each["event"] for each in told] == ["status"] * 4 + ["writer"]
+    assert [entry["event"] for entry in told] == ["status"] * 4 + ["writer"]
     assert told[0]["stage"] == "bronze"
     assert told[0]["state"] == "fresh"
     assert told[-1]["writing"] is False
@@ -124,14 +124,14 @@ def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) 
     for batches in (1, 1, 3):
         bronze(house, batches)
         follow.look()
-    batches_told = [each for each in map(json.loads, said) if each["event"] == "batch"]
-    assert [(each["stage"], each["batch_id"], each["query"]) for each in batches_told] == [
+    batches_told = [entry for entry in map(json.loads, said) if entry["event"] == "batch"]
+    assert [(entry["stage"], entry["batch_id"], entry["query"]) for entry in batches_told] == [
         ("bronze", number, QUERY) for number in range(3)
     ]
     assert batches_told[2]["position"] == {"logOffset": 2}
     shutil.rmtree(house.checkpoint("bronze"))
     follow.look()
-    states = [each for each in map(json.loads, said) if each["event"] == "status"]
+    states = [entry for entry in map(json.loads, said) if entry["event"] == "status"]
     assert [(state["state"], state["level"]) for state in states] == [("aligned", "info"), ("checkpoint lost", "error")]
 
 
@@ -147,12 +147,12 @@ def test_a_batch_of_two_tables_is_reported_once_both_have_it(house: House) -> No
     spark_says_done = files.texts.pop(f"{place}/commits/0")
     on_disk(files)
     follow.look()
-    assert [each for line in said for each in events(line) if each["event"] == "batch"] == []
+    assert [entry for line in said for entry in events(line) if entry["event"] == "batch"] == []
     commit(files, str(house.table("silver/quarantine")), 0, metadata(0, "silver.quarantine"))
     files.write(f"{place}/commits/0", spark_says_done)
     on_disk(files)
     follow.look()
-    (told,) = [each for line in said for each in events(line) if each["event"] == "batch"]
+    (told,) = [entry for line in said for entry in events(line) if entry["event"] == "batch"]
     assert told["rows"] == {"silver.access_log": 10, "silver.quarantine": 10}
 
 

@@ -66,7 +66,7 @@ def test_a_name_with_a_colon_can_be_split_in_two_ways() -> None:
 
 
 def versions(files: MemoryFiles, version: int) -> list[int]:
-    return [each.version for each in commits_reading(DeltaLog(files, SILVER), SOURCE, version)]
+    return [entry.version for entry in commits_reading(DeltaLog(files, SILVER), SOURCE, version)]
 
 
 def test_a_version_was_read_by_the_batch_whose_range_covers_it() -> None:
@@ -103,7 +103,7 @@ def test_a_replay_reads_nothing_from_the_source_and_follows_its_batch() -> None:
     commit(files, SILVER, 3, metadata(1, event=CommitKind.REPLAY, replay=replay))
     assert versions(files, 1) == [2]
     commit_log = DeltaLog(files, SILVER)
-    assert [each.version for each in replays_after(commit_log, 1)] == [3]
+    assert [entry.version for entry in replays_after(commit_log, 1)] == [3]
     assert replays_after(commit_log, 3) == ()
 
 
@@ -122,8 +122,8 @@ def test_bronze_has_a_batch_s_planned_time_in_its_rows() -> None:
     for batch, millis in enumerate((1_500_000_000_123, 1_500_000_000_124)):
         after = f'v1\n{{"batchTimestampMs":{millis}}}\n{{"logOffset":{batch}}}'
         commit(files, SILVER, batch + 1, metadata(batch, after=after))
-    found = commits_planned_at(DeltaLog(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
-    assert [each.version for each in found] == [1]
+    commits = commits_planned_at(DeltaLog(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
+    assert [entry.version for entry in commits] == [1]
 
 
 def test_nothing_that_moves_the_cursor_is_printed() -> None:

@@ -26,9 +26,9 @@ def test_the_newest_state_that_can_be_read_counts(tmp_path: Path) -> None:
     write_state(files, where, STATE)
     second = write_state(files, where, replace(STATE, number=1, version=8))
     (tmp_path / f"{second.number + 1:012}.json").write_text('{"form": 1, "when"')
-    found = read_state(files, where)
-    assert found == second
-    third = write_state(files, where, found)
+    state = read_state(files, where)
+    assert state == second
+    third = write_state(files, where, state)
     assert third.number == second.number + 2
 
 
