@@ -38,7 +38,7 @@ class Course:
         options: what it is given.
         kind: the class.
         places: the directories of its own code.
-        made: the table.
+        table: the table.
         done: how many batches of the query are applied.
         queries: how many queries have been begun.
     """
@@ -47,7 +47,7 @@ class Course:
     options: Mapping[str, str]
     kind: type[Sink]
     places: tuple[str, ...]
-    made: MadeTable
+    table: MadeTable
     done: int = field(default=0, init=False)
     queries: int = field(default=0, init=False)
 
@@ -63,18 +63,18 @@ class Course:
 
         def step() -> object:
             serving_rows.CHUNK = PART  # of this process alone
-            return work(make_sink(self.name, self.made.name, self.options))
+            return work(make_sink(self.name, self.table.name, self.options))
 
         return step
 
     def apply(self, sink: Sink, number: int, query: str | None = None) -> "AppliedBatch":
         """Apply a batch as a run does."""
         spy = _Spy(sink)
-        served = self.made.served_by(sink)
-        change = served.remove if self.made.batch(number).removes else served.apply
+        served = self.table.served_by(sink)
+        change = served.remove if self.table.batch(number).removes else served.apply
         with spy:
             written = change(
-                self.made.rows(number), self.made.metadata(number, query or self.query), Patience(_PATIENCE), _free
+                self.table.rows(number), self.table.metadata(number, query or self.query), Patience(_PATIENCE), _free
             )
         return AppliedBatch(written.replayed, spy.batch)
 
@@ -86,7 +86,7 @@ class Course:
         """Call `write` or `remove` with a batch that is written already, past oncelake's own check."""
 
         def change(sink: Sink) -> str:
-            served, note = self.made.served_by(sink), self.made.metadata(number, self.query)
+            served, note = self.table.served_by(sink), self.table.metadata(number, self.query)
             batch = SinkBatch(
                 served.stage,
                 version,
@@ -95,12 +95,12 @@ class Course:
                 note.before,
                 note.end or "",
                 offset_log=note.after,
-                source=f"gold.{self.made.name}@{note.source['table_id']}",
+                source=f"gold.{self.table.name}@{note.source['table_id']}",
             )
-            rows = self.made.rows(number)
-            method = sink.remove if self.made.batch(number).removes else sink.write
+            rows = self.table.rows(number)
+            method = sink.remove if self.table.batch(number).removes else sink.write
             try:
-                method(served.shape(self.made.schema), batch, SinkRows(rows.count, rows.chunks))
+                method(served.shape(self.table.schema), batch, SinkRows(rows.count, rows.chunks))
             except OvertakenError:
                 return "refused"
             return "accepted"
@@ -109,11 +109,11 @@ class Course:
 
     def seen(self, sink: Sink) -> SinkContents:
         """Return what a sink holds."""
-        served = self.made.served_by(sink)
+        served = self.table.served_by(sink)
         if not sink.reads_back:
             last, rows = sink.last(), None
         else:
-            with served.snapshot(self.made.schema) as stored:
+            with served.snapshot(self.table.schema) as stored:
                 last, rows = stored.last, tuple(stored.rows)
         metadata = served.state().metadata
         return SinkContents(last, metadata.after if metadata else "", rows)
@@ -126,8 +126,8 @@ class Course:
         Raises:
             FaultError: `make` or `check` failed.
         """
-        must(run(self.child(lambda sink: self.made.served_by(sink).make(self.made.schema))), "make")
-        must(run(self.child(lambda sink: self.made.served_by(sink).check(self.made.schema))), "check")
+        must(run(self.child(lambda sink: self.table.served_by(sink).make(self.table.schema))), "make")
+        must(run(self.child(lambda sink: self.table.served_by(sink).check(self.table.schema))), "check")
 
     def look(self) -> SinkContents:
         """Return what the sink holds."""
@@ -146,7 +146,7 @@ class Course:
             _must_be_stored(applied.batch, seen.last, when)
 
     def _what(self, number: int) -> str:
-        batch = self.made.batch(number)
+        batch = self.table.batch(number)
         parts = -(-len(batch.rows) // PART)
         if batch.removes:
             return f"removes {len(batch.rows)} keys"
@@ -154,7 +154,7 @@ class Course:
 
     def empty(self) -> None:
         """Empty the table, and begin a new query."""
-        must(run(self.child(lambda sink: self.made.served_by(sink).empty())), "empty")
+        must(run(self.child(lambda sink: self.table.served_by(sink).empty())), "empty")
         self.done, self.queries = 0, self.queries + 1
         self.must_be(0, "after the table was emptied")
 
@@ -211,7 +211,7 @@ class Course:
 
     def _must_be_between(self, seen: SinkContents, when: str) -> None:
         """Check that each row is as it was before an unfinished batch, or as the batch makes it."""
-        before, after = self.made.content_after(self.done), self.made.content_after(self.done + 1)
+        before, after = self.table.content_after(self.done), self.table.content_after(self.done + 1)
         if seen.batch_id != self.done - 1:
             raise FaultError(f"{when}: the last batch is {seen.batch_id}, expected: {self.done - 1} or {self.done}")
         if seen.rows is None:
@@ -224,12 +224,12 @@ class Course:
                 raise FaultError(f"{when}: {self._difference(seen.rows, self.done)}")
 
     def _named(self, key: str | datetime, batches: int) -> str:
-        label = self.made.label(key, batches)
+        label = self.table.label(key, batches)
         return f"the row with the key {_key(key)}" + (f" ({label})" if label else "")
 
     def _misshapen(self, rows: Sequence[Row], batches: int) -> str:  # guard: kit-checks-row-length
         """Describe a row that has not the number of values or the type of key that rows have; empty without one."""
-        names, key = self.made.names, next(iter(self.made.content_after(batches)), None)
+        names, key = self.table.names, next(iter(self.table.content_after(batches)), None)
         for row in rows:
             if not isinstance(row, tuple) or len(row) != len(names):
                 return f"read yields {_shown(row)}, expected: a tuple of {len(names)} values, {', '.join(names)}"
@@ -241,7 +241,7 @@ class Course:
         """Describe how rows differ from those that there must be after some batches; empty if they do not."""
         if wrong := self._misshapen(rows, batches):
             return wrong
-        names, expected = self.made.names, self.made.content_after(batches)
+        names, expected = self.table.names, self.table.content_after(batches)
         keys = [row[0] for row in rows]
         number = f"{len(keys)} rows instead of {len(expected)}"
         if len(set(keys)) < len(keys):  # guard: kit-counts-rows

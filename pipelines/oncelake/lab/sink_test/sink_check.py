@@ -161,7 +161,7 @@ class SinkTest:
 
     def _seeding(self) -> str:  # guard: kit-writes-in-turns
         main = self._main
-        seen, note = main.look(), main.made.metadata(main.done - 1, main.query)
+        seen, note = main.look(), main.table.metadata(main.done - 1, main.query)
         if (seen.query, seen.batch_id, seen.offset_log) != (note.query_id, note.batch_id, note.after):
             raise FaultError(
                 f"a new process finds batch {seen.batch_id} of query {seen.query!r} and the checkpoint text "
@@ -205,17 +205,17 @@ class SinkTest:
         for one, other in ((self._values, self._main), (self._main, self._values)):
             if one is self._main:
                 one.apply_next()
-            name = one.made.name
+            name = one.table.name
             other.must_be(other.done, f"after {name} was {'written' if one is self._main else 'emptied'}")
         self._values.apply_next()
-        self._main.must_be(self._main.done, f"after {self._values.made.name} was written")
+        self._main.must_be(self._main.done, f"after {self._values.table.name} was written")
         return "two tables were emptied and written in turns: neither changed the other"
 
     def _value_checks(self) -> str:
         self._begin_values()
         while self._values.done < VALUES:
             self._values.apply_next()
-        rows = len(self._values.made.batch(0).rows)
+        rows = len(self._values.table.batch(0).rows)
         return f"{rows} rows that differ in one value or in a few characters of their key came back as they were"
 
     def _sizes(self) -> str:  # guard: kit-writes-any-size
@@ -268,13 +268,13 @@ class SinkTest:
 
     def _next_removal(self) -> None:
         """Write batches up to the next one that removes rows."""
-        while not self._values.made.batch(self._values.done).removes:
+        while not self._values.table.batch(self._values.done).removes:
             self._values.apply_next()
 
     def _errors_of_rows(self) -> str:
         """Raise an error before a part of the rows, after the last part, and in the middle of a part."""
         main = self._main
-        parts = -(-len(main.made.batch(main.done).rows) // PART)
+        parts = -(-len(main.table.batch(main.done).rows) // PART)
         places = [f"before part {at + 1}" for at in range(parts)]
         places += ["after the last part", "in the middle of part 2"]
         for at, place in enumerate(places):
@@ -296,8 +296,8 @@ class SinkTest:
                 count += 1
 
             try:
-                main.made.served_by(sink).apply(
-                    main.made.rows(number, row), main.made.metadata(number, main.query), NONE, fence
+                main.table.served_by(sink).apply(
+                    main.table.rows(number, row), main.table.metadata(number, main.query), NONE, fence
                 )
             except MadeError:
                 return ""
@@ -398,7 +398,7 @@ class SinkTest:
 
     def _killed_in_a_rebuild(self) -> str:
         main = self._main
-        empty = main.child(lambda sink: main.made.served_by(sink).empty())
+        empty = main.child(lambda sink: main.table.served_by(sink).empty())
         lines = must(run(empty, Halt(None, signal.SIGKILL, self._places)), "empty").lines
         chosen = _spread(list(enumerate(lines)), self.pauses)
         for at, line in chosen:
