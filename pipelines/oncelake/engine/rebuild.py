@@ -144,8 +144,8 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
     """Return a stage, or the stages of a layer, and all stages that depend on their tables, in data order."""
     chosen = list(selected(tuple(stages), name))
     for stage in stages:
-        made = {table for earlier in chosen for table in earlier.tables}
-        if stage not in chosen and made & set(stage.reads):
+        tables = {table for earlier in chosen for table in earlier.tables}
+        if stage not in chosen and tables & set(stage.reads):
             chosen.append(stage)
     return tuple(chosen)
 

@@ -122,10 +122,10 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
             if order.copy_lake:
                 copy_lake(configured.settings.places(), place.lake)
             verdict = Conductor(order, configured, place, say).test()
-            place.kept = place.kept or not verdict.clean
+            place.is_kept = place.is_kept or not verdict.clean
             if verdict.clean:
                 shutil.rmtree(place.root / "tmp", ignore_errors=True)
-            return verdict.at(str(place.root) if place.kept else None)
+            return verdict.at(str(place.root) if place.is_kept else None)
 
 
 @dataclass(frozen=True)
