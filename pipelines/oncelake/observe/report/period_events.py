@@ -25,6 +25,7 @@ from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_per
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
+from oncelake.quality.reasons import at_micros
 from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.transform import is_accepted
@@ -150,7 +151,7 @@ class PeriodEvents:
         for table in self._bronze(row):
             bronze = tables.read(self.spark, self.chain.lake.at(table))
             same = (F.col("file") == F.lit(row["file"])) & (F.unix_micros("ingested_at") == row["ingested_micros"])
-            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row["ingested_micros"])
+            at = at_micros(row["ingested_micros"])
             rows = bronze.where(same & (F.col("ingested_at") == timestamp(at)))
             rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
             lines = by_event(self.chain.silver.parse(rows)).where(is_accepted())
