@@ -204,15 +204,13 @@ class Run:
         running: list[Running] = []
         waiting = list(stages)
         try:
-            while not self.stopping.is_set() and (
-                waiting or _going_on(self._without_failed_sources(running), once=once)
-            ):
+            while not self.stopping.is_set() and (waiting or _going_on(self._remaining(running), once=once)):
                 ready = [stage for stage in waiting if once or self._has_input(stage)]
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
                     running.extend(self._started(stage, backpressure))
-                if any(query.failed for query in self._without_failed_sources(running)) or (
+                if any(query.failed for query in self._remaining(running)) or (
                     not once and self._has_no_source(running)
                 ):
                     break
@@ -221,7 +219,7 @@ class Run:
         finally:
             self._end(running)
             self.progress.show()
-        failure = self._failure(self._without_failed_sources(running))
+        failure = self._failure(self._remaining(running))
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
@@ -237,7 +235,7 @@ class Run:
                 raise
             self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
 
-    def _without_failed_sources(self, running: list[Running]) -> list[Running]:
+    def _remaining(self, running: list[Running]) -> list[Running]:
         """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
         for failed in [query for query in running if query.failed and stands_alone(self.chain, query.stage)]:
             if not isinstance(failed.callback.failure, LockedError):
@@ -258,9 +256,7 @@ class Run:
             error = query.callback.failure or query.query.exception()
             assert error is not None
             batch = "before its first batch" if query.callback.at is None else f"in batch {query.callback.at}"
-            failure = StageError(
-                f"{query.stage.name} stopped {batch}: {self._why(query.stage, error)}", _failed_batch(query)
-            )
+            failure = StageError(f"{query.stage.name} stopped {batch}: {self._why(query.stage, error)}", _facts(query))
             failure.__cause__ = error
             return failure
         return None
@@ -350,7 +346,7 @@ class Run:
         table_id = self.chain.commit_log(table).table_id()
         stages = (stage for stage in self.chain.stages if table in stage.reads)
         read = (
-            read_checkpoint(self.chain.checkpoint_files, self.chain.lake.checkpoint(reader.name)) for reader in stages
+            read_checkpoint(self.chain.checkpoint_files, self.chain.lake.checkpoint(stage.name)) for stage in stages
         )
         offsets = (next((text for text in checkpoint.offsets if text), None) for checkpoint in read)
         positions = (in_table(position(text), table_id) for text in offsets if text)
@@ -382,7 +378,7 @@ def _going_on(running: list[Running], *, once: bool) -> bool:
     return any(active) if once else all(active)
 
 
-def _failed_batch(stopped: Running) -> dict[str, Any]:
+def _facts(stopped: Running) -> dict[str, Any]:
     """Return the stage, query, batch ID and end position of the batch in which a stage stopped, for programs."""
     callback = stopped.callback
     facts = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}

@@ -434,7 +434,7 @@ def _level_in(
     levels: list[_Level] = []
     words = [[match[0] for match, _ in zip(tokens.finditer(text), range(_WORDS), strict=False)] for text in texts]
     for at in range(_WORDS):
-        here = [line_words[at] for line_words in words if len(line_words) > at]
+        here = [row[at] for row in words if len(row) > at]
         if len(here) < _SURE * len(texts):
             break
         for by in others:
@@ -473,8 +473,7 @@ def _is_logcat(words: Sequence[Sequence[str]], at: int) -> bool:
     """Return True if letters stand behind two numbers and before a tag with a colon, as in Android's log."""
     behind = [word for word in words if len(word) > at + 1]
     return at == _PLACE_OF_LOGCAT and all(
-        line_words[0].isdigit() and line_words[1].isdigit() and (":" in "".join(line_words[at + 1 :]))
-        for line_words in behind
+        row[0].isdigit() and row[1].isdigit() and (":" in "".join(row[at + 1 :])) for row in behind
     )
 
 
@@ -671,11 +670,7 @@ class _Objects:
         """
         columns: dict[str, TimeColumn] = {}
         for key in self.often():
-            times = [
-                value_times[0]
-                for value in self.of(key)
-                if (value_times := times_in(value)) and value_times[0].text == value
-            ]
+            times = [matches[0] for value in self.of(key) if (matches := times_in(value)) and matches[0].text == value]
             if len(times) == len(self.of(key)) and len({time.kind for time in times}) == 1:
                 try:
                     columns[key] = TimeColumn(times, latest, is_named=_last_of(key) in _TIME_KEYS)
@@ -688,17 +683,12 @@ class _Objects:
         named = [key for name in _TIME_KEYS for key in columns if _last_of(key) == name]
         if not named and len(columns) > 1:
             raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
-        key = next(
-            (candidate for candidate in named if columns[candidate].is_absolute),
-            named[0] if named else next(iter(columns)),
-        )
+        key = next((name for name in named if columns[name].is_absolute), named[0] if named else next(iter(columns)))
         columns[key].check()
         if not columns[key].is_absolute:
             self._check_zone()
         level, declared, doubts = self._level(key)
-        message = next(
-            (candidate for name in _MESSAGE_KEYS for candidate in self._all_keys() if _last_of(candidate) == name), None
-        )
+        message = next((path for name in _MESSAGE_KEYS for path in self._all_keys() if _last_of(path) == name), None)
         keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
         return _Drafted({kind: keys, **_time(columns[key]), **declared}, columns[key], level is not None, doubts)
 
@@ -712,9 +702,7 @@ class _Objects:
 
     def _is_time(self, key: str, column: TimeColumn) -> bool:
         """Return True if the key of numbers means a time, and no clock under another key contradicts them."""
-        others = [
-            other_key for other_key in self.often() if other_key != key and not _DURATION.search(_last_of(other_key))
-        ]
+        others = [other for other in self.often() if other != key and not _DURATION.search(_last_of(other))]
         clocks: list[list[timedelta]] = [
             [clock for other in others for clock in clocks_in(value.get(other, ""), alone=True)]
             for value in self.values

@@ -81,9 +81,8 @@ class _Log:
     def oldest_line_in(self, first: int, end: int) -> int | None:
         """Return when the oldest line of some versions was ingested; None if not all of the versions are known."""
         known = self.commits and self.commits[0].version <= max(first, 1)
-        times = [
-            self.oldest_ms[commit.version] for commit in self.between(first, end) if commit.version in self.oldest_ms
-        ]
+        versions = (commit.version for commit in self.between(first, end))
+        times = [self.oldest_ms[version] for version in versions if version in self.oldest_ms]
         return min(times, default=None) if known else None
 
     def waiting(self, version: int, at_ms: int) -> int:
@@ -138,11 +137,8 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str |
         rows = {str(first): commit.rows_changed}
         keys = ((str(table), (metadata.query_id, metadata.batch_id, str(table))) for table in others)
         written = {table: commits[key] for table, key in keys if key in commits}
-        rows |= {table: table_commit.rows_changed for table, table_commit in written.items()}
-        quality = [
-            metadata.quality,
-            *(table_commit.metadata.quality for table_commit in written.values() if table_commit.metadata),
-        ]
+        rows |= {table: other.rows_changed for table, other in written.items()}
+        quality = [metadata.quality, *(other.metadata.quality for other in written.values() if other.metadata)]
         yield BatchRecord(
             stage=stage.name,
             query_id=metadata.query_id,

@@ -250,7 +250,7 @@ class _BatchGroup:
     Attributes:
         batch_ids: the batches.
         versions: per bronze table, the first version that they read, and the version after the last.
-        bronze_batches: the batches of bronze that wrote these versions.
+        inputs: the batches of bronze that wrote these versions.
         bronze: rows that bronze recorded in these versions.
         recorded: lines that each of the other sides recorded in these batches.
         rows: rows that silver recorded in these batches.
@@ -258,7 +258,7 @@ class _BatchGroup:
 
     batch_ids: tuple[int, ...]
     versions: Mapping[str, tuple[int, int]]
-    bronze_batches: frozenset[_BronzeBatch]
+    inputs: frozenset[_BronzeBatch]
     bronze: int
     recorded: Mapping[str, int]
     rows: int
@@ -339,22 +339,19 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
         if side != QUARANTINE.name
     }
     moved, more = dict.fromkeys(replayed, 0), 0
-    shared = Counter(batch for group in groups for batch in group.bronze_batches)
-    rows_by_batch = {(row[_OF], row["taken"]): row for row in weighed}
+    shared = Counter(batch for group in groups for batch in group.inputs)
+    by_batch = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
         if group.bronze != sum(group.recorded.values()):  # guard: proof-batch-commits-balance
             first, *others = (
                 f"{compared.others[side].table} recorded {rows:,}" for side, rows in group.recorded.items()
             )
-            other_counts = " and ".join(other.replace(" recorded ", " ") for other in others)
-            yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {other_counts}"
-        if any(
-            shared[batch] > 1 for batch in group.bronze_batches
-        ):  # the clock was set back: two batches have the same time
+            beside = " and ".join(other.replace(" recorded ", " ") for other in others)
+            yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {beside}"
+        if any(shared[batch] > 1 for batch in group.inputs):  # the clock was set back: two batches have the same time
             continue
         actual = {
-            side: sum(rows_by_batch[batch][side] for batch in group.bronze_batches if batch in rows_by_batch)
-            for side in compared.sides
+            side: sum(by_batch[batch][side] for batch in group.inputs if batch in by_batch) for side in compared.sides
         }
         came = {side: max(actual[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
         moved = {side: rows + came[side] for side, rows in moved.items()}
@@ -366,7 +363,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
                 amount = f"{actual[side]:,} of the {count_of(recorded, 'row')}"
                 # guard: proof-batch-rows-as-recorded
                 yield f"{compared.table(side, BRONZE.name)} has {amount} that {group} wrote: {what}"
-        rows = sum(rows_by_batch[batch][_ROWS] for batch in group.bronze_batches if batch in rows_by_batch)
+        rows = sum(by_batch[batch][_ROWS] for batch in group.inputs if batch in by_batch)
         more, alike = more + rows - group.rows, actual[SILVER.layer] == group.recorded[SILVER.layer]
         if alike and rows != group.rows:
             of_events = count_of(group.rows, "row of events", "rows of events")

@@ -130,16 +130,16 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
     tried = _tried(newest, known) if place.is_dir() else {place: _suggested(place, known)}
     kinds: list[LogKind] = []
     left_out: dict[Path, str] = {}
-    used_names: set[str] = set()
+    used: set[str] = set()
     while groups:
         files = groups.pop(0)
-        kind = _kind(files, tried[files[0]], known, used_names)
+        kind = _kind(files, tried[files[0]], known, used)
         if isinstance(kind, str):
             left_out[files[0]] = kind
             continue
         if others := _of_another_kind(kind):
             tried |= _tried(others[:1], known)
-            reason = _kind(others, tried[others[0]], known, used_names | {kind.name, kind.format})
+            reason = _kind(others, tried[others[0]], known, used | {kind.name, kind.format})
             if isinstance(reason, str):
                 kind = _warned(kind, f"{others[0].name} differs, and its lines go to quarantine: {reason}")
             else:
@@ -147,7 +147,7 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
                 kind = replace(kind, files=[file for file in files if file not in others])
         same = next((at for at, earlier in enumerate(kinds) if earlier.declared == kind.declared), None)
         if same is None:
-            used_names |= {kind.name, kind.format}
+            used |= {kind.name, kind.format}
             kinds.append(kind)
         else:
             kinds[same] = replace(kinds[same], files=[*kinds[same].files, *kind.files])
@@ -217,7 +217,7 @@ def _suggested(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
     return (sample, suggest_format(sample, known)) if is_text else "it is no text"
 
 
-def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], used_names: set[str]) -> LogKind | str:
+def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], used: set[str]) -> LogKind | str:
     """Return the kind of files with one name, or why no format reads them."""
     if isinstance(tried, str):
         return tried
@@ -226,14 +226,12 @@ def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], 
     if chosen is None:
         return suggestion.reason or "no known format reads half of its lines"
     if suggestion.draft is not None and chosen is suggestion.drafted:
-        name = _free_name(newest, [*known, *used_names])
+        name = _free_name(newest, [*known, *used])
         return LogKind(
-            _free_source(newest, used_names), files, name, suggestion.draft.log_format, suggestion.draft.text,
+            _free_source(newest, used), files, name, suggestion.draft.log_format, suggestion.draft.text,
             suggestion.draft.assumptions, chosen, sample,
         )  # fmt: skip
-    return LogKind(
-        _free_source(newest, used_names), files, chosen.format, known[chosen.format], None, (), chosen, sample
-    )
+    return LogKind(_free_source(newest, used), files, chosen.format, known[chosen.format], None, (), chosen, sample)
 
 
 def _warned(kind: LogKind, warning: str) -> LogKind:
@@ -262,13 +260,9 @@ def _free_name(file: Path, known: Sequence[str]) -> str:
     return name if name not in known else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in known)
 
 
-def _free_source(file: Path, used_names: set[str]) -> str:
+def _free_source(file: Path, used: set[str]) -> str:
     name = re.sub(r"^(?=\d)", "log_", _plain_name(file)) or "log"
-    return (
-        name
-        if name not in used_names
-        else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in used_names)
-    )
+    return name if name not in used else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in used)
 
 
 def _plain_name(file: Path) -> str:

@@ -294,44 +294,33 @@ _TEXTS: Mapping[str, str] = {
 
 def _cases(*, nul: bool) -> list[tuple[str, Mapping[str, Any]]]:
     """Return rows that each differ from a first one in one value: what is special about it, and the value."""
-    special_values: list[tuple[str, str, Any]] = [(text, "body", value) for text, value in _TEXTS.items()]
-    special_values += [(text, "note", value) for text, value in _TEXTS.items()]
-    special_values += [("U+0000", name, "a\0b") for name in ("body", "note") if nul]
-    special_values += [("NULL", name, None) for name in (*_KEYS, *_MEASURES) if name != "lines"]
-    special_values += [("another text", "level", "INFO"), ("true", "flag", True)]
-    special_values += [
-        ("no byte", "raw", b""),
-        ("each byte", "raw", bytes(range(256))),
-        ("a byte 0", "raw", b"\x01\x00"),
-    ]
-    special_values += [("the first day", "day", _FIRST.date()), ("the last day", "day", _LAST.date())]
-    special_values += [("a day before 1970", "day", date(1969, 12, 31)), ("no line", "lines", 0)]
-    special_values += [("the largest count", "lines", 2**63 - 1)]
+    diffs: list[tuple[str, str, Any]] = [(text, "body", value) for text, value in _TEXTS.items()]
+    diffs += [(text, "note", value) for text, value in _TEXTS.items()]
+    diffs += [("U+0000", name, "a\0b") for name in ("body", "note") if nul]
+    diffs += [("NULL", name, None) for name in (*_KEYS, *_MEASURES) if name != "lines"]
+    diffs += [("another text", "level", "INFO"), ("true", "flag", True)]
+    diffs += [("no byte", "raw", b""), ("each byte", "raw", bytes(range(256))), ("a byte 0", "raw", b"\x01\x00")]
+    diffs += [("the first day", "day", _FIRST.date()), ("the last day", "day", _LAST.date())]
+    diffs += [("a day before 1970", "day", date(1969, 12, 31)), ("no line", "lines", 0)]
+    diffs += [("the largest count", "lines", 2**63 - 1)]
     for bits, name in ((8, "tiny"), (16, "small"), (32, "medium"), (64, "large")):
-        special_values += [("the smallest", name, -(2 ** (bits - 1))), ("the largest", name, 2 ** (bits - 1) - 1)]
-        special_values += [("-1", name, -1), ("0", name, 0)]
-    special_values += [
-        ("a number that 32 bits do not hold", "large", 2**31),
-        ("one that no float holds", "large", 2**53 + 1),
-    ]
+        diffs += [("the smallest", name, -(2 ** (bits - 1))), ("the largest", name, 2 ** (bits - 1) - 1)]
+        diffs += [("-1", name, -1), ("0", name, 0)]
+    diffs += [("a number that 32 bits do not hold", "large", 2**31), ("one that no float holds", "large", 2**53 + 1)]
     for name, most in (("wide", Decimal("9" * 38)), ("fine", Decimal("9" * 20 + "." + "9" * 18))):
-        special_values += [
-            ("38 digits", name, most),
-            ("38 digits below 0", name, most.copy_negate()),
-            ("0", name, Decimal(0)),
-        ]
-    special_values += [
+        diffs += [("38 digits", name, most), ("38 digits below 0", name, most.copy_negate()), ("0", name, Decimal(0))]
+    diffs += [
         ("the smallest step", "fine", Decimal("1E-18")),
         ("18 digits after the point", "fine", Decimal("0." + "3" * 18)),
     ]
-    special_values += [("a third", "share", 1 / 3), ("-0.0", "share", -0.0), ("0.1 + 0.2", "share", 0.1 + 0.2)]
-    special_values += [("the largest", "share", sys.float_info.max), ("the least", "share", -sys.float_info.max)]
-    special_values += [("the smallest above 0", "share", sys.float_info.min), ("2^53 - 1", "share", 2.0**53 - 1)]
-    special_values += [(text, name, value) for text, value in _TIMES.items() for name in (LOG_TIME, "latest")]
-    special_values += [("a microsecond", "latest", _BEGIN + timedelta(microseconds=1))]
-    special_values += [("the last microsecond", "latest", _LAST + timedelta(microseconds=999_999))]
+    diffs += [("a third", "share", 1 / 3), ("-0.0", "share", -0.0), ("0.1 + 0.2", "share", 0.1 + 0.2)]
+    diffs += [("the largest", "share", sys.float_info.max), ("the least", "share", -sys.float_info.max)]
+    diffs += [("the smallest above 0", "share", sys.float_info.min), ("2^53 - 1", "share", 2.0**53 - 1)]
+    diffs += [(text, name, value) for text, value in _TIMES.items() for name in (LOG_TIME, "latest")]
+    diffs += [("a microsecond", "latest", _BEGIN + timedelta(microseconds=1))]
+    diffs += [("the last microsecond", "latest", _LAST + timedelta(microseconds=999_999))]
     cases = [("the first row", _BASE)]
-    for text, name, value in special_values:
+    for text, name, value in diffs:
         cases.append((f"{name}: {text}", {**_BASE, name: value}))
     return cases
 

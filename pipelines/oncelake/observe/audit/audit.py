@@ -123,16 +123,11 @@ def _suite(suite: Suite) -> Any:
     from great_expectations.core import ExpectationSuite  # noqa: PLC0415
 
     gx_suite = ExpectationSuite(name=str(suite.table))
-    for number, expectation in enumerate(suite.declared.expectations):
-        config = {
-            "type": expectation.type,
-            "kwargs": expectation.kwargs,
-            "severity": expectation.severity,
-            "notes": expectation.notes,
-        }
-        config["meta"] = {**(expectation.meta or {}), "rule": suite.ids[number]}
+    for number, rule in enumerate(suite.declared.expectations):
+        config = {"type": rule.type, "kwargs": rule.kwargs, "severity": rule.severity, "notes": rule.notes}
+        config["meta"] = {**(rule.meta or {}), "rule": suite.ids[number]}
         try:
-            # its own suite: in a shared one it would replace an expectation of the same type on the same column
+            # its own suite: in a shared one it would replace an rule of the same type on the same column
             alone = ExpectationSuite(name=str(suite.table))
             alone.add_expectation_configurations([_configuration(config)])
         except Exception as error:

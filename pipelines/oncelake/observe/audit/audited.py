@@ -135,9 +135,7 @@ class Audits:
         audited = AuditedRows(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
         if since is not None:
-            added = [
-                file for version in range(since + 1, audited.version + 1) for file in commit_log.files_added(version)
-            ]
+            added = [file for version in range(since + 1, newest + 1) for file in commit_log.files_added(version)]
             rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
         raw_results = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
         results = self._with_lines(raw_results) if table == SILVER else raw_results
@@ -159,10 +157,9 @@ class Audits:
     def _bronze(self) -> DataFrame:
         if not self.chain.silver.named:
             return tables.read(self.spark, self._path(BRONZE))
-        bronze_tables = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
+        present = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
         parts = (
-            tables.read(self.spark, self._path(table)).withColumn(SOURCE.name, F.lit(table.name))
-            for table in bronze_tables
+            tables.read(self.spark, self._path(table)).withColumn(SOURCE.name, F.lit(table.name)) for table in present
         )
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 

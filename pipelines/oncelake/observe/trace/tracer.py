@@ -116,9 +116,8 @@ class Tracer:
 
     def _bronze(self, line: BronzeLine) -> TraceStep:
         bronze = _table(line)
-        commits = tuple(
-            commits_planned_at(self.chain.commit_log(bronze), datetime.fromisoformat(line.row["ingested_at"]))
-        )
+        planned = datetime.fromisoformat(line.row["ingested_at"])
+        commits = tuple(commits_planned_at(self.chain.commit_log(bronze), planned))
         most = line.equal if line.row["topic"] is None else 1
         if line.batches > 1 or line.equal > most:
             rows, batches = count_of(line.equal, "row"), count_of(line.batches, "batch")
@@ -164,10 +163,8 @@ class Tracer:
         rows = silver.where(_origin(line, silver)).select("*", F.col("_metadata.file_name").alias(_FILE))
         if line.row["topic"] is None:
             parsed = accepted(self._parsed(line)).alias("parsed")
-            of_events = [
-                name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver.columns and name in parsed.columns
-            ]
-            names = ("log_time", "level", "message", *of_events)
+            events = [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver.columns and name in parsed.columns]
+            names = ("log_time", "level", "message", *events)
             pairs = [(F.col(f"silver.{name}"), F.col(f"parsed.{name}")) for name in names]
             pairs.append((F.to_json("silver.fields"), F.to_json("parsed.fields")))  # maps cannot be compared
             same = [one.eqNullSafe(other) for one, other in pairs]
@@ -253,10 +250,8 @@ class Tracer:
         return self.chain.silver.parse(line.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
-        commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
-        commits = {
-            commit.version: commit for version in versions for commit in commits_reading(commit_log, source, version)
-        }
+        log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
+        commits = {commit.version: commit for version in versions for commit in commits_reading(log, source, version)}
         return tuple(commits[version] for version in sorted(commits))
 
     def _waits(self, table: Table, reads: Table, versions: list[int]) -> bool:
