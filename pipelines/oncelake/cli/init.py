@@ -72,9 +72,7 @@ def init(
                 else []
             )
             name = sample_logs.kinds[0].format if sample_logs is not None else "default"
-            left_out = (
-                {str(file): reason for file, reason in sample_logs.left_out.items()} if sample_logs is not None else {}
-            )
+            left_out = {str(file): why for file, why in sample_logs.left_out.items()} if sample_logs is not None else {}
             fields = {"files": files, "kept": kept_files, "format": name, "kinds": kinds, "left_out": left_out}
             typer.echo(json.dumps({**fields, "next": written.next}))
             return

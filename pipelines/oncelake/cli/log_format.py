@@ -122,8 +122,8 @@ def check(
             changes = {tested: list(changed(spark, parsers[tested], tests[tested])) for tested in names}
         if as_json:
             lines = {
-                tested: [{"line": line.line, "differences": differences} for line, differences in changes[tested]]
-                for tested in names
+                tested: [{"line": kept.line, "differences": differences} for kept, differences in of_format]
+                for tested, of_format in changes.items()
             }
             typer.echo(json.dumps({"lines": {tested: len(tests[tested]) for tested in names}, "changed": lines}))
         for tested in names if not as_json else []:

@@ -115,9 +115,7 @@ class Chain:
         except TargetError as error:
             table_states, diagnosis = dict.fromkeys(commit_logs, TableState()), Diagnosis(State.TARGET_AWAY, str(error))
         else:
-            diagnosis = diagnose(
-                checkpoint, {str(table): table_state for table, table_state in table_states.items()}, source
-            )
+            diagnosis = diagnose(checkpoint, {str(table): state for table, state in table_states.items()}, source)
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def damage(self, table: Table) -> LogDamage:

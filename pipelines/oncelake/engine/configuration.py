@@ -112,13 +112,11 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
 
 def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
     """Drop the file's `lake.root` if a flag sets a catalog, and its catalog and schemas if a flag sets a root."""
-    lake_flags, lake_in_file = flags.get("lake"), in_file.get("lake")
-    if isinstance(lake_flags, dict) and isinstance(lake_in_file, dict):
+    lake_flags, from_file = flags.get("lake"), in_file.get("lake")
+    if isinstance(lake_flags, dict) and isinstance(from_file, dict):
         for chosen, others in (("catalog", ("root",)), ("root", ("catalog", "schemas"))):
             if chosen in lake_flags:
-                in_file["lake"] = lake_in_file = {
-                    key: value for key, value in lake_in_file.items() if key not in others
-                }
+                in_file["lake"] = from_file = {key: value for key, value in from_file.items() if key not in others}
 
 
 def _with_expectations(settings: Settings, beside: Path) -> Settings:

@@ -166,9 +166,7 @@ def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
         TargetAwayError: the sink of such a table is unavailable, so it is not known what it holds.
     """
     begun = unfinished_rebuild(chain)
-    same = [
-        stage for gold in chosen if gold.layer == "gold" for stage in served_from(chain, gold) if stage not in chosen
-    ]
+    same = [sink for gold in chosen if gold.layer == "gold" for sink in served_from(chain, gold) if sink not in chosen]
     # guard: rebuild-asks-served-sink
     return (*chosen, *(stage for stage in same if stage.name in begun or counted_otherwise(stage)))
 
@@ -217,13 +215,9 @@ def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: S
     source_lines = sum(source.commit_log.state().rows for source in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
-        table_states = [*state.table_states.values()]
-        lines = (
-            table_state.last
-            for table_state in table_states
-            if table_state.metadata and table_state.metadata.replay == moving.metadata.replay
-        )
-        held_lines -= sum(line.lines_added for line in lines if line)  # these lines are in quarantine, too
+        states = [*state.table_states.values()]
+        moves = [entry.last for entry in states if entry.metadata and entry.metadata.replay == moving.metadata.replay]
+        held_lines -= sum(commit.lines_added for commit in moves if commit)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
     if source_lines >= held_lines:
         return None

@@ -182,9 +182,7 @@ class Replay:
             event=CommitKind.REPLAY,
             **silver.totals,
             run=RUN_ID,
-            beside={
-                str(table): table_state.batch_id for table, table_state in state.table_states.items() if table != SILVER
-            },
+            beside={str(table): other.batch_id for table, other in state.table_states.items() if table != SILVER},
             lost=(),
             quality={},
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},

@@ -210,9 +210,8 @@ class Run:
                 self.fence()
                 for stage in ready:
                     running.extend(self._started(stage, backpressure))
-                if any(query.failed for query in self._remaining(running)) or (
-                    not once and self._has_no_source(running)
-                ):
+                has_failed = any(query.failed for query in self._remaining(running))
+                if has_failed or (not once and self._has_no_source(running)):
                     break
                 self.progress.show()
                 time.sleep(POLL if once or waiting else RUNNING_POLL)

@@ -188,9 +188,7 @@ def stage_of(table: Table) -> str:
 def _undo(state: StageState) -> str:
     states = state.table_states.items()
     table, last = next(
-        (table, table_state.last)
-        for table, table_state in states
-        if changed_by_others(str(table), table_state) and table_state.last
+        (table, written.last) for table, written in states if changed_by_others(str(table), written) and written.last
     )
     log = state.commit_logs[table]
     undo = log.undo(last.version + 1) if isinstance(log, DeltaLog) else None

@@ -242,9 +242,7 @@ def _short_offset(text: str) -> timezone | None:
 
 def _named(name: str, known: Mapping[str, Sequence[Meaning]], year: int) -> timezone | None:
     """Return the offset that the name of a zone means in a year; None if it means several, or none."""
-    offsets = (
-        offset for meaning in known.get(name, ()) if meaning.first <= year <= meaning.last for offset in meaning.offsets
-    )
+    offsets = (offset for era in known.get(name, ()) if era.first <= year <= era.last for offset in era.offsets)
     return next(map(_short_offset, offsets), None)
 
 

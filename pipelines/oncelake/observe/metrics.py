@@ -117,9 +117,7 @@ class Instruments:
     rules: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._made: dict[Metric, Any] = {
-            declared: self._make(declared) for declared in METRICS if declared.kind != "gauge"
-        }
+        self._made: dict[Metric, Any] = {metric: self._make(metric) for metric in METRICS if metric.kind != "gauge"}
         for metric, read in _GAUGES.items():
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
         for at, metric in enumerate((OPEN, UNSENT)):

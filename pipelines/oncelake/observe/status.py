@@ -167,9 +167,8 @@ def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
         width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
     has_duplicates = any(str(DUPLICATES) in row.rows for row in rows)
-    widths = fitting(
-        [column for column in _COLUMNS if has_duplicates or column.title != DUPLICATES.name], rows, GIVE_WAY, width
-    )
+    columns = [column for column in _COLUMNS if has_duplicates or column.title != DUPLICATES.name]
+    widths = fitting(columns, rows, GIVE_WAY, width)
     return [line(widths, row) for row in (None, *rows)]
 
 

@@ -340,7 +340,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     }
     moved, more = dict.fromkeys(replayed, 0), 0
     shared = Counter(batch for group in groups for batch in group.inputs)
-    by_batch = {(row[_OF], row["taken"]): row for row in weighed}
+    sizes = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
         if group.bronze != sum(group.recorded.values()):  # guard: proof-batch-commits-balance
             first, *others = (
@@ -350,9 +350,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
             yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {beside}"
         if any(shared[batch] > 1 for batch in group.inputs):  # the clock was set back: two batches have the same time
             continue
-        actual = {
-            side: sum(by_batch[batch][side] for batch in group.inputs if batch in by_batch) for side in compared.sides
-        }
+        actual = {side: sum(sizes[batch][side] for batch in group.inputs if batch in sizes) for side in compared.sides}
         came = {side: max(actual[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
         moved = {side: rows + came[side] for side, rows in moved.items()}
         for side, rows in group.recorded.items():
@@ -363,7 +361,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
                 amount = f"{actual[side]:,} of the {count_of(recorded, 'row')}"
                 # guard: proof-batch-rows-as-recorded
                 yield f"{compared.table(side, BRONZE.name)} has {amount} that {group} wrote: {what}"
-        rows = sum(by_batch[batch][_ROWS] for batch in group.inputs if batch in by_batch)
+        rows = sum(sizes[batch][_ROWS] for batch in group.inputs if batch in sizes)
         more, alike = more + rows - group.rows, actual[SILVER.layer] == group.recorded[SILVER.layer]
         if alike and rows != group.rows:
             of_events = count_of(group.rows, "row of events", "rows of events")

@@ -230,9 +230,8 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     if is_cut:
         start, gaps = _after_clean_up(table, all_entries, proven, table_id)
     earlier = proven.uncompared if proven and start and joins else ()  # guard: earlier-uncompared-carried-on
-    entries, left_out = _cut(
-        [entry for entry in all_entries if not start or entry[0].version > start.version], limits.until
-    )
+    later = [entry for entry in all_entries if not start or entry[0].version > start.version]
+    entries, left_out = _cut(later, limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(_of_chain(entries))
     notes = (_left_out(left_out, limits.until),) if left_out else ()

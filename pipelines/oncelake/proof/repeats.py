@@ -42,9 +42,8 @@ def repeats(spark: SparkSession, bronze: BronzeSpans, silver: Span, duplicates: 
     keys, unkeyed = lines.agg(
         F.count(EVENT_KEY), F.count_if(F.col(EVENT_WINDOW).isNotNull() & F.col(EVENT_KEY).isNull())
     ).collect()[0]
-    near = _too_near(
-        silver_rows if silver.whole else silver_rows.join(lines.select(EVENT_KEY).distinct(), EVENT_KEY, "left_semi")
-    )
+    keyed = lines.select(EVENT_KEY).distinct()
+    near = _too_near(silver_rows if silver.whole else silver_rows.join(keyed, EVENT_KEY, "left_semi"))
     well = (
         f"{count_of(count, 'repeat has its twin', 'repeats have their twins')} in {silver.table}; "
         f"{count_of(keys, 'line with a key repeats', 'lines with a key repeat')} no other"

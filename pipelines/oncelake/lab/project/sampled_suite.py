@@ -29,11 +29,8 @@ def suite_of(kind: LogKind | None) -> dict[str, Any]:
         for profile in profiles
         if profile.is_of_few
     }
-    of_fields = [
-        expectation
-        for expectation in suggest_profiled(profiles, sets)
-        if expectation["kwargs"]["column"].startswith(f"{FIELDS}.")
-    ]
+    rules = suggest_profiled(profiles, sets)
+    of_fields = [rule for rule in rules if rule["kwargs"]["column"].startswith(f"{FIELDS}.")]
     return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
 
 

@@ -199,11 +199,8 @@ def _next(directory: Path, source: NewSource, sample_logs: LogKinds | None) -> s
         steps.insert(0, f"cd {shlex.quote(str(directory))}")
     if source.logs is None and source.bootstrap_servers is None:
         logs = shlex.quote(str(directory / _LOGS))
-        sample = (
-            shlex.quote(str(sample_logs.kinds[0].files[0]))
-            if sample_logs is not None and sample_logs.kinds
-            else "YOUR_LOGS"
-        )
+        kinds = sample_logs.kinds if sample_logs is not None else ()
+        sample = shlex.quote(str(kinds[0].files[0])) if kinds else "YOUR_LOGS"
         steps.insert(0, f"cp {sample} {logs}")
     return " && ".join(steps)
 

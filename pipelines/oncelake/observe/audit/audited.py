@@ -157,9 +157,9 @@ class Audits:
     def _bronze(self) -> DataFrame:
         if not self.chain.silver.named:
             return tables.read(self.spark, self._path(BRONZE))
-        present = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
+        kinds = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
         parts = (
-            tables.read(self.spark, self._path(table)).withColumn(SOURCE.name, F.lit(table.name)) for table in present
+            tables.read(self.spark, self._path(table)).withColumn(SOURCE.name, F.lit(table.name)) for table in kinds
         )
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 

@@ -162,9 +162,7 @@ class Collector:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
         broken_rules = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
-        return tuple(
-            ReasonFacts(reason.rule, reason.column, reason.lines, tuple(reason.samples)) for reason in broken_rules
-        )
+        return tuple(ReasonFacts(why.rule, why.column, why.lines, tuple(why.samples)) for why in broken_rules)
 
 
 def _matches(rows: DataFrame) -> dict[str, int]:

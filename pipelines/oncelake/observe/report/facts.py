@@ -98,12 +98,8 @@ class LinesFacts:
     @property
     def errors(self) -> list[int]:
         """Lines of level ERROR or FATAL per bin."""
-        error_counts = [counts for level, counts in self.levels.items() if level in ERRORS]
-        return (
-            [sum(bin_counts) for bin_counts in zip(*error_counts, strict=True)]
-            if error_counts
-            else [0] * len(self.starts)
-        )
+        of_errors = [counts for level, counts in self.levels.items() if level in ERRORS]
+        return [sum(counts) for counts in zip(*of_errors, strict=True)] if of_errors else [0] * len(self.starts)
 
     @property
     def all(self) -> list[int]:
