@@ -60,7 +60,7 @@ class LiveBoard(Display):
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, sources = self._chain.lake, self._chain.kinds.values()
         over = (listed(source.directory or source.words for source in sources), lake.catalog or lake.root)
-        head = Head(self._what, over, self._rest())
+        head = Head(self._what, over, self._facts())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
@@ -176,7 +176,7 @@ class LiveBoard(Display):
         waits = before and all(self._rows[name].batch_id is None for name in before)
         return f"waiting for {', '.join(map(str, stage.reads))}" if waits else self._first
 
-    def _rest(self) -> tuple[str, ...]:
+    def _facts(self) -> tuple[str, ...]:
         """Return the number of lines or records, and the time, which shows that the board is current."""
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
@@ -222,7 +222,7 @@ class RunBoard(LiveBoard):
                     waits = backlog(self._cached.stage_state(stage))
                     self._change(stage.name, backlog=waits.count, unit=waits.unit)
 
-    def _rest(self) -> tuple[str, ...]:
+    def _facts(self) -> tuple[str, ...]:
         """Return how many lines this run has ingested, and when it started."""
         return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
 

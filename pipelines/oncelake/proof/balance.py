@@ -351,10 +351,10 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
         if any(shared[batch] > 1 for batch in group.inputs):  # the clock was set back: two batches have the same time
             continue
         actual = {side: sum(sizes[batch][side] for batch in group.inputs if batch in sizes) for side in compared.sides}
-        came = {side: max(actual[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
-        moved = {side: rows + came[side] for side, rows in moved.items()}
+        moved_in = {side: max(actual[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
+        moved = {side: rows + moved_in[side] for side, rows in moved.items()}
         for side, rows in group.recorded.items():
-            recorded = rows + came.get(side, -sum(came.values()))
+            recorded = rows + moved_in.get(side, -sum(moved_in.values()))
             if actual[side] != recorded:
                 less = actual[side] < recorded
                 what = f"{recorded - actual[side]:,} too few" if less else f"{actual[side] - recorded:,} too many"

@@ -276,13 +276,13 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
 
 def _undone(earlier: tuple[Entry, ...]) -> list[int]:
     """Return the batches that a commit removed: those that are gone since the last commit that removed some."""
-    gone: list[int] = []
+    removed: list[int] = []
     for commit, stands in reversed(earlier):
         if commit.metadata is None and stands and commit.takes_away:
             break
         if commit.metadata and not stands and commit.metadata.event is not CommitKind.RECOVERY:
-            gone.append(commit.metadata.batch_id)
-    return gone[::-1]
+            removed.append(commit.metadata.batch_id)
+    return removed[::-1]
 
 
 def _is_offsets(at: str | None) -> bool:

@@ -80,12 +80,12 @@ class CrashTest:
         self._start_standbys()
         if number == len(self.plan):
             self.last = self.victims.start("run", "--once", sets=[PATIENT])
-        came = self._wait(kill, before, acquired)
+        happened = self._wait(kill, before, acquired)
         self.victims.kill(victim)
-        self.done.kinds[kill.name if came else "no step came"] += 1
-        self.done.missed += not came
+        self.done.kinds[kill.name if happened else "no step came"] += 1
+        self.done.missed += not happened
         worked, waited = time.monotonic() - acquired, acquired - begin
-        missed = "" if came else f" (did not happen within {duration(int(self.limit))})"
+        missed = "" if happened else f" (did not happen within {duration(int(self.limit))})"
         self.say(
             f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {duration(worked)} of work "
             f"({duration(waited)} until it had the lock), {kill.name}{missed}"

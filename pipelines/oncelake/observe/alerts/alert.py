@@ -135,8 +135,8 @@ class Alert:
             whole = len(windows) < most
             if whole:
                 state = _fallen(state, windows, now)
-            state, all_taken = self._taken(state, windows)
-            if whole and all_taken:  # guard: alert-position-when-kept
+            state, all_added = self._add_windows(state, windows)
+            if whole and all_added:  # guard: alert-position-when-kept
                 state = replace(state, table_id=table_id, version=version, newest_ms=newest, until_ms=until or 0)
         if clock != now and state.open and self.look.settled() and self.look.head() == head:
             clock = now
@@ -160,13 +160,13 @@ class Alert:
         state = replace(state, entries=tuple(entries))
         windows, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
         before = len(state.entries)
-        state, all_taken = self._taken(state, windows)
-        if not all_taken:
+        state, all_added = self._add_windows(state, windows)
+        if not all_added:
             until = windows[len(state.entries) - before].start_ms
         state = replace(state, until_ms=max(until, known))
         return _ended(state, now, now)
 
-    def _taken(self, state: AlertState, windows: list[Window]) -> tuple[AlertState, bool]:
+    def _add_windows(self, state: AlertState, windows: list[Window]) -> tuple[AlertState, bool]:
         """Add new windows to the state as due, as far as there is room; return it, and True if there was for all."""
         done, keys = frozenset(state.done), {entry.key for entry in state.entries}
         fresh = []

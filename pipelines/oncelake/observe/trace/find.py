@@ -185,20 +185,20 @@ def _has_hash(file: str, line: bytes) -> Column:
 def _line(bronze: DataFrame, query: FileLine, masks: Masks | None) -> BronzeLine:
     """Find a line of a file; if lines are masked, no message has the line's own text, and plans have only its hash."""
     named_files = _all_files(bronze) if masks is not None else _files(bronze, query)
-    meant = {file: lines for file in named_files if (lines := query.lines_of(file))}
-    if not meant:
+    candidates = {file: lines for file in named_files if (lines := query.lines_of(file))}
+    if not candidates:
         content = _bronze_has(sorted(map(_name, _all_files(bronze)))) or "bronze has no line from a file"
         place = query if masks is None else "LINE"
         raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
     if masks is None:
-        matches = [_is(file, line) for file, lines in meant.items() for line in lines]
+        matches = [_is(file, line) for file, lines in candidates.items() for line in lines]
     else:
         matches = [
-            _has_hash(file, form) for file, lines in meant.items() for line in lines for form in masks.forms(line)
+            _has_hash(file, form) for file, lines in candidates.items() for line in lines for form in masks.forms(line)
         ]
     rows = bronze.where(reduce(or_, matches))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
-    some, lines = next(iter(meant.items()))
+    some, lines = next(iter(candidates.items()))
     text = masks.shown(lines[0]) if masks is not None else shown(lines[0].decode("utf-8", "backslashreplace"))
     if len(holding) > 1:
         subject = query if masks is None else text
@@ -207,7 +207,7 @@ def _line(bronze: DataFrame, query: FileLine, masks: Masks | None) -> BronzeLine
     if bronze_line is not None:
         return bronze_line
     size = bronze.where(F.col("file") == F.lit(some)).count()
-    more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
+    more = f" (nor of {len(candidates) - 1} more)" if len(candidates) > 1 else ""
     raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it")
 
 
