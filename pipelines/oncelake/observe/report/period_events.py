@@ -87,8 +87,8 @@ class PeriodEvents:
         both = Period(self.period.before.since, self.period.until)
         rows = in_period(tables.read(self.spark, self.chain.lake.at(QUARANTINE)), both, "ingested_at")
         now = (F.col("ingested_at") >= timestamp(self.period.since)).alias("now")
-        rules = rows.select(now, F.explode(F.array_append(F.array_distinct("reasons.rule"), F.lit(""))).alias("rule"))
-        counts = {(row[0], row[1]): row[2] for row in rules.groupBy("rule", "now").agg(F.count(F.lit(1))).collect()}
+        by_rule = rows.select(now, F.explode(F.array_append(F.array_distinct("reasons.rule"), F.lit(""))).alias("rule"))
+        counts = {(row[0], row[1]): row[2] for row in by_rule.groupBy("rule", "now").agg(F.count(F.lit(1))).collect()}
         yield _in_quarantine("In quarantine", "lines that broke a rule; they count nowhere", counts, "")
         rules = sorted({rule for rule, _ in counts if rule}, key=lambda rule: (-_most(counts, rule), rule))
         for rule in rules[:RULES]:

@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.observe.alerts.state import KEPT, AlertState, Entry, read_state, status_of, write_state
+from oncelake.observe.alerts.state import STATE_FILES, AlertState, Entry, read_state, status_of, write_state
 
 STATE = AlertState("proof fails", 5, entries=(Entry("k", 1, None, "text"),), done=(1, 2), version=7)
 
@@ -36,7 +36,7 @@ def test_few_files_are_kept(tmp_path: Path) -> None:
     state = STATE
     for _ in range(10):
         state = write_state(LocalFiles(), str(tmp_path), state)
-    assert len(list(tmp_path.iterdir())) == KEPT
+    assert len(list(tmp_path.iterdir())) == STATE_FILES
 
 
 def test_a_state_that_cannot_be_read_is_an_error_and_no_new_beginning(tmp_path: Path) -> None:
