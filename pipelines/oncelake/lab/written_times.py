@@ -60,7 +60,7 @@ _ZONE_WORD = re.compile(
     rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII
 )
 _ZONE_KEY = re.compile(
-    rf"(?:\b|_)(?:tz|written?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
+    rf"(?:\b|_)(?:tz|time_?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
     rf"((?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|[+-]\d\d?(?::?\d\d)?(?![\w.:])|(?:UTC|GMT)\S*)",
     re.IGNORECASE | re.ASCII,
 )
