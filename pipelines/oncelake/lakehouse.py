@@ -38,7 +38,7 @@ from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
 from oncelake.observe.endpoint import check_port
 from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import BatchRecord, record
@@ -48,13 +48,16 @@ from oncelake.observe.report.period import Period
 from oncelake.observe.report.watch import watch
 from oncelake.observe.rule_history import RulesSpan, rule_history
 from oncelake.observe.status import StageStatus
-from oncelake.observe.trace.find import read_asked, refuse_catalog
+from oncelake.observe.trace.find import parse_line_query, refuse_catalog
 from oncelake.observe.trace.lineage import Lineage
 from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.silver.suggest import suggest
+from oncelake.quality.suggest import suggest
+from oncelake.silver.parsing.format import format_names
+from oncelake.silver.parsing.parser import load_parser
+from oncelake.silver.transform import share_accepted
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.resolve import Resolve
 
@@ -160,7 +163,7 @@ class Lakehouse(OpenLake):
             every: the seconds between two checks.
             stopping: set this event to end.
         """
-        chain = kept(self.chain)
+        chain = cached(self.chain)
         with display(chain) as shown:
             LakeWatch(chain, shown).go(every, stopping)
 
@@ -220,10 +223,10 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: `line` has neither form, or the tables are in a catalog.
         """
-        asked = read_asked(line)
+        query = parse_line_query(line)
         refuse_catalog(self.settings.lake.catalog)
         chain, spark = self._with_spark
-        return Tracer(spark, chain).way(asked)
+        return Tracer(spark, chain).way(query)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
@@ -424,17 +427,22 @@ class Lakehouse(OpenLake):
             ConfigError: the table is neither bronze nor silver.
             OncelakeError: there is no such table yet.
         """
-        known = (str(SILVER), *(str(bronze_of(each)) for each in self.settings.by_name))
+        known = (str(SILVER), *(str(bronze_of(source)) for source in self.settings.by_name))
         if name not in known:
             raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
         chain, _ = self._with_spark
         if chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
-        found = self.table(name).limit(rows).persist()
+        sample = self.table(name).limit(rows).persist()
         try:
-            return suggest(found, Table.named(name), self.settings.silver.limits, format_places(self.conf))
+            return suggest(sample, Table.named(name), {} if name == str(SILVER) else self._format_shares(sample))
         finally:
-            found.unpersist()
+            sample.unpersist()
+
+    def _format_shares(self, bronze: DataFrame) -> dict[str, float]:
+        """Return the share of bronze's lines that each known log format parses, by the format's name."""
+        places, limits = format_places(self.conf), self.settings.silver.limits
+        return {name: share_accepted(bronze, load_parser(name, places), limits) for name in format_names(places)}
 
     # --- serving ---
 

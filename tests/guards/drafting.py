@@ -114,7 +114,7 @@ GUARDS = (
         "level-is-whole-word",
         "a level is a whole word",
         "LOG in the name of a file becomes the level",
-        becomes("re.search('([A-Za-z]+)', word)"),
+        becomes("level_in(re.search('([A-Za-z]+)', word))"),
         tests=(f"{_DRAFTED}test_a_level_inside_a_name_is_none",),
     ),
     Guard(

@@ -47,7 +47,8 @@ GUARDS = (
         "a declared zone is that of times without one",
         "lines from Tokyo count nine hours late",
         reads(
-            "load_parser(each.format, places, each.inside, each.zone)", "load_parser(each.format, places, each.inside)"
+            "load_parser(source.format, places, source.inside, source.zone)",
+            "load_parser(source.format, places, source.inside)",
         ),
         tests=("unit/engine/test_settings.py::test_the_zone_of_a_source_is_that_of_its_format",),
     ),

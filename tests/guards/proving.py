@@ -280,7 +280,7 @@ GUARDS = (
         "proof-offsets-balance",
         "bronze is silver plus quarantine, offset by offset",
         "one record in place of another",
-        becomes("F.col(_BRONZE) != held"),
+        becomes("F.col(_BRONZE) != in_others"),
         tests=(f"{_WEIGHED}test_a_row_replaced_by_another_is_found",),
     ),
     Guard(

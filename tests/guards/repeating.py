@@ -91,7 +91,7 @@ GUARDS = (
         "no-repeat-in-silver",
         "the proof looks for two lines of one event in silver",
         "a repeat counts",
-        answers("held.limit(0)"),
+        answers("silver_rows.limit(0)"),
         tests=(f"{_PROVEN}{_TWO}",),
     ),
 )

@@ -141,7 +141,7 @@ def test_a_cut_within_a_masked_lake_is_found_in_the_masked_values(
     monkeypatch.delenv("CUT_KEY")
     links = house.lakehouse(spark).prove(full=True).links
     assert [link.said for link in links if not link.holds] == [], "the same length and timestamp"
-    (part,) = [each for link in links for each in link.uncompared]
+    (part,) = [uncompared for link in links for uncompared in link.uncompared]
     assert part.count == 1
     assert "was compared only by its length and timestamp: masked with rules" in part.said
     assert "CUT_KEY with the key is not set" in part.said
@@ -185,7 +185,7 @@ def test_a_last_record_that_expired_or_was_compacted_is_not_compared(
     broker.admin.delete_records([TopicPartition(topic, 0, -1)])[TopicPartition(topic, 0)].result(30)
     links = house.lakehouse(spark).prove().links
     assert [link.said for link in links if not link.holds] == []
-    assert [each for link in links for each in link.uncompared] == [
+    assert [uncompared for link in links for uncompared in link.uncompared] == [
         Uncompared(1, "the last record of 1 partition has expired")
     ]
 

@@ -30,6 +30,7 @@ from oncelake.serving.settings import Mode
 from oncelake.serving.sink import SinkBatch
 from oncelake.serving.sql import SqlSink
 from oncelake.serving.tables import create_statements, served_table
+from tests.support.house import until
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import PostgreSQL
 from tests.support.proxy import How, Proxy
@@ -106,13 +107,13 @@ def test_a_user_with_only_row_privileges_is_enough(table: Served, mariadb: Maria
 
 
 def test_the_session_is_strict_and_in_utc(table: Served) -> None:
-    found = database(table).transaction(
+    session = database(table).transaction(
         lambda connection: connection.exec_driver_sql(
             "SELECT @@sql_mode, @@time_zone, @@tx_isolation, @@character_set_client"
         ).one()
     )
-    assert "STRICT_ALL_TABLES" in found[0]
-    assert tuple(found)[1:] == ("+00:00", "READ-COMMITTED", "utf8mb4")
+    assert "STRICT_ALL_TABLES" in session[0]
+    assert tuple(session)[1:] == ("+00:00", "READ-COMMITTED", "utf8mb4")
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
@@ -125,12 +126,12 @@ def test_a_snapshot_is_consistent_and_a_transaction_reads_committed_rows(
     reader, writer, numbers = served(url), served(f"{url}?connect_timeout=5"), count()
 
     def twice(connection: Connection) -> list[int]:
-        found = []
+        counts = []
         for _ in range(2):
-            found.append(len(connection.exec_driver_sql("SELECT * FROM error_log").all()))
+            counts.append(len(connection.exec_driver_sql("SELECT * FROM error_log").all()))
             number = next(numbers)
             apply(writer, {MINUTES[number]: 1}, metadata(number, number or None, number + 1))
-        return found
+        return counts
 
     assert database(reader).snapshot(twice) == [0, 0]
     assert database(reader).transaction(twice) == [2, 3]
@@ -142,7 +143,7 @@ def test_a_batch_waits_for_a_server_that_is_down(table: Served, mariadb: MariaDB
     mariadb.stop(9)
 
     def later() -> None:
-        time.sleep(3)
+        until(lambda: bool(said), 20)
         mariadb.start()
 
     with meanwhile(later):
@@ -239,7 +240,7 @@ def test_a_read_reports_a_connection_cut_at_any_statement_in_one_line(
                     said.append(str(error))
                     ask(look)
             assert len(said) <= proxy.lost
-            assert all(re.fullmatch(r"mysql \S+ is unavailable: .*", each) for each in said)  # "." ends at a line's end
+            assert all(re.fullmatch(r"mysql \S+ is unavailable: .*", line) for line in said)  # "." ends at a line's end
         if not proxy.lost:
             break
     assert number > 30, "nothing was cut"
@@ -277,10 +278,10 @@ def test_a_deadlock_is_rolled_back_and_retried(
         assert go.wait(20)
         crossing = Rows(("log_time", "log_count"), 4, 1, SCHEMA, slow)
         table.apply(crossing, metadata(2, 2, 3), patient(said), lambda: None)
-    found = content(table)
+    rows_now = content(table)
     new = 10 if table.mode == "idempotent" else 11
-    assert [found[when] for when in (MINUTES[0], MINUTES[1], LATER[0], LATER[1])] == [new] * 4
-    assert any("Deadlock" in each or "Lock wait timeout" in each for each in said), said
+    assert [rows_now[when] for when in (MINUTES[0], MINUTES[1], LATER[0], LATER[1])] == [new] * 4
+    assert any("Deadlock" in line or "Lock wait timeout" in line for line in said), said
 
 
 def test_a_batch_waits_for_a_lock(table: Served, mariadb: MariaDB, name: str) -> None:
@@ -371,17 +372,17 @@ def test_two_concurrent_first_batches_are_applied_once(
     both, look, written = threading.Barrier(2), position.recorded, list[bool]()
 
     def recorded(connection: Connection, stage: str, *, lock: bool = False) -> SinkBatch | None:
-        found = look(connection, stage, lock=lock)
-        if found is None:
+        last = look(connection, stage, lock=lock)
+        if last is None:
             both.wait(20)  # neither has written yet, both have seen nothing
-        return found
+        return last
 
     refuse, asked = SqlSink.refuse_unknown_rows, list[SqlSink]()
 
     def unknown_rows(table: SqlSink, connection: Connection, rows: Table) -> None:
         asked.append(table)
         if len(asked) == 2:
-            time.sleep(2)  # the other one has committed by now
+            until(lambda: bool(written), 20)  # the other one has committed
         refuse(table, connection, rows)
 
     def one() -> None:
@@ -425,7 +426,7 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
 
     def slow() -> Iterator[tuple[Any, ...]]:
         for minute in MINUTES[1:3]:
-            time.sleep(2.5)
+            _wait_for_idle_limit(mariadb)
             yield minute, 1
 
     database(table).engine.dispose()
@@ -437,6 +438,15 @@ def test_late_rows_keep_a_connection_with_an_idle_limit(
         mariadb.sql("SET GLOBAL idle_transaction_timeout = 0")
         database(table).engine.dispose()
     assert (content(table), said) == ({MINUTES[0]: 3, MINUTES[1]: 1, MINUTES[2]: 1}, [])
+
+
+def _wait_for_idle_limit(mariadb: MariaDB) -> None:
+    """Wait until the server has cut a transaction that began at the call."""
+    idle = pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root")
+    idle.begin()
+    is_there = f"SELECT id FROM information_schema.processlist WHERE id = {idle.thread_id()}"
+    until(lambda: not mariadb.sql(is_there), 20)
+    assert not mariadb.sql(is_there)
 
 
 def test_a_connection_that_is_always_lost_ends_in_an_error_with_advice(
@@ -497,10 +507,10 @@ def test_a_key_with_a_prefix_index_is_refused(mariadb: MariaDB, name: str) -> No
     assert owner.transaction(lambda connection: wrong_columns(connection, made)) == []
     changes = "DROP PRIMARY KEY, ADD PRIMARY KEY (_key(8)), MODIFY level LONGTEXT CHARSET latin1"
     run_all(owner, [f"ALTER TABLE keyed {changes}"])
-    found = owner.transaction(lambda connection: wrong_columns(connection, made))
-    assert found[0].startswith("level is LONGTEXT")
-    assert "accepted: LONGTEXT of utf8mb4" in found[0]
-    assert found[1:] == ["the primary key uses only 8 characters of _key, accepted: all"]
+    wrong = owner.transaction(lambda connection: wrong_columns(connection, made))
+    assert wrong[0].startswith("level is LONGTEXT")
+    assert "accepted: LONGTEXT of utf8mb4" in wrong[0]
+    assert wrong[1:] == ["the primary key uses only 8 characters of _key, accepted: all"]
 
 
 @pytest.mark.parametrize(
@@ -593,10 +603,10 @@ def _authority(directory: Path) -> Path:
 
 def test_positions_are_readable_in_the_database(table: Served, mariadb: MariaDB, name: str) -> None:
     apply(table, {MINUTES[0]: 5}, metadata(1, 1, 2))
-    found = mariadb.sql(
+    definitions = mariadb.sql(
         "SELECT stage, source, `partition`, from_position, to_position, query_id, batch_id, total_rows "
         "FROM oncelake_position",
         name,
     )
     source = f"{table.follows}@0d9c0fd4-1111-2222-3333-444455556666"
-    assert found == [("serving.error_log", source, 0, at(1), at(2), "query", 1, 2)]
+    assert definitions == [("serving.error_log", source, 0, at(1), at(2), "query", 1, 2)]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import SourceError, StateError
 from oncelake.lab.demo.server import free_port
 from oncelake.observe.lake_watch import LakeWatch
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import JsonLines
 from oncelake.sources.kafka.admin import TIMEOUT_MS
 from tests.support.broker import Broker
@@ -77,7 +77,7 @@ def test_a_watch_reports_waiting_records_and_each_batch(
     broker: Broker, topic: str, house: House, spark: SparkSession
 ) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain(spark)), JsonLines(said.append))
+    follow = LakeWatch(cached(house.chain(spark)), JsonLines(said.append))
     broker.send(topic, LINES)
     follow.look()
     assert events(said[0])[0].items() >= {"event": "status", "stage": "bronze", "state": "fresh", "backlog": 6}.items()
@@ -113,7 +113,6 @@ def test_a_recreated_topic_is_refused_even_if_it_is_longer(
     broker.send(topic, LINES)
     house.run(spark)
     broker.delete_topic(topic)
-    time.sleep(1)
     broker.make_topic(topic, partitions=2)
     broker.send(topic, LINES * 3)
     versions = house.versions()

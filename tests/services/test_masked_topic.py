@@ -82,7 +82,7 @@ def test_a_record_is_masked_as_a_whole_and_still_proven(
     for row in rows:
         assert row["value"].endswith(b" from " + mail)
         assert row["key"] == (mail if row["partition"] else None)
-        headers = [(each["key"], each["value"]) for each in row["headers"]]
+        headers = [(header["key"], header["value"]) for header in row["headers"]]
         assert headers == [("session", pseudonym(SESSION)), ("Trace", b"of " + mail), ("empty", None)]
         assert row["value_bytes"] == len(row["value"]) - len(mail) + len(MAIL)
     # all have one session, so of ten seconds each second one is within a second of one that stays

@@ -210,13 +210,13 @@ def test_every_command_works_under_all_settings_at_once(
     write_log(house.logs, 60)
     modes = {"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES'", "completion_type": "'CHAIN'", "sql_safe_updates": "1"}
     before = {mode: mariadb.sql(f"SELECT @@GLOBAL.{mode}")[0][0] for mode in modes}
-    for each, value in modes.items():
-        mariadb.sql(f"SET GLOBAL {each} = {value}")
+    for variable, value in modes.items():
+        mariadb.sql(f"SET GLOBAL {variable} = {value}")
     try:
         house.tell(spark, "serving", "init")
         house.run(spark)
         house.rebuild(spark, "serving")
         assert house.doubts(spark) == []
     finally:
-        for each, old in before.items():
-            mariadb.sql(f"SET GLOBAL {each} = {old if isinstance(old, int) else repr(old)}")
+        for variable, old in before.items():
+            mariadb.sql(f"SET GLOBAL {variable} = {old if isinstance(old, int) else repr(old)}")

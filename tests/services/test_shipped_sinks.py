@@ -13,9 +13,9 @@ SQL, PARQUET = "oncelake.serving.sql:SqlSink", "oncelake.serving.sinks.parquet:P
 
 
 def passes(sink: str, options: dict[str, str]) -> None:
-    found = list(SinkTest(sink, options, kills=50, seed=1, lines=40, pauses=8).checks())
-    assert [str(each) for each in found if not each.holds] == []
-    assert found[-1].said.startswith("50 kills")
+    checks = list(SinkTest(sink, options, kills=50, seed=1, lines=40, pauses=8).checks())
+    assert [str(check) for check in checks if not check.holds] == []
+    assert checks[-1].said.startswith("50 kills")
 
 
 @pytest.mark.parametrize(

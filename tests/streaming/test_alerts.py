@@ -13,7 +13,7 @@ from oncelake.engine.alerts import parse_condition
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.demo.server import free_port
 from oncelake.observe.alerts.look import LakeLook
-from tests.support.house import House
+from tests.support.house import House, until
 from tests.support.receivers import Web, web
 
 pytestmark = pytest.mark.spark
@@ -44,29 +44,29 @@ def errors(minute: int, count: int) -> list[bytes]:
 
 def told(server: Web) -> list[tuple[str, str, str]]:
     """Return the messages in the order of arrival, each without its key."""
-    return [(each["status"], each["window"].partition(" to ")[0], each["text"]) for each in server.got]
+    return [(message["status"], message["window"].partition(" to ")[0], message["text"]) for message in server.got]
 
 
 def test_a_run_alerts_for_each_window_past_the_limit_once(house: House, spark: SparkSession, server: Web) -> None:
     declare(house, spike=hook(server.url, "error_log.log_count > 2", since=BEFORE))
     house.write("a.log", *errors(9, 3), *errors(10, 2), *errors(11, 1))
     house.run(spark)
-    (found,) = house.lakehouse(spark).alerts()
+    (status,) = house.lakehouse(spark).alerts()
     assert told(server) == [
         ("alert", "2017-07-30T14:09:00Z", "log_count is 3"),
         ("end", "2017-07-30T14:09:00Z", "the window is over. It began with: log_count is 3"),
     ]
-    assert (found.state, found.unsent, found.failed) == ("quiet", 0, "")
-    assert found.version == house.versions()["gold/error_log"]
-    assert {each["lake"] for each in server.got} == {str(house.lake)}
+    assert (status.state, status.unsent, status.failed) == ("quiet", 0, "")
+    assert status.version == house.versions()["gold/error_log"]
+    assert {message["lake"] for message in server.got} == {str(house.lake)}
 
     house.write("late.log", *errors(10, 1))  # a late line raises an old window past the limit
     house.run(spark)
-    assert [each[:2] for each in told(server)[2:]] == [
+    assert [message[:2] for message in told(server)[2:]] == [
         ("alert", "2017-07-30T14:10:00Z"),
         ("end", "2017-07-30T14:10:00Z"),
     ]
-    assert len({each["key"] for each in server.got}) == 2
+    assert len({message["key"] for message in server.got}) == 2
 
     kept = b"".join(path.read_bytes() for path in house.lake.rglob("*") if path.is_file())
     assert b"secret-b7c2" not in kept
@@ -94,7 +94,7 @@ def test_a_receiver_that_is_away_neither_fails_a_run_nor_loses_a_message(
     house.write("a.log", *errors(9, 3))
     house.run(spark)
     assert house.errors().total() == 3
-    assert [each for each in house.said if "spike" in each] == [
+    assert [line for line in house.said if "spike" in line] == [
         "alerts: warning: spike: webhook receiver of spike: Connection refused; unsent: 2. "
         "Nothing is lost: it is tried again"
     ]
@@ -105,7 +105,7 @@ def test_a_receiver_that_is_away_neither_fails_a_run_nor_loses_a_message(
     monkeypatch.setattr("oncelake.engine.open_lake.spark_session", start)
     with web(port) as server:  # a run that finds nothing new sends it without Spark
         assert house.lakehouse().run(once=True).batches == 0
-        assert [each["status"] for each in server.got] == ["alert", "end"]
+        assert [message["status"] for message in server.got] == ["alert", "end"]
 
 
 def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSession, server: Web) -> None:
@@ -117,19 +117,20 @@ def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSessi
     )
     house.write("a.log", *errors(9, 3), b"broken", b"")
     house.run(spark)
-    time.sleep(1)  # the next batch is in another second
+    second = int(time.time())
+    until(lambda: int(time.time()) > second)  # the next batch is in another second
     house.write("b.log", *errors(9, 1))
     house.write("c.log", *errors(9, 1))
     lake = house.lakehouse(spark)
     lake.alerts(send=True)
-    found = {each["alert"]: each["text"] for each in server.got if each["status"] == "alert"}
-    assert found["behind"] == "the backlog of bronze is 2 files"
-    assert found["stale"].startswith("the last commit of gold.error_log was ")
+    texts = {message["alert"]: message["text"] for message in server.got if message["status"] == "alert"}
+    assert texts["behind"] == "the backlog of bronze is 2 files"
+    assert texts["stale"].startswith("the last commit of gold.error_log was ")
     house.run(spark)
     lake.alerts(send=True)
-    found |= {each["alert"]: each["text"] for each in server.got if each["status"] == "alert"}
-    assert found["bad"] == "40.0 % of 5 lines are refused"
-    assert [each["status"] for each in server.got if each["alert"] == "behind"] == ["alert", "end"]
+    texts |= {message["alert"]: message["text"] for message in server.got if message["status"] == "alert"}
+    assert texts["bad"] == "40.0 % of 5 lines are refused"
+    assert [message["status"] for message in server.got if message["alert"] == "behind"] == ["alert", "end"]
 
 
 def test_a_failed_proof_alerts_until_one_holds_and_a_rebuild_alerts_nothing_again(
@@ -143,15 +144,15 @@ def test_a_failed_proof_alerts_until_one_holds_and_a_rebuild_alerts_nothing_agai
     assert house.doubts(spark) != []
     lake = house.lakehouse(spark)
     lake.alerts(send=True)
-    (message,) = [each for each in server.got if each["alert"] == "doubt"]
+    (message,) = [candidate for candidate in server.got if candidate["alert"] == "doubt"]
     assert message["status"] == "alert"
     assert "does not hold" in message["text"]
     house.rebuild(spark, "gold")  # the same windows in a table that is built again
     lake.alerts(send=True)
     assert house.doubts(spark) == []
-    assert [each["status"] for each in server.got if each["alert"] == "doubt"] == ["alert", "end"]
-    assert len({each["key"] for each in server.got if each["alert"] == "doubt"}) == 1
-    assert [each["status"] for each in server.got if each["alert"] == "spike"] == ["alert", "end"]
+    assert [entry["status"] for entry in server.got if entry["alert"] == "doubt"] == ["alert", "end"]
+    assert len({entry["key"] for entry in server.got if entry["alert"] == "doubt"}) == 1
+    assert [entry["status"] for entry in server.got if entry["alert"] == "spike"] == ["alert", "end"]
     assert lake.alerts()[1].version == house.versions()["gold/error_log"]
 
 

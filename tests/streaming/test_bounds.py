@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 TOP = "-900719925474.993127"
 LINES = [
-    f"2017-07-30 14:09:08 ERROR {each}".encode() for each in (TOP, "1", "NaN", "-0.0", "0.0", "9007199254740993", "x")
+    f"2017-07-30 14:09:08 ERROR {value}".encode() for value in (TOP, "1", "NaN", "-0.0", "0.0", "9007199254740993", "x")
 ]
 MEASURES = {"lines": "count", "top": "min(try_cast(message as decimal(38,12)))", "most": "max(share)"}
 HIGH: dict[str, Any] = {"where": "share > 100", "every": "1 hour", "by": {"level": "level"}, "measures": MEASURES}

@@ -24,7 +24,7 @@ from oncelake.exactly_once.state import State
 from oncelake.lab.demo.made_log import lines_of, write_log
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.live import LiveBoard
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
 from tests.support.house import House, error_log_conf, events, kill_group
@@ -129,10 +129,10 @@ def test_a_watch_shows_each_stage_with_its_state_and_last_batches(filled: Catalo
     said: list[str] = []
     board = LiveBoard(Console(width=100), filled.chain(spark), "oncelake status")
     for display in (JsonLines(said.append), board):
-        follow = LakeWatch(kept(filled.chain(spark)), display)
+        follow = LakeWatch(cached(filled.chain(spark)), display)
         follow.look()
     told = events("\n".join(said))
-    assert [(each["stage"], each["state"]) for each in told if each["event"] == "status"] == [
+    assert [(entry["stage"], entry["state"]) for entry in told if entry["event"] == "status"] == [
         (stage, "aligned") for stage in filled.stages
     ]
     assert [(row.stage, len(row.history)) for row in board.board().rows] == [
@@ -163,7 +163,7 @@ def test_the_history_agrees_with_the_log(filled: CatalogHouse, spark: SparkSessi
         assert list(map(look, told)) == list(map(look, written))
     for look in (attrgetter("changes_data"), attrgetter("rows_added"), attrgetter("takes_away")):
         assert list(map(look, told)) == list(map(look, written))
-    assert sum(bool(each.txns) for each in told) >= 2
+    assert sum(bool(commit.txns) for commit in told) >= 2
 
 
 @pytest.mark.spark
@@ -171,7 +171,9 @@ def test_a_replayed_batch_is_a_no_op(filled: CatalogHouse, spark: SparkSession) 
     before = filled.versions()
     for stage in filled.stages:
         forget_commits(filled, stage)
-    assert {(each.stage, each.replayed) for each in filled.run(spark)} == {(stage, True) for stage in filled.stages}
+    assert {(report.stage, report.replayed) for report in filled.run(spark)} == {
+        (stage, True) for stage in filled.stages
+    }
     assert filled.versions() == before
 
 
@@ -257,7 +259,7 @@ def test_a_rebuild_drops_the_tables_and_keeps_bronze_under_another_name(
 ) -> None:
     said = filled.rebuild(spark, "bronze")
     filled.must_be(filled.lines)
-    (aside,) = (each for each in said if each.startswith("the old table is kept as "))
+    (aside,) = (line for line in said if line.startswith("the old table is kept as "))
     kept = aside.removeprefix("the old table is kept as ").partition(";")[0]
     assert has_table(spark, kept)
     assert spark.read.table(kept).count() == len(filled.lines)
@@ -321,8 +323,8 @@ def test_rows_without_a_batch_are_detected_in_the_history(spark: SparkSession, m
     spark.sql("DROP TABLE IF EXISTS strange_test.made")
     spark.sql(f"CREATE TABLE strange_test.made {made}")
     spark.sql("OPTIMIZE strange_test.made").collect()
-    found = history.DeltaHistory(spark, "`spark_catalog`.`strange_test`.`made`").state().strange
-    assert (found is None) if strange is None else (found is not None and strange in found)
+    change = history.DeltaHistory(spark, "`spark_catalog`.`strange_test`.`made`").state().strange
+    assert (change is None) if strange is None else (change is not None and strange in change)
 
 
 @pytest.mark.long

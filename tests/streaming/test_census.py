@@ -390,7 +390,7 @@ def test_a_path_with_dots_is_resolved_to_its_directory(house: House, spark: Spar
 def test_a_compressed_file_that_grows_while_it_is_read_stops_the_stage(house: House, spark: SparkSession) -> None:
     house.sets.append("run.small_batch=0")
     lines = [line(str(number)) for number in range(3_000)]
-    packed = gzip.compress(b"".join(each + b"\n" for each in lines))
+    packed = gzip.compress(b"".join(text + b"\n" for text in lines))
     (house.logs / "a.log.gz").write_bytes(packed)
 
     def grow(_: int) -> None:

@@ -61,15 +61,15 @@ def counted(house: House) -> dict[tuple[datetime, str], int]:
 
 def expected(lines: list[bytes]) -> dict[tuple[datetime, str], int]:
     """Count the lines of the changed declaration in plain Python."""
-    found: dict[tuple[datetime, str], int] = {}
+    counts: dict[tuple[datetime, str], int] = {}
     for line in lines:
         day, _, rest = line.decode().partition(" ")
         time, _, rest = rest.partition(" ")
         level = rest.partition(" ")[0].upper()
         if day[:2] == "20" and level not in ("INFO", ""):
             at = datetime.fromisoformat(f"{day} {time[:2]}:00:00").replace(tzinfo=UTC)
-            found[at, level] = found.get((at, level), 0) + 1
-    return found
+            counts[at, level] = counts.get((at, level), 0) + 1
+    return counts
 
 
 def proven(house: House, spark: SparkSession) -> None:
@@ -90,7 +90,7 @@ def test_a_changed_table_is_built_beside_the_old_one_and_replaces_it(house: Hous
     assert house.versions()[TABLE] == before
     assert house.doubts(spark) == []  # by the declaration that its rows were counted by
     said = house.rebuild(spark, "gold.error_log")
-    assert any("is now the new table" in each for each in said)
+    assert any("is now the new table" in line for line in said)
     assert house.versions()[TABLE] == before + 1
     assert house.table_id(TABLE) != old
     assert counted(house) == expected(LINES)
@@ -99,7 +99,7 @@ def test_a_changed_table_is_built_beside_the_old_one_and_replaces_it(house: Hous
 
     assert house.run(spark) == []
     house.write("more.log", *MORE)
-    reports = {each.stage: each.batch_id for each in house.run(spark)}
+    reports = {report.stage: report.batch_id for report in house.run(spark)}
     assert reports["gold.error_log"] == 1
     newest = max((house.table(TABLE) / "_delta_log").glob("*.json"))
     assert '"engineInfo":"delta-rs' in newest.read_text()  # the new table is written as the old one was
@@ -201,7 +201,7 @@ def test_what_was_built_for_another_declaration_is_built_again(house: House, spa
     assert "removed what was built of another gold.error_log beside it" in said
     assert counted(house) == expected(LINES + MORE)
     # the other table's batch was committed before the crash, or it died with it
-    assert {each.stage for each in house.run(spark)} <= {"gold.log_volume"}
+    assert {report.stage for report in house.run(spark)} <= {"gold.log_volume"}
     proven(house, spark)
 
 

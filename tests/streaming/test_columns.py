@@ -46,7 +46,7 @@ def declare(house: House, columns: dict[str, Any] | None, *, gold: bool = False)
     path = house.root / "typed.yaml"
     declared = {"json": JSON, "time": "iso8601", **({"columns": columns} if columns else {})}
     path.write_text(yaml.safe_dump(declared, sort_keys=False))
-    kept = [each for each in house.sets if not each.startswith(("source.format", "gold.by_status"))]
+    kept = [setting for setting in house.sets if not setting.startswith(("source.format", "gold.by_status"))]
     house.sets = [*kept, f"source.format={path}", *([f"gold.by_status={json.dumps(BY_STATUS)}"] if gold else [])]
 
 
@@ -92,13 +92,13 @@ def test_columns_are_added_to_a_running_lake(house: House, spark: SparkSession, 
 
     declare(house, TYPED, gold=True)
     house.write("new.log", *lines(*NEW))
-    (report,) = [each for each in house.run(spark) if each.stage == "silver"]
+    (report,) = [batch for batch in house.run(spark) if batch.stage == "silver"]
     assert dict(report.refused) == {"column_status": 1, "column_price": 1, "column_latency_ms": 1}
     assert quality(house)["rules"] == report.refused
 
     assert silver_values(house, *TYPED) == TYPED_ROWS
-    (found,) = house.rows("gold/by_status")
-    assert [found[name] for name in ("status", "user_id", "lines", "slowest", "total")] == [
+    (status_row,) = house.rows("gold/by_status")
+    assert [status_row[name] for name in ("status", "user_id", "lines", "slowest", "total")] == [
         *(500, "bob", 2, 7.0, Decimal("12345679.00")),
     ]
     assert sum(house.errors().values()) == 6
@@ -112,7 +112,7 @@ def test_columns_are_added_to_a_running_lake(house: House, spark: SparkSession, 
     assert house.run(spark) == []
     house.write("more.log", *lines(NEW[0]))
     reports = house.run(spark)
-    assert [each.stage for each in reports] == ["bronze", "silver", "gold.error_log", "gold.by_status"]
+    assert [batch.stage for batch in reports] == ["bronze", "silver", "gold.error_log", "gold.by_status"]
     assert [row["lines"] for row in house.rows("gold/by_status")] == [3]
     proven(house, spark)
 

@@ -18,7 +18,7 @@ def compiled(spark: SparkSession) -> int:
 def test_later_batches_of_all_stages_compile_no_code(house: House, spark: SparkSession) -> None:
     counts = [compiled(spark)]
     for number in range(4):
-        house.write(f"{number}.log", *(f"2017-07-30 14:0{number}:08 ERROR {each}".encode() for each in range(20)))
+        house.write(f"{number}.log", *(f"2017-07-30 14:0{number}:08 ERROR {index}".encode() for index in range(20)))
         assert len(house.run(spark)) == 3
         counts.append(compiled(spark))
     assert counts[-1] - counts[-2] < 20

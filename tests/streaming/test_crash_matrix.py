@@ -60,7 +60,7 @@ def test_a_crash_before_or_after_any_durable_step_loses_nothing(
     for batch, lines in enumerate(LINES):
         house.write(f"{batch}.log", *lines)
         every = steps(batch, large=small_batch == "1")
-        for step in (each for each in every if any(kind in each for kind in kinds)):
+        for step in (name for name in every if any(kind in name for kind in kinds)):
             for before in (True, False):
                 with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
                     house.run(spark)

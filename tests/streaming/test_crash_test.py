@@ -30,7 +30,7 @@ def temporary(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def processes(text: str) -> list[str]:
     """Return the processes that have a text in their arguments."""
-    lines = (" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+    lines = (" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
     return [line for line in lines if text in line]
 
 
@@ -43,7 +43,7 @@ def test_kills_lose_nothing_and_leave_nothing(house: House, temporary: Path, spa
     assert (figures["lost"], figures["doubled"], figures["prove_holds"]) == (0, 0, True)
     assert (figures["kills"], figures["restarts"], figures["rows"]) == (1, 1, 600)
     assert sum(figures["kinds"].values()) == 1
-    tables = {each["table"]: each["expected"] for each in figures["tables"]}
+    tables = {table["table"]: table["expected"] for table in figures["tables"]}
     assert tables["bronze.access_log"] == tables["silver.access_log"] + tables["silver.quarantine"] == 600
     assert "gold.error_log" in tables
     assert said.startswith("seed 5\n1 kill, half of them right after one of 13 kinds of durable steps")
@@ -77,9 +77,9 @@ def test_a_tampered_lake_is_detected(shipped_house: House, spark: SparkSession) 
     write_log(house.logs, 200)
     house.run(spark)
     lake, lines = Lakehouse.open(house.conf, house.flags, spark=spark), list(lines_of(house.logs))
-    found = tallies(lake, lines)
-    assert {each.table for each in found} >= {"bronze.access_log", "silver.access_log", "gold.error_log"}
-    assert all(each.lost == each.doubled == 0 for each in found)
+    results = tallies(lake, lines)
+    assert {result.table for result in results} >= {"bronze.access_log", "silver.access_log", "gold.error_log"}
+    assert all(result.lost == result.doubled == 0 for result in results)
     bronze, volume = f"delta.`{house.lake}/bronze/access_log`", f"delta.`{house.lake}/gold/log_volume`"
     spark.sql(f"UPDATE {volume} SET log_count = log_count + 1 WHERE level = 'INFO'")
     spark.sql(f"INSERT INTO {bronze} SELECT * FROM {bronze} LIMIT 2")

@@ -42,7 +42,7 @@ ELSEWHERE = {"sink", "crash-test"}
 
 def test_each_command_is_tried_here_or_needs_no_spark() -> None:
     commands: dict[str, object] = getattr(typer.main.get_command(app), "commands", {})
-    assert {*commands} == {each.split()[0] for each in WITH_SPARK} | WITHOUT | ELSEWHERE
+    assert {*commands} == {command.split()[0] for command in WITH_SPARK} | WITHOUT | ELSEWHERE
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ QUICK = ("prove --deep", "rebuild silver")
 
 
 @pytest.mark.parametrize(
-    "command", [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in AT_WORK]
+    "command", [command if command in QUICK else pytest.param(command, marks=pytest.mark.long) for command in AT_WORK]
 )
 def test_ctrl_c_at_work(lake: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     (tmp_path / "tmp").mkdir()

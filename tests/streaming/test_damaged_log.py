@@ -44,9 +44,9 @@ def read_alike(house: House, table: str, spark: SparkSession) -> bool:
     place = str(house.table(table))
     _, snapshot = opened(house.table(table) / "_delta_log", spark)
     rows, version = spark.read.format("delta").load(place).count(), snapshot.version()
-    found = deltalake.DeltaTable(place)
-    files = pyarrow.table(found.get_add_actions(flatten=True))
-    return (rows, version) == (sum(files["num_records"].to_pylist()), found.version())
+    delta_table = deltalake.DeltaTable(place)
+    files = pyarrow.table(delta_table.get_add_actions(flatten=True))
+    return (rows, version) == (sum(files["num_records"].to_pylist()), delta_table.version())
 
 
 CASES = [(case, table) for case in DAMAGES for table in case.tables]
@@ -86,7 +86,7 @@ def test_a_damaged_log_goes_on_or_names_the_way_out(
 def walk(house: House, spark: SparkSession, case: Damage, stage: str, said: str) -> None:
     """Do what the errors say, until a start is not refused any more."""
     verb = "rebuild" if stage == "silver" else "recover"
-    commands = [each.replace("recover", verb).replace("…", stage) for each in case.commands]
+    commands = [template.replace("recover", verb).replace("…", stage) for template in case.commands]
     while said:
         command, *_ = re.findall(r"oncelake ((?:recover|rebuild) [a-z_.]+(?: --accept-loss)?)", said)
         if commands:
@@ -126,7 +126,7 @@ def test_bronze_does_not_go_back_over_lines_that_its_source_has_no_more(
         assert house.recover(spark, "bronze", accept_loss=True)["bronze"].refused is None
         house.rebuild(spark, "silver", accept_loss=True)
         said = [f"{link.said} {link.uncompared}" for link in house.lakehouse(spark).prove().links]
-        assert any("1 file of an accepted loss: " in each and "2.log" in each for each in said)
+        assert any("1 file of an accepted loss: " in line and "2.log" in line for line in said)
     else:
         assert refused.endswith("oncelake rebuild bronze --accept-loss")
         house.rebuild(spark, "bronze", accept_loss=True)
@@ -153,7 +153,7 @@ def test_a_recovery_that_died_before_it_recorded_the_loss_is_done_again(
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].refused is None
     metadata = house.chain().commit_log(BRONZE).state().metadata
     assert metadata is not None
-    assert [each.endswith("2.log") for each in metadata.lost] == [True]
+    assert [file.endswith("2.log") for file in metadata.lost] == [True]
 
 
 def test_new_commits_are_not_taken_for_those_that_silver_has_read(house: House, spark: SparkSession) -> None:

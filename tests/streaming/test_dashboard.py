@@ -34,16 +34,16 @@ def bundle() -> Bundle:
 @pytest.fixture(scope="module")
 def dashboard(bundle: Bundle) -> dict[str, Any]:
     """Return the dashboard's file, as deployed in prod."""
-    (found,) = bundle.config["resources"]["dashboards"].values()
-    assert found["dataset_catalog"] == "spark_catalog"
-    return content(bundle, found)
+    (declared,) = bundle.config["resources"]["dashboards"].values()
+    assert declared["dataset_catalog"] == "spark_catalog"
+    return content(bundle, declared)
 
 
 @pytest.fixture(scope="module")
 def lake(bundle: Bundle, filled: Filled, spark: SparkSession) -> Iterator[House]:
     """Copy the filled lake into the schemas that prod has on Databricks."""
     house = filled.again(spark)
-    schemas = {layer: each["name"] for layer, each in bundle.config["resources"]["schemas"].items()}
+    schemas = {layer: declaration["name"] for layer, declaration in bundle.config["resources"]["schemas"].items()}
     for layer, schema in schemas.items():
         spark.sql(f"CREATE DATABASE `{schema}`")
         for path in (house.lake / layer).iterdir():
@@ -63,25 +63,25 @@ def test_every_field_of_every_widget_is_answered(dashboard: dict[str, Any], lake
 
 def test_the_shown_figures_equal_the_tables(dashboard: dict[str, Any], lake: House, spark: SparkSession) -> None:
     answer = lake.must_be(LINES)
-    found = {name: [row.asDict() for row in spark.sql(sql).collect()] for name, sql in queries(dashboard).items()}
-    (balance,) = found["balance"]
+    rows = {name: [row.asDict() for row in spark.sql(sql).collect()] for name, sql in queries(dashboard).items()}
+    (balance,) = rows["balance"]
     assert balance == {"bronze": answer.lines, "silver": answer.parsed, "quarantine": answer.broken, "on_the_way": 0}
-    assert {row["name"]: row["lines"] for row in found["rows"]} == {
+    assert {row["name"]: row["lines"] for row in rows["rows"]} == {
         "bronze.access_log": answer.lines,
         "silver.access_log": answer.parsed,
         "silver.quarantine": answer.broken,
         "gold.error_log": sum(answer.errors.values()),
         "gold.log_volume": answer.parsed,
     }
-    assert sum(row["lines"] for row in found["quarantined"]) == answer.broken
-    assert sum(row["lines"] for row in found["reasons"]) >= answer.broken
-    (newest,) = found["freshness"]
+    assert sum(row["lines"] for row in rows["quarantined"]) == answer.broken
+    assert sum(row["lines"] for row in rows["reasons"]) >= answer.broken
+    (newest,) = rows["freshness"]
     assert newest["last_log_time"] == max(row["log_time"] for row in lake.rows("silver/access_log")).replace(
         tzinfo=None
     )
     assert 0 <= newest["minutes_since"] < 60
     last = max(answer.errors)
-    assert {row["log_time"].timestamp(): row["errors"] for row in found["errors"]} == {
+    assert {row["log_time"].timestamp(): row["errors"] for row in rows["errors"]} == {
         minute.timestamp(): count for minute, count in answer.errors.items() if (last - minute).total_seconds() < 86400
     }
 

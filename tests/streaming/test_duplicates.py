@@ -52,12 +52,12 @@ def house(tmp_path: Path) -> House:
 
 
 def send(house: House, number: int) -> None:
-    house.write(f"{number}.log", *(each.line for each in SENT[number]), BROKEN)
+    house.write(f"{number}.log", *(sent.line for sent in SENT[number]), BROKEN)
 
 
 def must_be(house: House, spark: SparkSession, batches: int) -> None:
-    kept = [each for some in KEPT[:batches] for each in some]
-    must_hold(house, spark, kept, [each for some in REPEATS[:batches] for each in some])
+    kept = [line for some in KEPT[:batches] for line in some]
+    must_hold(house, spark, kept, [line for some in REPEATS[:batches] for line in some])
     assert house.size("silver/quarantine") == batches
 
 
@@ -76,7 +76,7 @@ def test_a_crash_at_any_step_drops_each_repeat_once(
     send(house, 0)
     house.run(spark)
     send(house, 1)
-    for step in (each for each in STEPS if kind in each):
+    for step in (name for name in STEPS if kind in name):
         for before in (True, False):
             with crashed(spark, step, before=before), pytest.raises((StageError, Py4JJavaError)):
                 house.run(spark)
@@ -121,7 +121,7 @@ def test_a_line_from_quarantine_may_repeat_one_that_came_meanwhile(house: House,
     kept = [first, Sent("other", 650)]
     rows = sorted((row["value"], row["twin"]["log_time"].minute) for row in house.rows("silver/duplicates"))
     assert rows == [(late[0], 1), (late[2], 50)]
-    assert sorted(row["message"] for row in house.rows("silver/access_log")) == [each.event for each in kept]
+    assert sorted(row["message"] for row in house.rows("silver/access_log")) == [line.event for line in kept]
     assert house.size("silver/quarantine") == 0
     assert house.doubts(spark) == []
     forget_commits(house, "silver")  # the last batch is replayed over the same range, after the replay of quarantine

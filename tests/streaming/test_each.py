@@ -30,7 +30,9 @@ EACH: dict[str, Any] = {
 def declare(house: House, **more: Any) -> None:
     path = house.root / "trail.yaml"
     path.write_text(yaml.safe_dump({**EACH, **more}, sort_keys=False))
-    house.sets = [each for each in house.sets if not each.startswith("source.format")] + [f"source.format={path}"]
+    house.sets = [setting for setting in house.sets if not setting.startswith("source.format")] + [
+        f"source.format={path}"
+    ]
 
 
 def line(*messages: str, **outer: Any) -> bytes:
@@ -74,7 +76,7 @@ def test_lines_and_events_are_counted_apart(house: House, spark: SparkSession, s
     assert note(house).lines == {"before": 0, "added": 2}
     assert proven(house, spark)["events of silver.access_log"] == "2 lines with events are 4 rows, one for each"
     house.write("b.json", *SECOND)
-    (report,) = [each for each in house.run(spark) if each.stage == "silver"]
+    (report,) = [batch for batch in house.run(spark) if batch.stage == "silver"]
     assert dict(report.refused) == {"level": 1}
     assert (note(house).rows, note(house).lines) == (4, {"before": 2, "added": 1})
     assert silver(house) == ROWS
@@ -130,7 +132,7 @@ def test_a_replay_moves_lines_and_a_killed_one_is_finished(house: House, spark: 
 
 
 def test_a_lake_gets_events_and_loses_them_again(house: House, spark: SparkSession) -> None:
-    plain = {name: each for name, each in EACH.items() if name != "each"}
+    plain = {name: value for name, value in EACH.items() if name != "each"}
     path = house.root / "trail.yaml"
     path.write_text(yaml.safe_dump(plain))
     house.sets += [f"source.format={path}"]
@@ -155,9 +157,9 @@ def test_a_trace_shows_the_row_of_each_event(house: House, spark: SparkSession) 
     house.run(spark)
     way = house.lakehouse(spark).trace(f"a.json:{FIRST[0].decode()}")
     assert way.holds
-    step = next(each for each in way.steps if each.table == "silver.access_log")
+    step = next(candidate for candidate in way.steps if candidate.table == "silver.access_log")
     assert [row["event_index"] for row in step.rows] == [0, 1, 2]
-    gold = next(each for each in way.steps if each.table == "gold.error_log")
+    gold = next(candidate for candidate in way.steps if candidate.table == "gold.error_log")
     assert gold.at.value == "counted"
     _, refused = house.lakehouse(spark).trace(f"a.json:{FIRST[2].decode()}").steps
     assert refused.at.value == "refused"

@@ -149,7 +149,7 @@ def test_a_lake_whose_path_delta_rs_misreads_is_written_and_no_other(house: Hous
         house.write(f"{number}.log", GOOD)
         house.run(spark)
     bronze = [spark.read.format("delta").load(f"{house.root / name}/bronze/access_log") for name in names]
-    assert [each.count() for each in bronze] == [1, 2, 3]
+    assert [rows.count() for rows in bronze] == [1, 2, 3]
     assert house.doubts(spark) == []
 
 

@@ -74,14 +74,14 @@ def one_line(given: Given, house: House, *arguments: str) -> str:
 
 def refused_lines(given: Given, house: House, *sets: list[str]) -> list[str]:
     """Return the one line with which each run in one session is refused, one run for each list of settings."""
-    runs = [["run", "--once", *house.options, *(part for flag in each for part in ("--set", flag))] for each in sets]
+    runs = [["run", "--once", *house.options, *(part for flag in flags for part in ("--set", flag))] for flags in sets]
     said, after = given.calls(house, *runs, expect=2)
     assert after["one"] == "1"
-    return [line_of(each) for each in said]
+    return [line_of(text) for text in said]
 
 
 def line_of(said: str) -> str:
-    (line,) = [each for each in said.splitlines() if each.startswith("oncelake: ")]
+    (line,) = [candidate for candidate in said.splitlines() if candidate.startswith("oncelake: ")]
     return line
 
 

@@ -43,7 +43,7 @@ def test_the_command_shows_spans_and_rules(house: House, spark: SparkSession) ->
         exclude_defaults=True, mode="json"
     )
     told = json.loads(house.tell(spark, "history", "--json"))
-    assert [each["table"] for each in told["spans"]] == [
+    assert [entry["table"] for entry in told["spans"]] == [
         "bronze.access_log",
         "silver.access_log",
         "silver.quarantine",

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.support.house import House, events, kill_group, until
 from tests.support.packed import damaged_bz2
-from tests.support.processes import SMALL, newest, wait_for
+from tests.support.processes import SMALL, has_unread_data, newest, wait_for
 
 pytestmark = pytest.mark.chain
 
@@ -74,7 +74,7 @@ def test_a_jvm_that_dies_ends_the_run_with_one_line(house: House, spark: SparkSe
     wait_for(process, lambda: newest(house.lake / "_checkpoints/bronze/commits") >= 0)
     (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
     jvm.suspend()
-    time.sleep(1)  # now calls are active, which the end of the JVM interrupts
+    wait_for(process, lambda: has_unread_data(jvm.pid))  # now a call is active, which the end of the JVM interrupts
     jvm.kill()
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -18,13 +18,13 @@ def ran(filled: Filled, spark: SparkSession) -> House:
 
 
 def tidy(house: House, spark: SparkSession) -> dict[str, MaintenanceResult]:
-    return {each.table: each for each in maintain(house.chain(spark), spark)}
+    return {result.table: result for result in maintain(house.chain(spark), spark)}
 
 
 def must_skip(house: House, spark: SparkSession) -> None:
     """Check that another maintenance skips each table, because it has no new batch."""
     before = house.versions()
-    assert {each.skipped for each in tidy(house, spark).values()} == {"no batch since the last maintenance"}
+    assert {result.skipped for result in tidy(house, spark).values()} == {"no batch since the last maintenance"}
     assert house.versions() == before
 
 
@@ -48,7 +48,7 @@ def test_small_files_are_compacted_and_every_line_counts_once(ran: House, spark:
 
 @pytest.mark.spark
 def test_a_lake_without_tables_says_so(house: House, spark: SparkSession) -> None:
-    assert {each.skipped for each in maintain(house.chain(spark), spark)} == {"there is no table yet"}
+    assert {result.skipped for result in maintain(house.chain(spark), spark)} == {"there is no table yet"}
 
 
 @pytest.mark.spark
@@ -71,4 +71,4 @@ def test_the_command_reports_what_it_did(house: House, spark: SparkSession) -> N
     said = house.tell(spark, "maintain")
     assert f"{QUARANTINE}: no small files" in said
     (told,) = events(house.tell(spark, "maintain", "--json"))
-    assert [each["table"] for each in told["tables"]][:3] == [str(BRONZE), str(SILVER), str(QUARANTINE)]
+    assert [table["table"] for table in told["tables"]][:3] == [str(BRONZE), str(SILVER), str(QUARANTINE)]

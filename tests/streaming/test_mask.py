@@ -64,11 +64,11 @@ def found(spark: SparkSession, house: House, earlier: set[Path], *said: str) -> 
     files = [*(path for path in house.root.rglob("*") if path.is_file()), *(blocks(spark) - earlier)]
     stored = [str(path) for path in files if house.logs not in path.parents and _holds(path.read_bytes())]
     rows = [name for name in house.tables if house.table(name).exists() and _holds(repr(house.rows(name)).encode())]
-    return [*stored, *rows, *(each for each in (*said, *house.said, repr(house.reports)) if _holds(each.encode()))]
+    return [*stored, *rows, *(text for text in (*said, *house.said, repr(house.reports)) if _holds(text.encode()))]
 
 
 def _holds(content: bytes) -> bool:
-    return any(each in content for each in (CANARY, KEY.encode(), OLD_KEY.encode()))
+    return any(word in content for word in (CANARY, KEY.encode(), OLD_KEY.encode()))
 
 
 def deep(spark: SparkSession, house: House) -> list[str]:
@@ -138,9 +138,9 @@ def test_lines_are_compared_under_the_rules_and_the_key_that_they_were_read_with
     reports = house.run(spark)
     assert [report.masked for report in reports if report.stage == "bronze"] == [{"email": 4, "word": 1}]
     assert deep(spark, house) == ["15 rows of 3 files, 3 read again and equal line by line"]
-    history = [each for each in house.lakehouse(spark).history("bronze.access_log") if each.fingerprint]
-    assert [each.rows for each in history] == [5, 5]
-    assert all(each.rules for each in history)
+    history = [span for span in house.lakehouse(spark).history("bronze.access_log") if span.fingerprint]
+    assert [span.rows for span in history] == [5, 5]
+    assert all(span.rules for span in history)
     monkeypatch.delenv("OLD_KEY")
     lost = house.told(spark, "rebuild", "bronze")[1]
     assert "OLD_KEY with the key is not set" in lost

@@ -61,21 +61,21 @@ def test_the_endpoint_agrees_with_the_tables_during_a_run(
         for stage in ("silver", "gold.error_log"):
             until(lambda stage=stage: batches(port, stage) > 1)  # type: ignore[misc]
         until(lambda: figures(port)['oncelake_backlog{stage="gold.error_log",unit="rows"}'] == 0)
-        found = figures(port)
+        metrics = figures(port)
     finally:
         stopping.set()
         thread.join(120)
     house.must_be(LINES * 2)
-    assert {name: value for name, value in found.items() if name in rows_of(house)} == rows_of(house)
-    assert found['oncelake_quarantined_total{rule="blank"}'] == 2
+    assert {name: value for name, value in metrics.items() if name in rows_of(house)} == rows_of(house)
+    assert metrics['oncelake_quarantined_total{rule="blank"}'] == 2
     for stage in house.stages:
-        assert found[f'oncelake_stage_up{{stage="{stage}"}}'] == 1
-        assert found[f'oncelake_batch_duration_seconds_count{{outcome="written",stage="{stage}"}}'] >= 1
-        assert found[f'oncelake_phase_time_seconds_total{{phase="addBatch",stage="{stage}"}}'] > 0
-        assert 0 <= found[f'oncelake_freshness_seconds{{stage="{stage}"}}'] < 60
-    assert found['oncelake_backlog{stage="bronze",unit="files"}'] == 0
-    assert not any("other" in name for name in found)
+        assert metrics[f'oncelake_stage_up{{stage="{stage}"}}'] == 1
+        assert metrics[f'oncelake_batch_duration_seconds_count{{outcome="written",stage="{stage}"}}'] >= 1
+        assert metrics[f'oncelake_phase_time_seconds_total{{phase="addBatch",stage="{stage}"}}'] > 0
+        assert 0 <= metrics[f'oncelake_freshness_seconds{{stage="{stage}"}}'] < 60
+    assert metrics['oncelake_backlog{stage="bronze",unit="files"}'] == 0
+    assert not any("other" in name for name in metrics)
     with pytest.raises(OSError, match="refused"):
         figures(port)
     assert len(query_listeners(spark)) == listeners
-    assert not any(each.name == "measure" for each in threading.enumerate())
+    assert not any(running.name == "measure" for running in threading.enumerate())

@@ -246,7 +246,7 @@ def test_a_file_that_changed_after_it_was_read_is_named(ran: House) -> None:
     os.utime(ran.logs / "a.log", (1, 1))
     ran.said.clear()
     assert once(ran) == 0
-    assert any("a.log changed after being read" in each for each in ran.said)
+    assert any("a.log changed after being read" in line for line in ran.said)
 
 
 def test_the_record_of_the_checks_holds_no_secret(house: House, spark: SparkSession) -> None:

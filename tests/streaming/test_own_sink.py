@@ -33,7 +33,7 @@ def test_a_sink_of_your_own_is_a_stage_like_any_other(house: House, spark: Spark
     house.write("0.log", b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:10:08 ERROR two")
     house.run(spark)
     replay(house)
-    assert [each.replayed for each in house.run(spark) if each.stage == STAGE] == [True]
+    assert [report.replayed for report in house.run(spark) if report.stage == STAGE] == [True]
     proof = house.lakehouse(spark).prove()
     assert proof.holds
     assert proof.links[-1].said == "2 rows, equal value by value in tests.support.sinks:Refusing"

@@ -86,7 +86,7 @@ def claim(house: House, spark: SparkSession, **options: bool | int) -> str:
 
 
 def link(proven: ProofResult, name: str) -> Link:
-    return next(each for each in proven.links if each.name.startswith(name))
+    return next(candidate for candidate in proven.links if candidate.name.startswith(name))
 
 
 @pytest.mark.parametrize("tables", [[table] for table in TABLES] + [TABLES], ids=[*TABLES, "all"])
@@ -178,8 +178,10 @@ def test_a_gold_table_behind_the_log_of_silver_is_not_compared(ran: House, spark
         "gold.error_log)"
     )
     assert claim(ran, spark).startswith("3 of 9 lines")
-    (found,) = {"gold.error_log" in json.loads(path.read_text())["tables"] for path in ran.lake.glob("_proofs/*.json")}
-    assert not found
+    (is_recorded,) = {
+        "gold.error_log" in json.loads(path.read_text())["tables"] for path in ran.lake.glob("_proofs/*.json")
+    }
+    assert not is_recorded
 
 
 def test_a_served_table_behind_the_log_of_gold_is_not_compared(ran: House, spark: SparkSession) -> None:
@@ -215,9 +217,9 @@ def test_the_command_says_the_same_numbers_as_json(ran: House, spark: SparkSessi
     (ran.logs / "0.log").unlink()
     said = ran.tell(spark, "prove", "--deep")
     assert "6 of 9 lines, each exactly once; not compared: 3 lines of files that were not read again" in said
-    found = json.loads(ran.tell(spark, "prove", "--deep", "--json"))
-    assert (found["lines"], found["compared"], len(found["uncompared"])) == (9, 6, 1)
-    assert [part["count"] for each in found["links"] for part in each["uncompared"]] == [3]
+    proof = json.loads(ran.tell(spark, "prove", "--deep", "--json"))
+    assert (proof["lines"], proof["compared"], len(proof["uncompared"])) == (9, 6, 1)
+    assert [part["count"] for entry in proof["links"] for part in entry["uncompared"]] == [3]
 
 
 LAGS = {
@@ -241,9 +243,9 @@ def vacuum(house: House, spark: SparkSession, table: str) -> None:
 def walk(house: House, spark: SparkSession, said: str) -> None:
     """Do what an error says, until a run ends well and the proof holds."""
     for _ in range(3):
-        found = re.search(r"oncelake rebuild ([a-z_.]+)", said)
-        assert found, said
-        house.rebuild(spark, found[1])
+        match = re.search(r"oncelake rebuild ([a-z_.]+)", said)
+        assert match, said
+        house.rebuild(spark, match[1])
         try:
             house.run(spark)
             break

@@ -120,7 +120,7 @@ def test_a_part_with_a_gap_to_the_recorded_proof_is_not_recorded(ran: House, spa
     assert second
     assert all(link.holds for link in prove(ran, spark, since_ms=second.timestamp))
     recorded = [json.loads(path.read_text()) for path in (ran.lake / "_proofs").glob("*.json")]
-    assert all("bronze.access_log" not in each["tables"] for each in recorded)
+    assert all("bronze.access_log" not in tables["tables"] for tables in recorded)
 
 
 def test_an_empty_lake_holds(house: House, spark: SparkSession) -> None:

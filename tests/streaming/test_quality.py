@@ -81,7 +81,7 @@ def test_rules_quarantine_and_mark_rows(house: House, spark: SparkSession) -> No
     assert broken[0] == {"rule": "numbered", "column": "message", "value": LINES[4][25:].decode()}
     assert told(house) == {"lines": 6, "rules": {"numbered": 3, "short": 1, "pattern": 1}, "warned": []}
     listed = reasons(spark.read.format("delta").load(f"{house.lake}/silver/quarantine"))
-    assert [(each.rule, each.column, each.lines) for each in listed] == [
+    assert [(reason.rule, reason.column, reason.lines) for reason in listed] == [
         ("numbered", "message", 3),
         ("pattern", "value", 1),
         ("short", "message", 1),
@@ -200,7 +200,7 @@ def test_a_gate_that_warns_is_recorded(house: House, spark: SparkSession) -> Non
     house.sets += ["quality.gate.quarantined.warn=0.1", "quality.gate.age.warn=1 hour"]
     expect(house)
     house.write("a.log", *LINES[:5])
-    (report,) = (each for each in house.run(spark) if each.stage == "silver")
+    (report,) = (batch for batch in house.run(spark) if batch.stage == "silver")
     assert len(report.warned) == 1
     assert report.warned[0].startswith("quality.gate.age.warn: the newest line is from 2017-07-30")
     assert told(house) == {"lines": 5, "rules": {}, "warned": ["quality.gate.age.warn"]}
@@ -285,14 +285,14 @@ def test_an_audit_names_rows_and_is_recorded_once_for_each_version(
     unique = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "message"}, "severity": "warning"}
     expect(house, NUMBERED, SHORT, {**unique, "meta": {"rule": "unique"}})
     first, again = (audit(house, spark, tmp_path / "audit") for _ in range(2))
-    found = {result.rule: result for result in first.results}
+    results = {result.rule: result for result in first.results}
     assert not first.holds
-    assert {rule: (each.success, each.unexpected, each.rows) for rule, each in found.items()} == {
+    assert {rule: (result.success, result.unexpected, result.rows) for rule, result in results.items()} == {
         "numbered": (False, 4, 6),
         "short": (False, 2, 6),
         "unique": (True, 0, 6),
     }
-    assert sorted(found["short"].lines) == sorted(f"a.log:{line.decode()}" for line in (LINES[4], html))
+    assert sorted(results["short"].lines) == sorted(f"a.log:{line.decode()}" for line in (LINES[4], html))
     assert (first.recorded, again.recorded) == (True, False)
     assert house.size("quality/results") == 3
     pages = "".join(page.read_text() for page in (tmp_path / "audit").rglob("*.html"))

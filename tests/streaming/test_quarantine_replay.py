@@ -37,7 +37,9 @@ def repair_format(house: House, more: str = "") -> None:
     """Change the format to accept both ways of writing a time."""
     path = house.root / "both.yaml"
     path.write_text(BOTH_TIMES + more)
-    house.sets = [each for each in house.sets if not each.startswith("source.format")] + [f"source.format={path}"]
+    house.sets = [setting for setting in house.sets if not setting.startswith("source.format")] + [
+        f"source.format={path}"
+    ]
 
 
 def replay(house: House, spark: SparkSession) -> Replay:
@@ -47,7 +49,7 @@ def replay(house: House, spark: SparkSession) -> Replay:
 
 def refused(house: House) -> list[tuple[bytes, list[str]]]:
     rows = house.rows("silver/quarantine")
-    return sorted((row["value"], [each["rule"] for each in row["reasons"]]) for row in rows)
+    return sorted((row["value"], [reason["rule"] for reason in row["reasons"]]) for row in rows)
 
 
 def messages(house: House) -> list[str]:
@@ -163,7 +165,7 @@ def test_a_replay_that_died_is_completed_by_the_next(
                 what(spark)
         shutil.rmtree(filled.checkpoint("silver"))
         assert "Finish it" in str(filled.recover(spark, "silver")["silver"].refused)
-        filled.sets = [each for each in filled.sets if not each.startswith("source.format")]
+        filled.sets = [setting for setting in filled.sets if not setting.startswith("source.format")]
         with pytest.raises(StateError, match="oncelake recover silver"):
             replay(filled, spark).go()  # with the old format nothing passes; moved lines stay moved
         filled.recover(spark, "silver")

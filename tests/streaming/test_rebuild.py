@@ -146,8 +146,8 @@ def test_a_proof_does_not_hold_over_a_table_that_a_rebuild_emptied_and_could_not
 ) -> None:
     def fails(run: Run) -> None:
         if run.chain.stages[0].name == stage:
-            for each in run.chain.stages if made else ():
-                make_tables(spark, run.chain, each)
+            for rebuilt in run.chain.stages if made else ():
+                make_tables(spark, run.chain, rebuilt)
             raise StateError("the first batch fails")
 
     with pytest.MonkeyPatch.context() as patch:

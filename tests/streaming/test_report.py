@@ -110,7 +110,7 @@ def test_a_period_tells_what_changed_and_leads_to_the_raw_lines(told: Told, spar
     assert sum(facts.lines.totals.values()) == 17
     (peak,) = facts.period.peaks
     assert (peak.seconds, peak.errors, peak.read) == (60, 2, 2)
-    assert {each.template: each.lines for each in peak.messages} == {"one": 1, "late by a little": 1}
+    assert {group.template: group.lines for group in peak.messages} == {"one": 1, "late by a little": 1}
     for message in peak.messages:
         assert message.trace is not None
         way = told.house.lakehouse(spark).trace(shlex.split(message.trace)[2])
@@ -139,8 +139,8 @@ def test_a_period_of_ingestion_counts_quarantine_and_freshness(told: Told, spark
 
 @pytest.mark.spark
 def test_the_users_own_gold_tables_are_drawn_as_declared(told: Told) -> None:
-    found = {(measure.table, measure.measure): measure for measure in told.facts.measures}
-    volume = found["gold.log_volume", "log_count"]
+    measures = {(measure.table, measure.measure): measure for measure in told.facts.measures}
+    volume = measures["gold.log_volume", "log_count"]
     assert volume.how == "count per 1 minute by level"
     assert {name: sum(filter(None, values)) for name, values in volume.groups.items()} == {
         "INFO": 40,
@@ -149,7 +149,7 @@ def test_the_users_own_gold_tables_are_drawn_as_declared(told: Told) -> None:
         "WARN": 1,
     }
     assert (volume.seconds, volume.others) == (60, ())
-    assert set(found) == {("gold.log_volume", "log_count"), ("gold.error_log", "log_count")}
+    assert set(measures) == {("gold.log_volume", "log_count"), ("gold.error_log", "log_count")}
 
 
 @pytest.mark.spark

@@ -123,7 +123,7 @@ def test_a_file_that_is_compressed_or_unpacked_is_not_read_again(house: House, s
     gzip_of("-d", "b.log.gz")
     house.write("new.log", LINE % b"new")
     house.run(spark)
-    lines = [LINE % each for each in (b"a", b"b", b"c", b"new")]
+    lines = [LINE % word for word in (b"a", b"b", b"c", b"new")]
     house.must_be(lines)
     assert house.doubts(spark) == []
     assert "are the new names of some that were read, and are not read again" in notes(house, spark)

@@ -53,7 +53,7 @@ def test_lines_that_were_cut_are_whole_in_files_and_growing_files(lake: Several,
     lake.run(spark)
     assert lake.counts() == {"access_log": 1, "app": 2, "tail": 2}
     messages = {(row["source"], row["level"], row["message"]) for row in lake.rows("silver/access_log")}
-    cut = {(each, "ERROR", "first, next, last") for each in ("app", "tail")}
+    cut = {(name, "ERROR", "first, next, last") for name in ("app", "tail")}
     assert messages >= cut
     for source in ("app", "tail"):
         assert lake.rows(f"bronze/{source}")[1]["value"] == b"\n".join(lines[1:])
@@ -197,7 +197,7 @@ def test_a_source_that_fails_in_a_continuous_run_stops_alone(lake: Several, spar
     until(lambda: lake.table("silver/access_log").exists() and lake.counts() == {"access_log": 3, "app": 3}, 120)
     (lake.logs / "app" / "broken.bz2").write_bytes(damaged_bz2())
     fill(lake, "app", part="1")
-    until(lambda: any(isinstance(each, Notice) and "go on" in each.text for each in said), 120)
+    until(lambda: any(isinstance(event, Notice) and "go on" in event.text for event in said), 120)
     fill(lake, "access_log", part="1")
     until(lambda: lake.counts() == {"access_log": 6, "app": 3}, 120)
     stopping.set()
@@ -214,7 +214,7 @@ def test_lost_checkpoints_are_recovered_and_stages_rebuilt(lake: Several, spark:
     lake.run(spark)
     shutil.rmtree(lake.lake / "_checkpoints")
     recovered = lake.recover(spark)
-    assert {name: each.refused for name, each in recovered.items()} == dict.fromkeys(lake.stages)
+    assert {name: result.refused for name, result in recovered.items()} == dict.fromkeys(lake.stages)
     assert (lake.lake / "_checkpoints" / "bronze.app" / "offsets").is_dir()
     fill(lake, "access_log", part="1")
     lake.run(spark)
@@ -242,7 +242,7 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     assert lake.counts() == {"access_log": 3, "app": 3, "json": 1}
     assert lake.doubts(spark) == []
     status = json.loads(lake.tell(spark, "status", "--json"))
-    assert [each["stage"] for each in status["stages"]] == [
+    assert [stage["stage"] for stage in status["stages"]] == [
         "bronze",
         "bronze.app",
         "bronze.json",
@@ -296,7 +296,7 @@ def new_steps(lake: Several, spark: SparkSession) -> list[str]:
 
 
 def durable(lake: Path) -> set[str]:
-    found = {str(path.relative_to(lake)) for path in lake.rglob("*") if path.is_file()}
+    files = {str(path.relative_to(lake)) for path in lake.rglob("*") if path.is_file()}
     return {
-        name for name in found if re.search(r"(_delta_log/\d+\.json|/(offsets|commits|sources/0)/\d+|/metadata)$", name)
+        name for name in files if re.search(r"(_delta_log/\d+\.json|/(offsets|commits|sources/0)/\d+|/metadata)$", name)
     }

@@ -39,12 +39,12 @@ def faults(house: House, spark: SparkSession) -> list[str]:
 
 def refused(house: House) -> list[tuple[str, str, bytes, int]]:
     """Return rule, file, value and bytes of the rows in quarantine."""
-    found = []
+    entries = []
     for row in house.rows("silver/quarantine"):
         (reason,) = row["reasons"]
         value = bytes(row["value"])
-        found.append((reason["rule"], Path(row["file"]).name, value, int(row["headers"][0]["value"])))
-    return sorted(found)
+        entries.append((reason["rule"], Path(row["file"]).name, value, int(row["headers"][0]["value"])))
+    return sorted(entries)
 
 
 REFUSED = [
@@ -63,7 +63,7 @@ def test_every_line_counts_and_the_stand_ins_are_in_quarantine(house: House, spa
     assert refused(house) == REFUSED
     assert faults(house, spark) == []
     entries = [row["headers"][1:] for row in house.rows("silver/quarantine")]
-    digests = {bytes(entry["value"]).decode() for each in entries for entry in each}
+    digests = {bytes(entry["value"]).decode() for group in entries for entry in group}
     assert digests == {hashlib.sha256(LONG).hexdigest()}
 
 

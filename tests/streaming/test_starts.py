@@ -241,7 +241,7 @@ def end(house: House, cause: Cause, seconds: float = 60) -> tuple[int, str]:
     place = house.root / "place"
     place.mkdir()
     sets = ("spark.driver_memory=1g", *cause.sets)
-    flags = [*house.options, *(part for each in sets for part in ("--set", each))]
+    flags = [*house.options, *(part for setting in sets for part in ("--set", setting))]
     command = [sys.executable, "-m", "oncelake", *shlex.split(cause.command), *flags]
     # a user that is root has every right, except without this capability
     bare = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if "chmod 555" in cause.shell else []

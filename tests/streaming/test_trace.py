@@ -68,11 +68,11 @@ def test_a_counted_line_is_traced_into_every_gold_table(house: House, spark: Spa
         "gold.error_log": "counted",
         "gold.log_volume": "counted",
     }
-    found = steps(way)
-    assert found["silver.access_log"].row
-    assert found["silver.access_log"].row["message"] == "some message"
-    assert found["gold.error_log"].row == {"log_time": "2017-07-30T14:09:00.000000Z", "log_count": 3}
-    assert found["gold.log_volume"].row == {
+    traced = steps(way)
+    assert traced["silver.access_log"].row
+    assert traced["silver.access_log"].row["message"] == "some message"
+    assert traced["gold.error_log"].row == {"log_time": "2017-07-30T14:09:00.000000Z", "log_count": 3}
+    assert traced["gold.log_volume"].row == {
         "log_time": "2017-07-30T14:09:00.000000Z",
         "level": "ERROR",
         "log_count": 3,

@@ -54,11 +54,11 @@ class Reader:
 def test_the_tutorial_works_as_written(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
-    found = blocks(PAGE)
+    page_blocks = blocks(PAGE)
     reader = Reader(spark, Shell(monkeypatch, {"/home/ann/tutorial": str(tmp_path)}))
-    for block in found:
+    for block in page_blocks:
         reader.follow(block)
-    assert len({block.section for block in found}) == 7
+    assert len({block.section for block in page_blocks}) == 7
     errors, served = reader.values
     assert errors == 40
     assert served == [("order placed", 3920), ("payment declined", 80)]

@@ -76,9 +76,9 @@ def test_a_served_table_follows_the_changes_that_both_writers_made(house: House,
             with crashed(spark, f"_checkpoints/serving/error_log/offsets/{3}", before=True), pytest.raises(StageError):
                 again.run(spark)
         else:
-            upserted += [sum(each.rows.values()) for each in again.run(spark) if each.stage.startswith("serving")]
+            upserted += [sum(report.rows.values()) for report in again.run(spark) if report.stage.startswith("serving")]
     log = house.table("gold/error_log") / "_delta_log"
-    writers = {"engineInfo" in each and "delta-rs" in each for each in map(Path.read_text, log.glob("*.json"))}
+    writers = {"engineInfo" in text and "delta-rs" in text for text in map(Path.read_text, log.glob("*.json"))}
     assert (writers, "OPTIMIZE" in operations(house, "gold/error_log")) == ({True, False}, True)
     assert upserted == [2, 2, 2, 4]  # the last one has the windows of three batches, and the one that all have
     with sqlite3.connect(house.root / "served.db") as connection:
@@ -126,7 +126,7 @@ def test_maintenance_runs_after_a_compaction_in_a_run(house: House, spark: Spark
         house.write(f"{batch}.log", *LINES[batch])
         house.run(spark)
         batch += 1
-    done = {each.table: each for each in maintain(house.chain(spark), spark)}
+    done = {result.table: result for result in maintain(house.chain(spark), spark)}
     assert not done[str(BRONZE)].skipped
-    assert {each.skipped for each in maintain(house.chain(spark), spark)} == {"no batch since the last maintenance"}
+    assert {result.skipped for result in maintain(house.chain(spark), spark)} == {"no batch since the last maintenance"}
     house.must_be(lines(batch))

@@ -36,7 +36,7 @@ def declare(house: House, *, gold: bool = False, **columns: str) -> None:
     added = "".join(f".withColumn({name!r}, {text})" for name, text in columns.items())
     imports = "from pyspark.sql import functions as F\nfrom pyspark.sql.functions import udf\n"
     (house.conf.parent / "own_code.py").write_text(f"{imports}def add(rows):\n    return rows{added}\n")
-    kept = [each for each in house.sets if not each.startswith(("silver.transform", "gold.by_words"))]
+    kept = [setting for setting in house.sets if not setting.startswith(("silver.transform", "gold.by_words"))]
     by_words = [f"gold.by_words={json.dumps(BY_WORDS)}"] if gold else []
     house.sets = [*kept, *(["silver.transform=own_code:add"] if columns else []), *by_words]
 
@@ -59,8 +59,8 @@ def test_own_columns_are_added_measured_and_changed(house: House, spark: SparkSe
     declare(house, gold=True, words=WORDS, size=SIZE)
     house.write("new.log", *NEW)
     house.run(spark)
-    found = [(value[0], str(value[1])) for value in silver_values(house, "words", "size")]
-    assert found == [(1, "5.00"), (2, "7.00"), (2, "7.00"), (None, "None")]
+    pairs = [(value[0], str(value[1])) for value in silver_values(house, "words", "size")]
+    assert pairs == [(1, "5.00"), (2, "7.00"), (2, "7.00"), (None, "None")]
     assert house.size("silver/quarantine") == 2
     assert [(row["lines"], str(row["longest"])) for row in house.rows("gold/by_words")] == [(2, "7.00")]
 

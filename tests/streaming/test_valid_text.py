@@ -33,7 +33,7 @@ GOLD: dict[str, Any] = {
 }
 CODE = "def add(rows):\n    return rows.selectExpr('*', 'cast(unhex(message) as string) own', 'level as same')\n"
 # 'a', two texts that become the same valid one, and none
-LINES = [f"2017-07-30 14:09:08 ERROR {each}".encode() for each in ("61", "ff", "fe", "ff", "x")]
+LINES = [f"2017-07-30 14:09:08 ERROR {value}".encode() for value in ("61", "ff", "fe", "ff", "x")]
 BAD = "\N{REPLACEMENT CHARACTER}"
 COUNTS = [("a", 2), (BAD, 6), (None, 2)]
 SAID = "a text that is not UTF-8; what no reader can read became U+FFFD"
@@ -68,7 +68,7 @@ def recorded(house: House, table: str) -> dict[str, int]:
 def test_gold_goes_on_and_every_reader_reads_it(declared: House, spark: SparkSession, small_batch: str) -> None:
     for number in (1, 2):  # gold once stopped at the second batch
         declared.write(f"{number}.log", *LINES)
-        reports = {each.stage: each.warned for each in declared.run(spark)}
+        reports = {report.stage: report.warned for report in declared.run(spark)}
         assert reports["silver"] == (f"own: 3 lines have {SAID}",)
         assert reports["gold.keyed"] == (f"text: 3 lines have {SAID}",)
         assert reports["gold.extremes"] == (f"least: 3 lines have {SAID}", f"most: 3 lines have {SAID}")

@@ -44,11 +44,11 @@ def test_a_run_draws_its_board_and_a_watch_reports_each_batch(shipped_house: Hou
     assert sum(_rows(said, "bronze")) == 526
     assert sum(_rows(said, "silver")) == 526
     told = events(said)
-    assert [each["state"] for each in told if each.get("stage") == "bronze" and each["event"] == "status"][
+    assert [entry["state"] for entry in told if entry.get("stage") == "bronze" and entry["event"] == "status"][
         -1
     ] == "aligned"
-    assert [each["writing"] for each in told if each["event"] == "writer"] == [False, True, False]
-    assert all(each["level"] == "info" for each in told)
+    assert [entry["writing"] for entry in told if entry["event"] == "writer"] == [False, True, False]
+    assert all(entry["level"] == "info" for entry in told)
 
 
 def _rows(said: str, stage: str) -> list[int]:

@@ -28,7 +28,7 @@ def test_the_wheel_has_the_files_that_it_reads_and_no_tests(wheel: Path) -> None
     ):
         assert f"oncelake/{needed}" in names
     own = ("crash_test", "sink_test", "format_tests")  # commands of the product
-    assert not [name for name in names if "test" in name and not any(each in name for each in own)]
+    assert not [name for name in names if "test" in name and not any(word in name for word in own)]
     tops = {name.split("/")[0] for name in names}
     assert tops == {"oncelake", next(top for top in tops if top.endswith(".dist-info"))}
 

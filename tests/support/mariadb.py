@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +20,8 @@ import pytest
 from oncelake.lab.demo.server import free_port, wait_until_it_answers
 
 PACKAGE = "mariadb-server"
+# How often a server that ends by itself is started again.
+_RESTARTS = 10
 
 
 def _found(name: str) -> str | None:
@@ -60,10 +61,9 @@ class MariaDB:
         threading.Thread(target=self._watch, args=(process, command), daemon=True).start()
 
     def _watch(self, process: subprocess.Popen[bytes], command: list[str]) -> None:
-        """Start the server again each time it ends without `stop`."""
-        while True:
+        """Start the server again if it ends without `stop`, a few times."""
+        for _ in range(_RESTARTS):
             process.wait()
-            time.sleep(1)
             with self._lock:
                 if self._process is not process:
                     return

@@ -71,21 +71,21 @@ def send(
         console,
         lake,
     ):
-        found = lake.alerts(send=True)
-        _say(console, found, as_json=as_json)
-    if any(each.unsent for each in found):
+        statuses = lake.alerts(send=True)
+        _say(console, statuses, as_json=as_json)
+    if any(status.unsent for status in statuses):
         raise typer.Exit(1)
 
 
-def _say(console: Console, found: "Sequence[AlertStatus]", *, as_json: bool) -> None:
+def _say(console: Console, statuses: "Sequence[AlertStatus]", *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"alerts": [each.to_dict() for each in found]}))
+        typer.echo(json.dumps({"alerts": [status.to_dict() for status in statuses]}))
         return
-    if not found:
+    if not statuses:
         console.print("no alert is declared; see docs/alerts.md")
-    for each in found:
-        sent = f", last sent {each.last_sent}" if each.last_sent else ", none sent"
-        unsent = f", {each.unsent} unsent" if each.unsent else ""
-        console.print(f"{each.alert}: {each.state}: {each.when}; to {each.to}{sent}{unsent}")
-        if each.failed:
-            console.print(f"    {each.failed}")
+    for status in statuses:
+        sent = f", last sent {status.last_sent}" if status.last_sent else ", none sent"
+        unsent = f", {status.unsent} unsent" if status.unsent else ""
+        console.print(f"{status.alert}: {status.state}: {status.when}; to {status.to}{sent}{unsent}")
+        if status.failed:
+            console.print(f"    {status.failed}")

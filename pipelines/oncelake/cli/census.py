@@ -45,13 +45,13 @@ def account(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
-        with lake.census(source) as (found, resolve):
+        with lake.census(source) as (result, resolve):
             stage = resolve.ingestion.stage
         if as_json:
-            typer.echo(json.dumps(_object(found, stage)))
+            typer.echo(json.dumps(_object(result, stage)))
         else:
-            _say(console, found, stage, every=every)
-    if found.faults:
+            _say(console, result, stage, every=every)
+    if result.faults:
         raise typer.Exit(1)
 
 
@@ -98,46 +98,46 @@ def _resolve(
     *,
     verbose: bool,
 ) -> None:
-    with opened(conf, sets, verbose=verbose, changes=True) as (_, lake), lake.census(source) as (found, resolve):
+    with opened(conf, sets, verbose=verbose, changes=True) as (_, lake), lake.census(source) as (result, resolve):
         from oncelake.sources.directory.resolve import chosen
 
-        for line in work(resolve, chosen(files, [*found.faults, *found.accepted])):
+        for line in work(resolve, chosen(files, [*result.faults, *result.accepted])):
             typer.echo(line)
 
 
-def _say(console: Console, found: Census, stage: str, *, every: bool) -> None:
-    ignored = f"{len(found.hidden):,} hidden, {len(found.empty):,} empty"
+def _say(console: Console, result: Census, stage: str, *, every: bool) -> None:
+    ignored = f"{len(result.hidden):,} hidden, {len(result.empty):,} empty"
     counts = (
-        f"{len(found.read):,} read whole, {len(found.waiting):,} waiting, {ignored}, {len(found.faults):,} at fault"
+        f"{len(result.read):,} read whole, {len(result.waiting):,} waiting, {ignored}, {len(result.faults):,} at fault"
     )
-    gone = f"; {len(found.gone):,} read earlier and deleted since" if found.gone else ""
-    again = f"; {len(found.renamed):,} read under an earlier name" if found.renamed else ""
-    copies = f"; {len(found.copies):,} not read, as copies" if found.copies else ""
+    gone = f"; {len(result.gone):,} read earlier and deleted since" if result.gone else ""
+    again = f"; {len(result.renamed):,} read under an earlier name" if result.renamed else ""
+    copies = f"; {len(result.copies):,} not read, as copies" if result.copies else ""
     lines = [f"files: {counts}{gone}{again}{copies}"]
-    for state, paths in _paths(found).items() if every else ():
+    for state, paths in _paths(result).items() if every else ():
         lines += [f"{state}: {shown_path(path)}" for path in paths]
-    lines += [f"accepted: {shown_path(each.path)}: {each.fault}" for each in found.accepted]
-    lines += [f"{fault.fault}: {said(fault, stage)}" for fault in found.faults]
+    lines += [f"accepted: {shown_path(file.path)}: {file.fault}" for file in result.accepted]
+    lines += [f"{fault.fault}: {said(fault, stage)}" for fault in result.faults]
     for line in lines:
         console.print(line)
 
 
-def _paths(found: Census) -> dict[str, list[str]]:
+def _paths(result: Census) -> dict[str, list[str]]:
     return {
-        "read whole": sorted(found.read),
-        "waiting": sorted(each.path for each in found.waiting),
-        "hidden": sorted(each.path for each in found.hidden),
-        "empty": sorted(each.path for each in found.empty),
-        "gone": found.gone,
-        "renamed": sorted(found.renamed),
-        "copies": sorted(found.copies),
+        "read whole": sorted(result.read),
+        "waiting": sorted(file.path for file in result.waiting),
+        "hidden": sorted(file.path for file in result.hidden),
+        "empty": sorted(file.path for file in result.empty),
+        "gone": result.gone,
+        "renamed": sorted(result.renamed),
+        "copies": sorted(result.copies),
     }
 
 
-def _object(found: Census, stage: str) -> dict[str, object]:
+def _object(result: Census, stage: str) -> dict[str, object]:
     entries = [
-        {**asdict(fault), "path": shown_path(fault.path), "resolve": said(fault, stage)} for fault in found.faults
+        {**asdict(fault), "path": shown_path(fault.path), "resolve": said(fault, stage)} for fault in result.faults
     ]
-    accepted = [{**asdict(each), "path": shown_path(each.path)} for each in found.accepted]
-    files = {state.replace(" ", "_"): list(map(shown_path, paths)) for state, paths in _paths(found).items()}
-    return {"files": files, "faults": entries, "accepted": accepted, "holds": not found.faults}
+    accepted = [{**asdict(file), "path": shown_path(file.path)} for file in result.accepted]
+    files = {state.replace(" ", "_"): list(map(shown_path, paths)) for state, paths in _paths(result).items()}
+    return {"files": files, "faults": entries, "accepted": accepted, "holds": not result.faults}

@@ -1,4 +1,4 @@
-"""`oncelake init` and `schema`: write the files of a new project, and what an editor completes them with."""
+"""`oncelake init` and `schema`: write the files of a new project, and the JSON Schema for editors."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def init(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a configuration and what belongs to it.
+    """Write the files of a new project.
 
     The files are a commented configuration, a log format if none of the shipped ones fits, a quality suite, a systemd
     unit and a .gitignore. No file is overwritten.
@@ -49,32 +49,32 @@ def init(
         check_new(directory)
         NewSource(None, kafka, topic)
         if sample is None and kafka is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
-            asked = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
-            sample = Path(asked).expanduser() if asked else None
-        found, logs = None, None
+            answer = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
+            sample = Path(answer).expanduser() if answer else None
+        sample_logs, logs = None, None
         if sample is not None:
-            found = kinds_in(sample, format_places(None))
-            for kind in found.kinds if not as_json else []:
+            sample_logs = kinds_in(sample, format_places(None))
+            for kind in sample_logs.kinds if not as_json else []:
                 _show_kind(console, kind)
-            if not found.kinds:
-                raise OncelakeError(_no_format(sample, found.left_out))  # guard: init-needs-format
-            for file, reason in found.left_out.items():
+            if not sample_logs.kinds:
+                raise OncelakeError(_no_format(sample, sample_logs.left_out))  # guard: init-needs-format
+            for file, reason in sample_logs.left_out.items():
                 warning(f"{file} is left out: {reason}", as_json=as_json)
             if kafka is None:
                 place = (sample if sample.is_dir() else sample.parent).resolve()
                 logs = None if directory.resolve().is_relative_to(place) else str(place)
-        written = write_project(directory, NewSource(logs, kafka, topic), found)
+        written = write_project(directory, NewSource(logs, kafka, topic), sample_logs)
         if as_json:
-            files, kept = ([str(each) for each in some] for some in (written.files, written.kept))
+            files, kept_files = (list(map(str, paths)) for paths in (written.files, written.kept))
             kinds = (
-                [{"source": kind.name, **kind.evidence.to_dict(), "format": kind.format} for kind in found.kinds]
-                if found
+                [{"source": kind.name, **kind.evidence.to_dict(), "format": kind.format} for kind in sample_logs.kinds]
+                if sample_logs
                 else []
             )
-            name = found.kinds[0].format if found is not None else "default"
-            left_out = {str(file): reason for file, reason in found.left_out.items()} if found is not None else {}
-            told = {"files": files, "kept": kept, "format": name, "kinds": kinds, "left_out": left_out}
-            typer.echo(json.dumps({**told, "next": written.next}))
+            name = sample_logs.kinds[0].format if sample_logs is not None else "default"
+            left_out = {str(file): why for file, why in sample_logs.left_out.items()} if sample_logs is not None else {}
+            fields = {"files": files, "kept": kept_files, "format": name, "kinds": kinds, "left_out": left_out}
+            typer.echo(json.dumps({**fields, "next": written.next}))
             return
         for path in written.files:
             console.print(f"wrote {path}")

@@ -88,8 +88,8 @@ def crash_test(
         used = conf if own_source or copy_lake else conf_or_shipped(conf)  # generated lines need no source and no lake
         order = Order(used, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
         verdict = conduct(order, console.print)
-        for each in [json.dumps(verdict.to_dict())] if as_json else verdict.sentences():
-            typer.echo(each)
+        for text in [json.dumps(verdict.to_dict())] if as_json else verdict.sentences():
+            typer.echo(text)
     if not verdict.clean:
         raise typer.Exit(1)
 

@@ -58,7 +58,7 @@ def try_(
         if name is None:
             settings, parsers = configured(conf, sets or [])
             if settings.source is None:
-                sources = ", ".join(f"{source} ({each.format})" for source, each in settings.sources.items())
+                sources = ", ".join(f"{source} ({declared.format})" for source, declared in settings.sources.items())
                 raise ConfigError(f"the lake has several sources: {sources}; name the format after the file")
             name, of_spark = settings.source.format, settings.spark
             parser, made_by = parsers[BRONZE.name], silver_rules(settings, parsers, {}, code_places(conf))
@@ -76,14 +76,14 @@ def try_(
         unheld = unheld_text(parser, sample.text)
         if save:
             path = tests_file(name, places)
-            kept = keep(path, name, kept_of(trial, parser, sample.modified))
+            count = keep(path, name, kept_of(trial, parser, sample.modified))
         if as_json:
             typer.echo(json.dumps({**trial.to_dict(), "unheld": dict(unheld)}, ensure_ascii=False))
         else:
             _show(console, file, trial)
             _show_unheld(console, unheld)
             if save:
-                console.print(f"{path} keeps {count_of(kept, 'line')}; check them with: oncelake format test {name}")
+                console.print(f"{path} keeps {count_of(count, 'line')}; check them with: oncelake format test {name}")
     with reported(as_json=as_json, verbose=verbose):
         if not trial.accepted:
             raise OncelakeError(f"no line of {file} parses as {name}. Find a format that fits: oncelake format suggest")
@@ -113,23 +113,26 @@ def check(
 
         places = format_places(conf)
         names = [name] if name is not None else tested_formats(places)
-        kept = {each: read_kept(tests_file(each, places)) for each in names}
-        if not any(kept.values()):
+        tests = {tested: read_kept(tests_file(tested, places)) for tested in names}
+        if not any(tests.values()):
             where = tests_file(name, places) if name is not None else places[0] / "tests"
             raise ConfigError(f"{where} keeps no lines; keep some: oncelake format try FILE {name or 'FORMAT'} --save")
-        parsers = {each: load_parser(each, places) for each in names}
+        parsers = {tested: load_parser(tested, places) for tested in names}
         with spark_session(SparkSettings(), verbose=verbose, quick=True) as spark:
-            found = {each: list(changed(spark, parsers[each], kept[each])) for each in names}
+            changes = {tested: list(changed(spark, parsers[tested], tests[tested])) for tested in names}
         if as_json:
-            lines = {each: [{"line": line.line, "differences": said} for line, said in found[each]] for each in names}
-            typer.echo(json.dumps({"lines": {each: len(kept[each]) for each in names}, "changed": lines}))
-        for each in names if not as_json else []:
-            same = len(kept[each]) - len(found[each])
-            console.print(f"{each}: {same:,} of {count_of(len(kept[each]), 'line')} as kept")
-            for line, said in found[each]:
-                console.print(f"  {_short(line.line)}\n    {'; '.join(map(_short, said))}")
+            lines = {
+                tested: [{"line": kept.line, "differences": differences} for kept, differences in of_format]
+                for tested, of_format in changes.items()
+            }
+            typer.echo(json.dumps({"lines": {tested: len(tests[tested]) for tested in names}, "changed": lines}))
+        for tested in names if not as_json else []:
+            same = len(tests[tested]) - len(changes[tested])
+            console.print(f"{tested}: {same:,} of {count_of(len(tests[tested]), 'line')} as kept")
+            for line, differences in changes[tested]:
+                console.print(f"  {_short(line.line)}\n    {'; '.join(map(_short, differences))}")
     with reported(as_json=as_json, verbose=verbose):
-        wrong = sum(map(len, found.values()))
+        wrong = sum(map(len, changes.values()))
         if wrong:
             read = count_of(wrong, "line is read otherwise", "lines are read otherwise")
             raise OncelakeError(
@@ -149,58 +152,57 @@ def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbo
         from oncelake.engine.configuration import format_places
         from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 
-        found = suggest_format(sample_of(file), known_formats(format_places(conf)))
+        suggestion = suggest_format(sample_of(file), known_formats(format_places(conf)))
         if as_json:
-            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+            typer.echo(json.dumps(suggestion.to_dict(), ensure_ascii=False))
         else:
-            _show_suggestion(console, file, found)
+            _show_suggestion(console, file, suggestion)
     with reported(as_json=as_json, verbose=verbose):
-        if found.chosen is None and found.best is None:
+        if suggestion.chosen is None and suggestion.best is None:
             raise OncelakeError(
-                f"no known format parses a line of {file}, and none can be drafted: {found.reason}. Write one as "
+                f"no known format parses a line of {file}, and none can be drafted: {suggestion.reason}. Write one as "
                 f"docs/formats.md shows, and try it: oncelake format try {file} my-format.yaml"
             )
 
 
-def _show_suggestion(console: Console, file: str, found: "Suggestion") -> None:
-    for known in found.known:
+def _show_suggestion(console: Console, file: str, suggestion: "Suggestion") -> None:
+    for known in suggestion.known:
         if known.accepted:
             console.print(f"{known.format:<14}{known.share:>7.1%} of {known.counted}")
-    for name, reason in found.unread.items():
+    for name, reason in suggestion.unread.items():
         console.print(f"{name:<14} not tried, as only Spark reads {reason}: oncelake format try {file} {name}")
-    if found.chosen is not None:
-        show_evidence(console, found.chosen)
-    if found.draft is not None and found.drafted is not None:
-        for assumption in found.draft.assumptions:
+    if suggestion.chosen is not None:
+        show_evidence(console, suggestion.chosen)
+    if suggestion.draft is not None and suggestion.drafted is not None:
+        for assumption in suggestion.draft.assumptions:
             console.print(f"assumed: {assumption}")
-        told = f"A draft parses {found.drafted.share:.1%} of {found.drafted.counted}."
-        console.print(f"{told} Edit it, save it, and try it: oncelake format try {file} my-format.yaml")
-        console.print(f"\n{found.draft.text}", end="")
+        summary = f"A draft parses {suggestion.drafted.share:.1%} of {suggestion.drafted.counted}."
+        console.print(f"{summary} Edit it, save it, and try it: oncelake format try {file} my-format.yaml")
+        console.print(f"\n{suggestion.draft.text}", end="")
         return
-    if found.reason is not None:
-        console.print(f"no draft: {found.reason}")
-    if found.best is not None:
-        console.print(f"See how they parse: oncelake format try {file} {found.best.format}")
+    if suggestion.reason is not None:
+        console.print(f"no draft: {suggestion.reason}")
+    if suggestion.best is not None:
+        console.print(f"See how they parse: oncelake format try {file} {suggestion.best.format}")
 
 
-def show_evidence(console: Console, found: "Evidence") -> None:
+def show_evidence(console: Console, evidence: "Evidence") -> None:
     """Print what a format reads in a sample, for a person to judge."""
-    if found.first is not None and found.last is not None:
-        levels = ", ".join(f"{level} {count:,}" for level, count in found.levels.items())
-        console.print(f"  from {found.first:%Y-%m-%d %H:%M:%S} to {found.last:%Y-%m-%d %H:%M:%S} UTC; {levels}")
-    if found.parsed is not None and found.parsed.log_time is not None:
-        fields = ", ".join(f"{key}={value}" for key, value in found.parsed.fields.items() if value is not None)
-        console.print(f"  read     {_short(found.parsed.text)}")
-        console.print(
-            f"    {found.parsed.log_time:%Y-%m-%d %H:%M:%S.%f} UTC {found.parsed.level} {_short(found.parsed.message)}"
-        )
+    if evidence.first is not None and evidence.last is not None:
+        levels = ", ".join(f"{level} {count:,}" for level, count in evidence.levels.items())
+        console.print(f"  from {evidence.first:%Y-%m-%d %H:%M:%S} to {evidence.last:%Y-%m-%d %H:%M:%S} UTC; {levels}")
+    if evidence.parsed is not None and evidence.parsed.log_time is not None:
+        fields = ", ".join(f"{key}={value}" for key, value in evidence.parsed.fields.items() if value is not None)
+        console.print(f"  read     {_short(evidence.parsed.text)}")
+        at = f"{evidence.parsed.log_time:%Y-%m-%d %H:%M:%S.%f}"
+        console.print(f"    {at} UTC {evidence.parsed.level} {_short(evidence.parsed.message)}")
         if fields:
             console.print(f"    {_short(fields)}")
-    if found.refused is not None:
-        rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rules.items())
-        console.print(f"  refused  {_short(found.refused.text)}\n    {rules}")
-    _show_unheld(console, found.unheld)
-    for warning in found.warnings:
+    if evidence.refused is not None:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in evidence.rules.items())
+        console.print(f"  refused  {_short(evidence.refused.text)}\n    {rules}")
+    _show_unheld(console, evidence.unheld)
+    for warning in evidence.warnings:
         console.print(f"  look: {warning}")
 
 

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelake.cli.program import (
-    Conf,
-    Json,
-    Quiet,
-    Sets,
-    Verbose,
-    opened,
-    reported,
-    stop_on_signals,
-    warning,
-)
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.observe.trace.lineage import lines
 
@@ -48,8 +38,8 @@ def status(
         from oncelake.observe.status import quality_lines, status_table
 
         rows = lake.status()
-        for each in (said for row in rows for said in row.warnings):
-            warning(each)
+        for text in (text for row in rows for text in row.warnings):
+            warning(text)
         if as_json:
             typer.echo(_json(rows))
         else:
@@ -71,18 +61,18 @@ def doctor(
     that code.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
-        found = lake.doctor()
+        result = lake.doctor()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if as_json:
-            typer.echo(_json(found.stages, warnings=found.warnings))
-        for row in found.stages if not as_json else ():
-            said = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
-            console.print("ok " if row.may_start else "no ", said)
-        for each in (*found.warnings, *(said for row in found.stages for said in row.warnings)):
-            warning(each)
-        if found.begun:
-            raise StateError(found.begun)
-    if not found.may_start:
+            typer.echo(_json(result.stages, warnings=result.warnings))
+        for row in result.stages if not as_json else ():
+            line = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
+            console.print("ok " if row.may_start else "no ", line)
+        for text in (*result.warnings, *(text for row in result.stages for text in row.warnings)):
+            warning(text)
+        if result.begun:
+            raise StateError(result.begun)
+    if not result.may_start:
         raise typer.Exit(1)
 
 
@@ -130,8 +120,8 @@ def trace(
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         way = lake.trace(line)
-        for each in [json.dumps(way.to_dict())] if as_json else lines(way):
-            typer.echo(each)
+        for text in [json.dumps(way.to_dict())] if as_json else lines(way):
+            typer.echo(text)
     if not way.holds:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""What all commands share: options, opening the lake, one-line errors, signals."""
+"""Shared parts of the commands: options, opening the lake, one-line errors, signals."""
 
 import os
 import signal
@@ -84,7 +84,7 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool
 
     Ctrl-C ends the block with one line and exit code 130, unless the command handles Ctrl-C itself.
     """
-    ended = _Ended()
+    ended = _Interruption()
     try:
         from oncelake.common.explain import explain
         from oncelake.common.spark.launch import end_jvm
@@ -114,23 +114,23 @@ def reported(*, as_json: bool, verbose: bool, quiet: bool = False, changes: bool
         if not isinstance(error, OncelakeError):
             raise _exit(explain(error), 1, as_json=as_json, verbose=verbose) from None
         log = f" (Spark's own log: {spark_log()})" if isinstance(error, StageError) and spark_log().exists() else ""
-        told = error.told if isinstance(error, StageError) else None
+        details = error.told if isinstance(error, StageError) else None
         code = 128 + _stopped_by[-1] if isinstance(error, StoppedError) and _stopped_by else error.exit_code
-        raise _exit(f"{error}{log}", code, told, as_json=as_json, verbose=verbose) from None
+        raise _exit(f"{error}{log}", code, details, as_json=as_json, verbose=verbose) from None
 
 
 def _does_not_fit(error: ImportError) -> str:
     """Return why a library cannot be imported, with the place of PySpark, which PYTHONPATH often replaces."""
-    found = find_spec("pyspark")
-    place = f"; PySpark is that of {found.origin}" if found is not None else ""
+    spec = find_spec("pyspark")
+    place = f"; PySpark is that of {spec.origin}" if spec is not None else ""
     return (
         f"a library does not fit this oncelake: {error}{place}. Install oncelake[local] in an environment of "
         "its own, and keep other libraries off PYTHONPATH"
     )
 
 
-class _Ended:
-    """What Ctrl-C has ended.
+class _Interruption:
+    """The end of a command by Ctrl-C.
 
     Attributes:
         interrupted: the interrupt that Ctrl-C raised; None before it.
@@ -190,12 +190,12 @@ def refuse_options_before(context: typer.Context) -> None:
 
 
 def _exit(
-    message: str, code: int, told: Mapping[str, Any] | None = None, *, as_json: bool, verbose: bool
+    message: str, code: int, details: Mapping[str, Any] | None = None, *, as_json: bool, verbose: bool
 ) -> typer.Exit:
     if verbose:
         traceback.print_exc()
     if as_json:
-        typer.echo(json_line("error", "error", error=message, exit_code=code, **(told or {})))
+        typer.echo(json_line("error", "error", error=message, exit_code=code, **(details or {})))
     typer.echo(f"oncelake: {message}", err=True)
     return typer.Exit(code)
 

@@ -84,7 +84,7 @@ def _say(console: Console, link: Link) -> None:
 
 def _say_end(console: Console, proven: "ProofResult") -> None:
     if proven.holds:
-        said = f"proven: {count_of(len(proven.links), 'link')}, {proven.claim}, {duration(proven.seconds)}"
+        sentence = f"proven: {count_of(len(proven.links), 'link')}, {proven.claim}, {duration(proven.seconds)}"
     else:
-        said = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
-    console.print(said)
+        sentence = f"not proven: {proven.links[-1].name} does not hold, {duration(proven.seconds)}"
+    console.print(sentence)

@@ -57,14 +57,14 @@ def listing(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
-        lines, found = lake.quarantined()
+        lines, reasons = lake.quarantined()
         if as_json:
-            typer.echo(json.dumps({"lines": lines, "reasons": [each.to_dict() for each in found]}))
+            typer.echo(json.dumps({"lines": lines, "reasons": [reason.to_dict() for reason in reasons]}))
             return
         console.print(f"{QUARANTINE}: {count_of(lines, 'line')}")
-        for each in found:
-            console.print(_why(each))
-            for line in each.samples:
+        for reason in reasons:
+            console.print(_why(reason))
+            for line in reason.samples:
                 console.print(f"    {line}")
 
 
@@ -103,14 +103,14 @@ def _say_moved(console: Console, outcome: "ReplayResult", *, as_json: bool, dry_
         typer.echo(json_line("replay", dry_run=dry_run, **outcome.to_dict()))
         return
     if outcome.finished:
-        said = f"{count_of(outcome.finished, 'line')} of an unfinished earlier replay"
-        console.print(f"finished: {said}, now only in {SILVER}")
+        text = f"{count_of(outcome.finished, 'line')} of an unfinished earlier replay"
+        console.print(f"finished: {text}, now only in {SILVER}")
     stay = ", ".join(f"{rule} {count:,}" for rule, count in outcome.stay.items())
     moved = f"{outcome.moved - outcome.repeats:,} of {count_of(outcome.lines, 'line')}"
-    said = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
+    text = f"{moved} {'would move' if dry_run else 'moved'} to {SILVER}"
     if outcome.repeats:
-        said += f", {outcome.repeats:,} to {DUPLICATES}"
-    console.print(f"{QUARANTINE}: {said}{f'; still broken: {stay}' if stay else ''}")
+        text += f", {outcome.repeats:,} to {DUPLICATES}"
+    console.print(f"{QUARANTINE}: {text}{f'; still broken: {stay}' if stay else ''}")
 
 
 def _why(reason: "Reason") -> str:
@@ -147,17 +147,17 @@ def validate(
         audits, place = lake.validate(*tables or (), new=new, docs=docs, begin=console.status, done=say)
         holds = all(audit.holds for audit in audits)
         if as_json:
-            said = {"audits": [audit.to_dict() for audit in audits], "docs": str(place), "holds": holds}
-            typer.echo(json.dumps(said))
+            fields = {"audits": [audit.to_dict() for audit in audits], "docs": str(place), "holds": holds}
+            typer.echo(json.dumps(fields))
         else:
             console.print(f"Data Docs: {place}")
     if not holds:
         raise typer.Exit(1)
 
 
-def _say_audit(console: Console, found: "Audit") -> None:
-    console.print(found.heading)
-    for result in found.results:
+def _say_audit(console: Console, audit: "Audit") -> None:
+    console.print(audit.heading)
+    for result in audit.results:
         broken = ("no", "bold red" if result.severity == "critical" else "yellow")
         console.print(Text.assemble("  ", ("ok", "green") if result.success else broken, f"  {_sentence(result)}"))
         for line in result.lines[:_LINES_SHOWN]:
@@ -169,8 +169,8 @@ def _sentence(result: "Result") -> str:
     if result.error:
         return f"{name}: could not be checked: {result.error}"
     if result.unexpected is not None and result.rows is not None:
-        of = f"of {count_of(result.rows, 'row')}"
-        return f"{name}: {count_of(result.unexpected, f'{of} breaks it', f'{of} break it')}"
+        rows = f"of {count_of(result.rows, 'row')}"
+        return f"{name}: {count_of(result.unexpected, f'{rows} breaks it', f'{rows} break it')}"
     return name if result.observed is None else f"{name}: found {result.observed}"
 
 

@@ -111,8 +111,8 @@ def maintain(
 
         tables = lake.maintain(say)
         if as_json:
-            typer.echo(json.dumps({"tables": [each.to_dict() for each in tables]}))
-    if any(each.failed for each in tables):
+            typer.echo(json.dumps({"tables": [result.to_dict() for result in tables]}))
+    if any(result.failed for result in tables):
         raise typer.Exit(1)
 
 

@@ -60,7 +60,7 @@ def report(
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         period = read_period(since, until, datetime.now(UTC))
         if watch and period is not None:
-            raise ConfigError("--since is of a written page, and --watch writes none: remove --since or --watch")
+            raise ConfigError("--since cannot be combined with --watch: remove one of them")
     stopping = threading.Event() if watch else None
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         if watch and out is not None:
@@ -71,8 +71,8 @@ def report(
             from oncelake.observe.report.serve import serving
 
             with serving(DEFAULT_PORT if port is None else port) as (shown, url):
-                said = f"serving {url} until Ctrl-C"
-                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else said)
+                text = f"serving {url} until Ctrl-C"
+                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else text)
                 stop_on_signals(stopping)
                 lake.watch_report(shown.put, proof=not no_proof, stopping=stopping)
             return
@@ -84,8 +84,8 @@ def report(
 
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
-        said = f"wrote {file}: {verdict(facts).headline}"
-        typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else said)
+        text = f"wrote {file}: {verdict(facts).headline}"
+        typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else text)
     if not holds:
         raise typer.Exit(1)
 

@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli.program import (
-    Conf,
-    Json,
-    Quiet,
-    Sets,
-    Verbose,
-    opened,
-    reported,
-    stop_on_signals,
-    warning,
-)
+from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StoppedError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of

@@ -33,10 +33,10 @@ def init(
     with opened(conf, sets, as_json=as_json, verbose=verbose, changes=not sql) as (_, lake):
         from oncelake.serving.tables import POSITION, REFUSED
 
-        made = lake.make_served_tables(dry_run=sql)
-        database = made.tables[0].place
-        names = [*([POSITION.name, REFUSED.name] if made.sql else []), *(table.table.name for table in made.tables)]
+        served = lake.make_served_tables(dry_run=sql)
+        database = served.tables[0].place
+        names = [*([POSITION.name, REFUSED.name] if served.sql else []), *(table.table.name for table in served.tables)]
         if as_json:
-            typer.echo(json.dumps({"database": database, "tables": names, "sql": made.sql, "made": not sql}))
+            typer.echo(json.dumps({"database": database, "tables": names, "sql": served.sql, "made": not sql}))
         else:
-            typer.echo("\n\n".join(f"{text};" for text in made.sql) if sql else f"{database} has {', '.join(names)}")
+            typer.echo("\n\n".join(f"{text};" for text in served.sql) if sql else f"{database} has {', '.join(names)}")

@@ -42,20 +42,20 @@ def check(
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         from oncelake.lab.sink_test.sink_check import SinkTest
 
-        found = []
-        for each in SinkTest(name, dict(_options(option or [])), kills, seed, lines, pauses).checks():
-            found.append(each)
+        results = []
+        for result in SinkTest(name, dict(_options(option or [])), kills, seed, lines, pauses).checks():
+            results.append(result)
             if not as_json:
-                console.print(str(each))
-        holds = all(each.holds for each in found)
+                console.print(str(result))
+        holds = all(result.holds for result in results)
         if as_json:
-            checks = [{"name": each.name, "holds": each.holds, "said": each.said} for each in found]
+            checks = [{"name": result.name, "holds": result.holds, "said": result.said} for result in results]
             typer.echo(json.dumps({"sink": name, "holds": holds, "checks": checks}))
     if not holds:
         raise typer.Exit(1)
 
 
-def _options(given: list[str]) -> Iterator[tuple[str, str]]:
+def _options(options: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the options from the environment, then those of the command."""
     try:
         whole = json.loads(os.environ.get(_OPTIONS, "{}"))
@@ -67,8 +67,8 @@ def _options(given: list[str]) -> Iterator[tuple[str, str]]:
     for variable, value in os.environ.items():
         if variable.upper().startswith(f"{_OPTIONS}__"):
             yield variable[len(_OPTIONS) + 2 :].lower(), value
-    for each in given:
-        key, separator, value = each.partition("=")
+    for option in options:
+        key, separator, value = option.partition("=")
         if not separator or not key:
             raise ConfigError(f"--option {key}: write it as KEY=VALUE")
         yield key, value

@@ -59,30 +59,30 @@ def parse_condition(text: str) -> Condition:
     text = " ".join(text.split())
     if text == "proof fails":
         return Condition("proof")
-    if found := _FRESHNESS.fullmatch(text):
-        return Condition("freshness", _seconds(found["limit"]), stage=found["stage"])
-    if found := _BACKLOG.fullmatch(text):
-        return Condition("backlog", float(found["limit"]), stage=found["stage"])
-    if found := _REFUSED.fullmatch(text):
-        span = int(_seconds(found["span"])) if found["span"] else int(_SPAN.total_seconds())
-        if float(found["limit"]) >= 100 or not 1 <= span <= 86_400:
+    if match := _FRESHNESS.fullmatch(text):
+        return Condition("freshness", _seconds(match["limit"]), stage=match["stage"])
+    if match := _BACKLOG.fullmatch(text):
+        return Condition("backlog", float(match["limit"]), stage=match["stage"])
+    if match := _REFUSED.fullmatch(text):
+        span = int(_seconds(match["span"])) if match["span"] else int(_SPAN.total_seconds())
+        if float(match["limit"]) >= 100 or not 1 <= span <= 86_400:
             raise ValueError("refused takes a share below 100% and a time of 1 second to 1 day")
-        return Condition("refused", float(found["limit"]) / 100, span=span)
-    if found := _GOLD.fullmatch(text):
-        if found["operator"] not in OPERATORS:
-            raise ValueError(f"there is no operator {shown(found['operator'])}; use one of {', '.join(OPERATORS)}")
-        if not re.fullmatch(_NUMBER, found["rest"]):
-            raise ValueError(f"{shown(found['rest'])} is no number to compare with")
-        return Condition("gold", float(found["rest"]), found["operator"], table=found["table"], column=found["column"])
+        return Condition("refused", float(match["limit"]) / 100, span=span)
+    if match := _GOLD.fullmatch(text):
+        if match["operator"] not in OPERATORS:
+            raise ValueError(f"there is no operator {shown(match['operator'])}; use one of {', '.join(OPERATORS)}")
+        if not re.fullmatch(_NUMBER, match["rest"]):
+            raise ValueError(f"{shown(match['rest'])} is no number to compare with")
+        return Condition("gold", float(match["rest"]), match["operator"], table=match["table"], column=match["column"])
     raise ValueError(f"a condition is one of: {ACCEPTED}")
 
 
 def _seconds(text: str) -> float:
     try:
-        found: timedelta = TypeAdapter(Duration).validate_python(text)
+        duration: timedelta = TypeAdapter(Duration).validate_python(text)
     except (ValidationError, OverflowError):
         raise ValueError(f"{shown(text)} is no duration; write it as 10 minutes or 2 hours") from None
-    return found.total_seconds()
+    return duration.total_seconds()
 
 
 _WEB = ("url", "timeout")
@@ -136,21 +136,21 @@ class ReceiverSettings(Strict):
     @field_validator("sender", "recipients")
     @classmethod
     def _is_address(cls, value: Any) -> Any:
-        for each in (value,) if isinstance(value, str) else value or ():
-            if not re.fullmatch(r"[!-~]+@[!-~]+", each) or set(each) & set(',;<>"'):
+        for address in (value,) if isinstance(value, str) else value or ():
+            if not re.fullmatch(r"[!-~]+@[!-~]+", address) or set(address) & set(',;<>"'):
                 raise ValueError("an address has the form name@host")
         return value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         for name, what in _REQUIRED[self.kind].items():
-            if not _given(getattr(self, name)):
+            if not _is_set(getattr(self, name)):
                 where = f"; set it in the environment: ONCELAKE_ALERTS__<NAME>__TO__{name.upper()}"
                 raise ValueError(f"{name} is required for kind {self.kind}: {what}{where if name in _SECRET else ''}")
         other = next((name for name in sorted(self.model_fields_set - {"kind", *_KEYS[self.kind]})), None)
         if other is not None:
             raise ValueError(f"{other} is not for kind {self.kind}; its keys are {', '.join(_KEYS[self.kind])}")
-        if (self.user is None) != (not _given(self.password)):
+        if (self.user is None) != (not _is_set(self.password)):
             raise ValueError(
                 "user and password go together; set the password in the environment: "
                 "ONCELAKE_ALERTS__<NAME>__TO__PASSWORD"
@@ -178,7 +178,7 @@ class ReceiverSettings(Strict):
             self.secret(name)
 
 
-def _given(value: object) -> bool:
+def _is_set(value: object) -> bool:
     return bool(value.get_secret_value().strip() if isinstance(value, SecretStr) else value)
 
 
@@ -232,7 +232,7 @@ def check_alert(name: str, alert: AlertSettings, measures: Mapping[str, tuple[st
         declared = ", ".join(measures) or "none"
         raise ValueError(f"{where}: there is no gold table {condition.table}; declared: {declared}")
     if condition.subject == "gold" and condition.column not in measures[condition.table]:
-        found = ", ".join(measures[condition.table])
-        raise ValueError(f"{where}: {condition.table} has no measure {condition.column}; its measures are {found}")
+        names = ", ".join(measures[condition.table])
+        raise ValueError(f"{where}: {condition.table} has no measure {condition.column}; its measures are {names}")
     if condition.stage and condition.stage not in stages:
         raise ValueError(f"{where}: there is no stage {condition.stage}; the stages are {', '.join(stages)}")

@@ -74,8 +74,8 @@ class Backpressure:
         for other, _ in list(self.joined):
             if (written.keys() & set(other.reads) or other is stage) and other.name in self.wakes:
                 self.wakes[other.name]()
-        for table, each in written.items():
-            if each.by_spark and table in stage.tables and stage.served is None:
+        for table, outcome in written.items():
+            if outcome.by_spark and table in stage.tables and stage.served is None:
                 self.prefetch(self.lake.at(table))
         if not stage.reads:
             self._wait()

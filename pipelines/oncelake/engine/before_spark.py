@@ -68,7 +68,7 @@ def has_small_backlog(states: Sequence[StageState]) -> bool:
     settled = all(
         state.up_to_date or state.source.backlog(state.first.end).count == 0 for state in states if state.stage.reads
     )
-    return None not in waiting and sum(each or 0 for each in waiting) <= SMALL_BACKLOG and settled
+    return None not in waiting and sum(size or 0 for size in waiting) <= SMALL_BACKLOG and settled
 
 
 def _path(chain: Chain) -> str:

@@ -115,7 +115,7 @@ class Chain:
         except TargetError as error:
             table_states, diagnosis = dict.fromkeys(commit_logs, TableState()), Diagnosis(State.TARGET_AWAY, str(error))
         else:
-            diagnosis = diagnose(checkpoint, {str(table): each for table, each in table_states.items()}, source)
+            diagnosis = diagnose(checkpoint, {str(table): state for table, state in table_states.items()}, source)
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
 
     def damage(self, table: Table) -> LogDamage:
@@ -125,8 +125,8 @@ class Chain:
 
     def _damaged(self, stage: Stage) -> tuple[Table, LogDamage] | None:  # guard: newest-version-readable
         """Return the first table that the stage writes or reads whose newest version readers cannot read."""
-        found = ((table, self.damage(table)) for table in (*(each.table for each in stage.writes), *stage.reads))
-        return next(((table, damage) for table, damage in found if damage.lost), None)
+        damages = ((table, self.damage(table)) for table in (*(target.table for target in stage.writes), *stage.reads))
+        return next(((table, damage) for table, damage in damages if damage.lost), None)
 
     def versions(self) -> dict[Table, int | None]:
         """Return the newest version of each table, None without a table; this costs one listing per table."""
@@ -141,6 +141,11 @@ class Chain:
             at_one_moment: in a catalog, read the history once, so that all answers describe the same moment.
         """
         return log_at(self.lake, table, self.spark, at_one_moment=at_one_moment)
+
+    @property
+    def silver_stage(self) -> Stage | None:
+        """The stage that writes silver; None in a part of the chain without it."""
+        return next((stage for stage in self.stages if SILVER in stage.tables), None)
 
     @property
     def checkpoint_files(self) -> Files:
@@ -224,9 +229,9 @@ def chain_of(
     Raises:
         ConfigError: a suite of expectations is invalid, or the user's own code is not found.
     """
-    found = suites(settings)
-    silver = silver_rules(settings, parsers, found, places)
-    return Chain(settings, settings.places(), chain(settings, silver), spark, suites=found, silver=silver)
+    declared_suites = suites(settings)
+    silver = silver_rules(settings, parsers, declared_suites, places)
+    return Chain(settings, settings.places(), chain(settings, silver), spark, suites=declared_suites, silver=silver)
 
 
 def keeping_duplicates(chain: Chain) -> Chain:
@@ -236,9 +241,10 @@ def keeping_duplicates(chain: Chain) -> Chain:
     """
     if chain.silver.deduplicate is not None or chain.commit_log(DUPLICATES).newest() is None:
         return chain
-    kept = duplicates_target(named=chain.silver.named)
+    duplicates = duplicates_target(named=chain.silver.named)
     stages = (
-        replace(stage, writes=(*stage.writes, kept)) if SILVER in stage.tables else stage for stage in chain.stages
+        replace(stage, writes=(*stage.writes, duplicates)) if SILVER in stage.tables else stage
+        for stage in chain.stages
     )
     return replace(chain, stages=tuple(stages))
 
@@ -264,7 +270,7 @@ def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
         ConfigError: no stage or layer has this name.
     """
     exact = tuple(stage for stage in stages if stage.name == name)
-    found = exact or tuple(stage for stage in stages if stage.layer == name)
-    if not found:
+    matches = exact or tuple(stage for stage in stages if stage.layer == name)
+    if not matches:
         raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
-    return found
+    return matches

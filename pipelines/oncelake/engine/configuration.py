@@ -45,21 +45,22 @@ def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mappin
     settings = _with_expectations(load(conf, sets), conf_or_shipped(conf).parent / "expectations")
     places = format_places(conf)
     return settings, {  # guard: declared-zone-applies
-        name: load_parser(each.format, places, each.inside, each.zone) for name, each in settings.by_name.items()
+        name: load_parser(source.format, places, source.inside, source.zone)
+        for name, source in settings.by_name.items()
     }
 
 
 def format_places(conf: Path | None) -> list[Path]:
     """Return the directories in which a format is looked up by name, in order."""
-    found = _found(conf)
-    beside = [found.parent / "formats"] if found is not None else []
+    file = _conf_file(conf)
+    beside = [file.parent / "formats"] if file is not None else []
     return [*beside, LOCAL.parent / "formats", shipped_conf() / "formats"]
 
 
 def code_places(conf: Path | None) -> list[Path]:
     """Return the directories in which a module of the user's own code is looked for first, in order."""
-    found = _found(conf)
-    return [*([found.parent] if found is not None else []), Path()]
+    file = _conf_file(conf)
+    return [*([file.parent] if file is not None else []), Path()]
 
 
 def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
@@ -73,8 +74,8 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
     Raises:
         ConfigError: the file is missing or not a YAML mapping, a key is unknown, or a value is not accepted.
     """
-    found, flags = _found(conf), _from_flags(sets)
-    in_file = _read(found) if found is not None else _without_places(_read(conf_or_shipped(None)))
+    file, flags = _conf_file(conf), _from_flags(sets)
+    in_file = _read(file) if file is not None else _without_places(_read(conf_or_shipped(None)))
     _refuse_unknown_environment()
     _let_the_flags_choose_the_lake(in_file, flags)
 
@@ -93,14 +94,14 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
     try:
         return Loaded(**flags)
     except ValidationError as error:
-        if found is None and any(_names_no_place(each) for each in error.errors()):
+        if file is None and any(_names_no_place(detail) for detail in error.errors()):
             raise ConfigError(
                 f"there is no configuration: no {LOCAL} in {Path.cwd()}, and no source and lake are given. Write one: "
                 "oncelake init DIR; or name a file with -c or ONCELAKE_CONF; or give both: --set "
                 "source.path=/var/log/myapp --set lake.root=/data/lake"
             ) from None
         raise ConfigError(
-            f"{found or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
+            f"{file or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
         ) from None
     except SettingsError:
         raise ConfigError(
@@ -111,11 +112,11 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
 
 def _let_the_flags_choose_the_lake(in_file: dict[str, Any], flags: Mapping[str, Any]) -> None:
     """Drop the file's `lake.root` if a flag sets a catalog, and its catalog and schemas if a flag sets a root."""
-    given, filed = flags.get("lake"), in_file.get("lake")
-    if isinstance(given, dict) and isinstance(filed, dict):
+    lake_flags, from_file = flags.get("lake"), in_file.get("lake")
+    if isinstance(lake_flags, dict) and isinstance(from_file, dict):
         for chosen, others in (("catalog", ("root",)), ("root", ("catalog", "schemas"))):
-            if chosen in given:
-                in_file["lake"] = filed = {key: each for key, each in filed.items() if key not in others}
+            if chosen in lake_flags:
+                in_file["lake"] = from_file = {key: value for key, value in from_file.items() if key not in others}
 
 
 def _with_expectations(settings: Settings, beside: Path) -> Settings:
@@ -124,15 +125,15 @@ def _with_expectations(settings: Settings, beside: Path) -> Settings:
     Raises:
         ConfigError: the settings name a directory that does not exist.
     """
-    given = settings.quality.expectations
-    directory = Path(given) if given is not None else beside
-    if given not in (None, NO_SUITES) and not directory.is_dir():
+    setting = settings.quality.expectations
+    directory = Path(setting) if setting is not None else beside
+    if setting not in (None, NO_SUITES) and not directory.is_dir():
         raise ConfigError(
-            f"quality.expectations {given}: there is no such directory; name the directory of your suites, or write "
+            f"quality.expectations {setting}: there is no such directory; name the directory of your suites, or write "
             f"{NO_SUITES} to use no suite"
         )
-    found = str(directory.absolute()) if given != NO_SUITES and directory.is_dir() else None
-    return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": found})})
+    path = str(directory.absolute()) if setting != NO_SUITES and directory.is_dir() else None
+    return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": path})})
 
 
 def shipped_conf() -> Path:
@@ -143,10 +144,10 @@ def shipped_conf() -> Path:
 
 def conf_or_shipped(conf: Path | None) -> Path:
     """Return the file that is read: the named one, `conf/local.yaml` if it exists, or the shipped one."""
-    return _found(conf) or shipped_conf() / LOCAL.name
+    return _conf_file(conf) or shipped_conf() / LOCAL.name
 
 
-def _found(conf: Path | None) -> Path | None:
+def _conf_file(conf: Path | None) -> Path | None:
     return conf if conf is not None else LOCAL if LOCAL.exists() else None
 
 
@@ -206,8 +207,8 @@ def _refuse_unknown_environment() -> None:
 def _not_json(settings: type[Settings]) -> str:
     """Return the names of the variables that should hold JSON and do not."""
     source, wrong = EnvSettingsSource(settings), []
-    given = source.env_vars
-    for name, value in given.items():
+    variables = source.env_vars
+    for name, value in variables.items():
         source.env_vars = {name: value}
         try:
             source()
@@ -218,11 +219,11 @@ def _not_json(settings: type[Settings]) -> str:
 
 def _from_flags(sets: Sequence[str]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for each in sets:
-        key, equals, value = each.partition("=")
+    for flag in sets:
+        key, equals, value = flag.partition("=")
         if not equals or not all(key.split(".")):
             raise ConfigError(
-                f"--set {each.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
+                f"--set {flag.partition('=')[0]}: expected dotted.key=value, as in --set lake.root=/tmp/lake"
             )
         parts = key.split(".")
         if not _put(out, parts, _value(key, value)):

@@ -20,7 +20,7 @@ from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_serv
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
-from oncelake.engine.sources import Failed, said, try_sources, without
+from oncelake.engine.sources import Failed, failure_lines, try_sources, without
 from oncelake.engine.start_gate import startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
@@ -93,7 +93,7 @@ class Exclusive:
             self._warn(fading(chain))
             keep_logs(chain, spark)
             states = chain.states()
-            self._warn(warnings_before(chain, states, writers))
+            self._warn(_warnings_before(chain, states, writers))
             with self.reporter(chain, states) as reporter:
                 every = (*self.followers, *followers)
                 run = Run(chain, spark, reporter, self.stopping, lease.check, every, states=states, failed=failed)
@@ -227,7 +227,7 @@ def reachable(chain: Chain) -> Failed:
 
 
 def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: Sequence[str]) -> Outlook:
-    """Return what a run of a chain without a session would have to do, and warn if that is nothing.
+    """Look without Spark at the work of the next run; warn as a run does if there is none.
 
     The lake is locked only if its configuration has passed the checks of a run: a refused run writes no lock file.
 
@@ -242,16 +242,16 @@ def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: 
         chain = startable(chain, failed)
         states = chain.states()
         if passed and nothing_new(chain, states):
-            for text in warnings_before(chain, states, writers):
+            for text in _warnings_before(chain, states, writers):
                 warn(text)
             if failed:
-                raise StageError(said(failed))
+                raise StageError(failure_lines(failed))
             return Outlook(nothing=True, small=True)
     return Outlook(nothing=False, small=has_small_backlog(states))
 
 
-def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
-    """Yield what does not stop a run and is worth knowing; call it while the lake's lock is held.
+def _warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterable[str]) -> Iterator[str]:
+    """Yield the warnings of a run that do not stop it; call it while the lake's lock is held.
 
     Args:
         chain: the chain.
@@ -273,4 +273,4 @@ def warnings_before(chain: Chain, states: Iterable[StageState], writers: Iterabl
 
 
 def _no_run(_: Chain) -> None:
-    """Run nothing: a change that is only looked at."""
+    """Run nothing, for a change that is only planned."""

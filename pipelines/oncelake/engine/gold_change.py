@@ -19,11 +19,10 @@ from pyspark.sql import SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import LockedError, ReceiptError, StateError, StoppedError
 from oncelake.common.lake import Beside, Table
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage, gold_stage
+from oncelake.engine.make_table import forget_tables
 from oncelake.engine.preflight import is_changed
 from oncelake.engine.recover import recover
 from oncelake.engine.rules import record_rules
@@ -76,11 +75,11 @@ class Change:
         """Return True if the new table is in the place of the old one, and what belongs to it may be missing."""
         if is_changed(self.chain, self.table.name):
             return False
-        new, there = (each.commit_log(self.table).state().metadata for each in (self.beside, self.chain))
-        if new is None or there is None:
+        new, current = (chain.commit_log(self.table).state().metadata for chain in (self.beside, self.chain))
+        if new is None or current is None:
             return False
         # with a later batch, `recover` has made what belongs to it
-        return (there.query_id, there.batch_id) == (new.query_id, 0)
+        return (current.query_id, current.batch_id) == (new.query_id, 0)
 
     def plan(self) -> list[str]:
         """Return the steps as text."""
@@ -88,7 +87,7 @@ class Change:
             f"build {self.table} from {self.stage.reads[0]} beside the old one; a run of the old declaration may go on",
             f"put it in the place of the old {self.table}, in one commit, when no run writes the lake",
         ]
-        return [*steps, *(f"empty {each.tables[0]} and fill it again" for each in self.after)]
+        return [*steps, *(f"empty {stage.tables[0]} and fill it again" for stage in self.after)]
 
     def build(self) -> None:
         """Build the new table up to the newest version of silver, without the lake's lock.
@@ -125,25 +124,25 @@ class Change:
             if new is None:
                 return False
             self._replace(new, fence)
-        found = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
-        if found.refused is not None:
-            raise StateError(found.refused)  # guard: replaced-gold-has-checkpoint
-        if found.kept is not None:
-            self.chain.checkpoint_files.remove(found.kept)
+        recovery = recover(self.chain, self.spark, self.stage, accept_loss=False, dry_run=False)
+        if recovery.refused is not None:
+            raise StateError(recovery.refused)  # guard: replaced-gold-has-checkpoint
+        if recovery.kept is not None:
+            self.chain.checkpoint_files.remove(recovery.kept)
         record_rules(self.chain.lake, (self.stage,), self.spark)
         if self.after:
             self._mark()
-            for each in self.after:
-                self.chain.checkpoint_files.remove(self.chain.lake.checkpoint(each.name))
-                assert each.served is not None, "only served tables are made of a gold table"
-                each.served.empty()
+            for stage in self.after:
+                self.chain.checkpoint_files.remove(self.chain.lake.checkpoint(stage.name))
+                assert stage.served is not None, "only served tables are made of a gold table"
+                stage.served.empty()
             self._files.remove(self._marker)
         self._remove(self.beside.lake.root)
         return True
 
     def _refuse_others(self) -> None:
         begun = unfinished_rebuild(self.chain)
-        if not set(begun) <= {each.name for each in self.after}:
+        if not set(begun) <= {stage.name for stage in self.after}:
             raise StateError(finish_rebuild(begun))  # guard: no-change-during-rebuild
         if not begun:
             refuse_unless_finished(self.chain)
@@ -151,8 +150,8 @@ class Change:
     def _remove_unfit(self) -> None:
         """Remove a new table that was begun for another declaration, or from another silver."""
         commit_log, (stage,) = self.beside.commit_log(self.table), self.beside.stages
-        built, wanted = commit_log.properties().get(DECLARATION), stage.writes[0].properties[DECLARATION]
-        other = built is not None and json.loads(built) != json.loads(wanted)
+        built, declared = commit_log.properties().get(DECLARATION), stage.writes[0].properties[DECLARATION]
+        other = built is not None and json.loads(built) != json.loads(declared)
         if other or not self.beside.stage_state(stage).diagnosis.may_start:  # guard: unfit-new-table-rebuilt
             self.say(f"removed what was built of another {self.table} beside it")
             self._remove(self.beside.lake.checkpoint(stage.name))
@@ -184,11 +183,10 @@ class Change:
 
     def _remove(self, directory: str) -> None:
         self._files.remove(directory)
-        if has_delta_log(self.spark):  # Delta remembers the table that was there
-            jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        forget_tables(self.spark)
 
     def _mark(self) -> None:
-        mark(self._files, self._marker, (each.name for each in self.after))
+        mark(self._files, self._marker, (stage.name for stage in self.after))
 
     @property
     def _files(self) -> Files:

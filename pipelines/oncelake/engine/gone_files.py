@@ -18,16 +18,18 @@ def gone_file(error: BaseException, chain: Chain, stage: Stage) -> str | None:
         stage: the stage whose batch, or whose part of the proof, missed the file.
     """
     path = missing_file(error)
-    written = [target.table for each in chain.stages for target in each.writes]
-    table = next((each for each in written if path and unquote(path).startswith(f"{chain.lake.at(each)}/")), None)
-    if path is None or table is None:
+    if path is None:
+        return None
+    tables = [target.table for writer in chain.stages for target in writer.writes]
+    table = next((table for table in tables if unquote(path).startswith(f"{chain.lake.at(table)}/")), None)
+    if table is None:
         return None
     name = path.rpartition("/")[2]
     return f"the data file {name} of {table} is gone{_by(chain, table)}. {_way_out(table, stage)}"
 
 
 def _by(chain: Chain, table: Table) -> str:
-    commits = (each for each, _ in chain.commit_log(table).newest_first())
+    commits = (commit for commit, _ in chain.commit_log(table).newest_first())
     vacuum = next((commit for commit in commits if commit.operation.startswith("VACUUM END")), None)
     return f"; the last VACUUM ended in version {vacuum.version}, {vacuum.at}" if vacuum is not None else ""
 

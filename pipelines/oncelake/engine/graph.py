@@ -78,7 +78,7 @@ class Target:
     """
 
     table: Table
-    schema: Callable[[SparkSession], StructType]
+    schema: SchemaOf
     properties: Mapping[str, str]
 
 
@@ -122,10 +122,10 @@ class Stage:
 
 def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
     """Build the stages declared in the settings."""
-    lake, wanted = settings.places(), settings.serving
+    lake, declared_serving = settings.places(), settings.serving
     kinds = settings.kinds(made_by.records)
     refused = with_source(QUARANTINE_SCHEMA, named=made_by.named)
-    followed = wanted.served if wanted.mode == "idempotent" else ()
+    changes_read = declared_serving.served if declared_serving.mode == "idempotent" else ()
 
     return (
         *(_bronze(bronze_stage(name), kind, lake) for name, kind in kinds.items()),
@@ -140,7 +140,7 @@ def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
             read=_unions(settings) if made_by.named else _appends(settings, BRONZE, "silver"),
             write=silver.write(made_by),
             made_by=(
-                *(made_by.parsers[each].declared for each in sorted(kinds)),
+                *(made_by.parsers[name].declared for name in sorted(kinds)),
                 made_by.limits,
                 *made_by.rules,
                 # guard: code-in-silver-rules
@@ -148,7 +148,7 @@ def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
                 *([made_by.deduplicate] if made_by.deduplicate is not None else []),
             ),
         ),
-        *(gold_stage(settings, made_by, name, lake, changes=name in followed) for name in settings.gold),
+        *(gold_stage(settings, made_by, name, lake, changes=name in changes_read) for name in settings.gold),
         *_serving(settings, lake, made_by.table_schema),
     )
 
@@ -178,7 +178,7 @@ def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
     """Build the stage that reads a source."""
     records, mask = kind.records if kind.directory else None, kind.settings.mask
     made_by = tuple(  # guard: masked-line-bound-kept
-        each for each in (records, mask.resolved(kind.settings.max_line) if mask is not None else None) if each
+        rule for rule in (records, mask.resolved(kind.settings.max_line) if mask is not None else None) if rule
     )
     return Stage(
         name,
@@ -215,21 +215,21 @@ def suites(settings: Settings) -> Suites:
 
 
 def silver_rules(
-    settings: Settings, parsers: Mapping[str, Parser], found: Suites, places: Sequence[Path] = ()
+    settings: Settings, parsers: Mapping[str, Parser], declared_suites: Suites, places: Sequence[Path] = ()
 ) -> Silver:
     """Return how silver's rows are made: formats, time limits, the user's own code, the rules and gate of its suite.
 
     Args:
         settings: the settings.
         parsers: the parser of each source's log format, by the source's name.
-        found: the suites.
+        declared_suites: the suites.
         places: the directories in which the user's own code is looked for first.
 
     Raises:
         ConfigError: a rule of the suite has the name of the rule of a column, two formats declare a column with
             different types, the key of repeats names a column that silver does not have, or there is no such code.
     """
-    suite = found.get(SILVER)
+    suite = declared_suites.get(SILVER)
     if suite is not None:
         refuse_names(suite, [column_rule(name) for parser in parsers.values() for name in parser.columns])
     _refuse_other_types(parsers)
@@ -268,32 +268,32 @@ def _refuse_other_types(parsers: Mapping[str, Parser]) -> None:
     """Raise ConfigError if the formats of two sources declare a column of silver with different types or spellings."""
     seen: dict[str, tuple[str, StructField]] = {}
     for source, parser in parsers.items():
-        for each in parser.column_fields:
-            other, first = seen.setdefault(each.name.lower(), (source, each))
-            if (first.name, first.dataType) != (each.name, each.dataType):
+        for column in parser.column_fields:
+            other, first = seen.setdefault(column.name.lower(), (source, column))
+            if (first.name, first.dataType) != (column.name, column.dataType):
                 raise ConfigError(
                     f"the log format of source {other} declares the column {first.name} as "
-                    f"{first.dataType.simpleString()}, the format of source {source} declares {each.name} as "
-                    f"{each.dataType.simpleString()}; they share silver's table, so give one of them another name"
+                    f"{first.dataType.simpleString()}, the format of source {source} declares {column.name} as "
+                    f"{column.dataType.simpleString()}; they share silver's table, so give one of them another name"
                 )
 
 
 def _serving(settings: Settings, lake: Lake, silver_schema: SchemaOf) -> Iterator[Stage]:
     """Yield the stages that write to the serving database, or to another sink."""
-    wanted, most = settings.serving, int(settings.run.max_bytes_per_batch)
-    if not wanted.is_set:
+    declared, most = settings.serving, int(settings.run.max_bytes_per_batch)
+    if not declared.is_set:
         return
     from oncelake.serving import stream as serving  # noqa: PLC0415 - SQLAlchemy, which only a served lake needs
     from oncelake.serving.load import make_sink  # noqa: PLC0415
     from oncelake.serving.served import Served  # noqa: PLC0415
 
-    kind, options = wanted.sink_class()
-    idempotent = wanted.mode == "idempotent"
-    for name in wanted.tables:
+    kind, options = declared.sink_class()
+    idempotent = declared.mode == "idempotent"
+    for name in declared.tables:
         follows = Table("gold", name) if idempotent else SILVER
         sink = make_sink(kind, name, options)
         served = Served(
-            Table("serving", name), settings.gold[name], wanted.mode, follows, sink, silver_schema, wanted.unheld
+            Table("serving", name), settings.gold[name], declared.mode, follows, sink, silver_schema, declared.unheld
         )
         yield Stage(
             served.stage,
@@ -364,8 +364,8 @@ def _unions(settings: Settings) -> Callable[[SparkSession], DataFrame]:
             source, path = name.partition(".")[2], lake.at(Table.named(name))
             begins_whole = partial(first_is_whole, files, checkpoint, table.commit_log.table_id())
             rows = _stream(spark, path, most, begins_whole=begins_whole)
-            said = f"{name} has new rows, but its source is not in the settings. Put sources.{source} back"
-            value = F.lit(source) if source in settings.sources else F.raise_error(F.lit(said))
+            message = f"{name} has new rows, but its source is not in the settings. Put sources.{source} back"
+            value = F.lit(source) if source in settings.sources else F.raise_error(F.lit(message))
             parts.append(rows.withColumn(SOURCE.name, value.cast("string")))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 

@@ -7,7 +7,8 @@ from pyspark.sql.types import StructField
 
 from oncelake.common import tables
 from oncelake.common.lake import identifier, is_name
-from oncelake.common.spark.jvm import hadoop
+from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.runtime import has_delta_log
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import STATS, Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -49,6 +50,12 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
     tables.make(spark, path, target.schema(spark), target.properties)
 
 
+def forget_tables(spark: SparkSession) -> None:
+    """Clear Delta's cache, which keeps the state of a table that was removed or whose log was changed."""
+    if has_delta_log(spark):
+        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
     """Create a table with delta-rs, if it gets the same properties and version of Delta's protocol as by Spark."""
     from oncelake.exactly_once.writers.local import create  # noqa: PLC0415 - needs delta-rs, which is optional
@@ -59,8 +66,8 @@ def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
-    there = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
-    missing = [field for field in target.schema(spark) if field.name not in there]
+    existing = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
+    missing = [field for field in target.schema(spark) if field.name not in existing]
     if missing:
         columns = ", ".join(map(_definition, missing))
         spark.sql(f"ALTER TABLE {identifier(path)} ADD COLUMNS ({columns})")
@@ -69,8 +76,8 @@ def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: Del
 def name_columns_with_bounds(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
     """Name the columns that get bounds in the properties of a table that names none."""
     if STATS in target.properties and STATS not in commit_log.properties():
-        wanted = f"'{STATS}' = '{target.properties[STATS]}'"
-        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({wanted})")
+        property_ = f"'{STATS}' = '{target.properties[STATS]}'"
+        spark.sql(f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({property_})")
 
 
 def _definition(field: StructField) -> str:

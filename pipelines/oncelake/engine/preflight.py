@@ -154,23 +154,23 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
 
 
 def _refuse_another_order(chain: Chain, served: "Served") -> None:
-    """Raise ConfigError if a gold table is declared in another order than it was built, and served.
+    """Raise ConfigError if the declaration of a served gold table has another order than its table was built with.
 
-    The key of a served row is made of the keys of gold in their order, and the hash of a declaration depends on the
-    order too, with which a table that counts by itself is compared.
+    The key of a served row is made of the gold table's keys in their order. A served table that counts by itself is
+    compared by the hash of the declaration, which depends on the order too.
     """
     name = served.table.name
     built = _built(chain, name)
-    there, declared = (None if built is None else json.loads(built)), chain.settings.gold[name]
-    if there is None or is_changed(chain, name):
+    built_declaration, declared = (None if built is None else json.loads(built)), chain.settings.gold[name]
+    if built_declaration is None or is_changed(chain, name):
         return
     orders = {"by": declared.by} if served.follows_changes else {"by": declared.by, "measures": declared.measures}
-    for part, given in orders.items():
-        if [*there.get(part, ())] != [*given]:
+    for part, names in orders.items():
+        if [*built_declaration.get(part, ())] != [*names]:
             raise ConfigError(  # guard: served-order-unchanged
-                f"gold.{name}.{part} has the order {', '.join(given)}, but its table was built with "
-                f"{', '.join(there[part])}, and the rows of {served.table} depend on the order. Put the old order "
-                f"back. To build it with the new one: oncelake rebuild gold.{name}"
+                f"gold.{name}.{part} has the order {', '.join(names)}, but its table was built with "
+                f"{', '.join(built_declaration[part])}, and the rows of {served.table} depend on the order. Put the "
+                f"old order back. To build it with the new one: oncelake rebuild gold.{name}"
             )
 
 
@@ -179,7 +179,7 @@ def refused_root(lake: Lake) -> str | None:  # guard: lake-root-is-no-file
     root = Path(lake.root)
     if not is_local(lake.root):
         return None
-    place = next(each for each in (root, *root.parents) if each.exists())
+    place = next(path for path in (root, *root.parents) if path.exists())
     if not place.is_dir():
         return (
             f"lake.root {root}: {place} is a file, and the tables need a directory; set another directory, or move the "
@@ -207,12 +207,12 @@ def refused_tables(chain: Chain) -> str | None:
 def is_changed(chain: Chain, name: str) -> bool:
     """Return True if the table of a gold declaration was built from another declaration."""
     built = _built(chain, name)
-    said = chain.settings.gold[name].model_dump_json(exclude_none=True)
-    return built is not None and json.loads(built) != json.loads(said)
+    declared = chain.settings.gold[name].model_dump_json(exclude_none=True)
+    return built is not None and json.loads(built) != json.loads(declared)
 
 
 def built_by(chain: Chain, name: str) -> GoldTable:
-    """Return the declaration that the rows of a gold table were counted by: that of its table, if there is one.
+    """Return the declaration that a gold table was built from; without a table, the one in the settings.
 
     Raises:
         ConfigError: this version of oncelake does not accept the table's declaration.
@@ -228,7 +228,7 @@ def built_by(chain: Chain, name: str) -> GoldTable:
 
 
 def all_built_by(chain: Chain) -> dict[str, GoldTable]:
-    """Return, for each declared gold table, the declaration that its rows were counted by, see `built_by`."""
+    """Return the declaration that each declared gold table was built from, see `built_by`."""
     return {name: built_by(chain, name) for name in chain.settings.gold}
 
 
@@ -236,19 +236,19 @@ def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
     """Raise ConfigError if silver's table has a column of the settings with another type or spelling."""
     silver = chain.silver
     own = silver.transform_fields(spark) if spark is not None else []
-    by = {each.name: f"silver.transform gives {each.name} the type" for each in own}
+    by = {column.name: f"silver.transform gives {column.name} the type" for column in own}
     declared = [*silver.added_fields, *own]
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return
-    there = {field.name.lower(): field for field in StructType.fromJson(json.loads(metadata["schemaString"]))}
+    existing = {field.name.lower(): field for field in StructType.fromJson(json.loads(metadata["schemaString"]))}
     for field in declared:
-        held = there.get(field.name.lower(), field)
-        if (held.name, held.dataType) != (field.name, field.dataType):
+        actual = existing.get(field.name.lower(), field)
+        if (actual.name, actual.dataType) != (field.name, field.dataType):
             raise ConfigError(  # guard: typed-columns-match
                 f"{by.get(field.name, f'columns.{field.name} is declared as')} {field.dataType.simpleString()}, but "
-                f"{SILVER} has the column {held.name} of type {held.dataType.simpleString()}. Declare it under another "
-                "name, or make silver and gold again from bronze: oncelake rebuild silver"
+                f"{SILVER} has the column {actual.name} of type {actual.dataType.simpleString()}. Declare it under "
+                "another name, or make silver and gold again from bronze: oncelake rebuild silver"
             )
 
 
@@ -278,8 +278,8 @@ def other_log_store(lake: Lake, settings: SparkSettings) -> list[str]:  # guard:
 
 def no_hard_links(lake: Lake) -> list[str]:  # guard: missing-hard-links-warned
     """Return a warning if the last process that held a lake's lock found no hard links on its file system."""
-    found = has_lock(lake) and links_are_missing(lake)
-    return [_warning(lake, "its file system has no hard links; put the lake on one that has them")] if found else []
+    missing = has_lock(lake) and links_are_missing(lake)
+    return [_warning(lake, "its file system has no hard links; put the lake on one that has them")] if missing else []
 
 
 def _warning(lake: Lake, why: str) -> str:

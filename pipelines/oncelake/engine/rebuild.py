@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import SILVER, Table, is_name
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.tables import has_table, read
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
+from oncelake.engine.make_table import forget_tables
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, mark, unfinished_rebuild, unfinished_replay
@@ -54,7 +53,7 @@ class Rebuild:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(begun))  # guard: one-rebuild-at-once
-        before = stages_before(self.chain.stages, self.stages)
+        before = _stages_before(self.chain.stages, self.stages)
         if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
             self.run(replace(self.chain, stages=before))
         # guard: larger-rebuild-checked-again
@@ -67,8 +66,7 @@ class Rebuild:
         mark(self._files, self._marker, names)  # guard: rebuild-marker-written
         for stage in reversed(self.stages):
             self._empty(stage)
-        if has_delta_log(self.spark):
-            jvm(self.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        forget_tables(self.spark)
         mark(self._files, self._emptied, names)
         self._files.remove(self._marker)
         self.run(replace(self.chain, stages=self.stages))
@@ -146,8 +144,8 @@ def stages_from(stages: Iterable[Stage], name: str) -> tuple[Stage, ...]:
     """Return a stage, or the stages of a layer, and all stages that depend on their tables, in data order."""
     chosen = list(selected(tuple(stages), name))
     for stage in stages:
-        made = {table for each in chosen for table in each.tables}
-        if stage not in chosen and made & set(stage.reads):
+        tables = {table for earlier in chosen for table in earlier.tables}
+        if stage not in chosen and tables & set(stage.reads):
             chosen.append(stage)
     return tuple(chosen)
 
@@ -159,20 +157,21 @@ def served_from(chain: Chain, gold: Stage) -> tuple[Stage, ...]:
 
 
 def with_served(chain: Chain, chosen: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return stages to rebuild, and the served tables that hold counts by another declaration of their gold tables.
+    """Add to the stages to rebuild the served tables that must be rebuilt together with their gold tables.
 
-    Such a table does not read the gold table, but counts the same lines. The rebuild may have emptied it already.
+    Such a table does not read the gold table but counts the same lines, and holds counts by another declaration. The
+    rebuild may have emptied it already.
 
     Raises:
         TargetAwayError: the sink of such a table is unavailable, so it is not known what it holds.
     """
     begun = unfinished_rebuild(chain)
-    same = [each for gold in chosen if gold.layer == "gold" for each in served_from(chain, gold) if each not in chosen]
+    same = [sink for gold in chosen if gold.layer == "gold" for sink in served_from(chain, gold) if sink not in chosen]
     # guard: rebuild-asks-served-sink
-    return (*chosen, *(each for each in same if each.name in begun or counted_otherwise(each)))
+    return (*chosen, *(stage for stage in same if stage.name in begun or counted_otherwise(stage)))
 
 
-def stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
+def _stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[Stage, ...]:
     """Return the stages that the chosen stages depend on, in data order."""
     needed = {table for stage in chosen for table in stage.reads}
     before: list[Stage] = []
@@ -195,8 +194,8 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
         return f"nobody can read which lines {table} holds, as {state.diagnosis.seen}"
     if chain.commit_log(table).newest() is None:
         return None
-    held, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
-    return chain.kind(stage).lost(held, metadata, mask_versions(chain.lake, spark))
+    rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
+    return chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, spark))
 
 
 def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source
@@ -212,18 +211,18 @@ def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-nee
 def _fewer_rows(chain: Chain, spark: SparkSession, state: StageState, sources: Sequence[DeltaSource]) -> str | None:
     if state.stage.name != "silver":  # a gold row counts many lines
         return None
-    held = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
-    there = sum(source.commit_log.state().rows for source in sources)
+    held_lines = sum(_lines(chain, spark, table, table_state) for table, table_state in state.table_states.items())
+    source_lines = sum(source.commit_log.state().rows for source in sources)
     moving = state.table_states[SILVER].last
     if moving is not None and unfinished_replay(chain) is not None:
-        moved = [*state.table_states.values()]
-        lines = (each.last for each in moved if each.metadata and each.metadata.replay == moving.metadata.replay)
-        held -= sum(line.lines_added for line in lines if line)  # these lines are in quarantine, too
+        states = [*state.table_states.values()]
+        moves = [entry.last for entry in states if entry.metadata and entry.metadata.replay == moving.metadata.replay]
+        held_lines -= sum(commit.lines_added for commit in moves if commit)  # these lines are in quarantine, too
     names = " and ".join(map(str, state.table_states))
-    if there >= held:
+    if source_lines >= held_lines:
         return None
     read, verb = ", ".join(source.name for source in sources), "holds" if len(sources) == 1 else "hold"
-    return f"{read} {verb} {count_of(there, 'line')}, but {names} hold {held:,}"
+    return f"{read} {verb} {count_of(source_lines, 'line')}, but {names} hold {held_lines:,}"
 
 
 def _lines(chain: Chain, spark: SparkSession, table: Table, table_state: TableState) -> int:

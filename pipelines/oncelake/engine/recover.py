@@ -10,12 +10,10 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import SourceError, StateError
 from oncelake.common.lake import SILVER, restoring
-from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import has_delta_log
 from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
-from oncelake.engine.make_table import make_table
+from oncelake.engine.make_table import forget_tables, make_table
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import (
@@ -72,7 +70,7 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
     ahead = () if state.diagnosis.may_start else _readers_ahead(chain, stage)
     if ahead and not dry_run:
         _mark(chain, spark, ahead)
-    steps = set_logs_aside(chain, stage, spark, dry_run=dry_run)
+    steps = _set_logs_aside(chain, stage, spark, dry_run=dry_run)
     if ahead:
         gone_on = f"{listed(ahead)} must be rebuilt: their tables have lines of versions that are gone"
         steps = (*steps, gone_on)
@@ -82,10 +80,10 @@ def recover(chain: Chain, spark: SparkSession, stage: Stage, *, accept_loss: boo
         return RecoveryResult(stage.name, name, steps)
     try:
         recovery = plan_loss(gone) if gone is not None else _plan(chain, state, accept_loss=accept_loss)
-        kept = None if dry_run else _mend(chain, spark, state, recovery)
+        old_checkpoint = None if dry_run else _repair(chain, spark, state, recovery)
     except StateError as error:
         return RecoveryResult(stage.name, name, steps, refused=str(error))
-    return RecoveryResult(stage.name, name, (*steps, *recovery.steps), kept)
+    return RecoveryResult(stage.name, name, (*steps, *recovery.steps), old_checkpoint)
 
 
 def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reader-not-ahead-of-table
@@ -93,17 +91,17 @@ def _readers_ahead(chain: Chain, stage: Stage) -> Sequence[str]:  # guard: reade
 
     The table's next commits get the numbers of these versions, and a stage would take them for what it has read.
     """
-    found: list[str] = []
+    names: list[str] = []
     for target in stage.writes:
         log, damage = chain.commit_log(target.table), chain.damage(target.table)
         newest = damage.back_to if damage.lost else log.newest()
-        for reader in (each for each in chain.stages if target.table in each.reads):
+        for reader in (candidate for candidate in chain.stages if target.table in candidate.reads):
             checkpoint = read_checkpoint(chain.checkpoint_files, chain.lake.checkpoint(reader.name))
             texts = (position(text) for text in checkpoint.offsets if text)
             read = [at.version for text in texts if (at := in_table(text, log.table_id())) is not None]
             if newest is not None and max(read, default=0) > newest + 1:
-                found += [each.name for each in stages_from(chain.stages, reader.name)]
-    return [each.name for each in chain.stages if each.name in found]
+                names += [follower.name for follower in stages_from(chain.stages, reader.name)]
+    return [candidate.name for candidate in chain.stages if candidate.name in names]
 
 
 def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
@@ -113,10 +111,10 @@ def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
 
 
-def set_logs_aside(
+def _set_logs_aside(
     chain: Chain, stage: Stage, spark: SparkSession | None = None, *, dry_run: bool = False
 ) -> tuple[str, ...]:
-    """Set aside, in the logs of a stage's tables, what nobody can read and what is after it; return it in words.
+    """Set aside unreadable files in the Delta logs of a stage's tables, and the files after them; return the steps.
 
     The caller holds the lake's lock.
     """
@@ -131,26 +129,26 @@ def set_logs_aside(
         steps.append(f"{damage.warning_of(table) if damage.spare else lost}: set aside {listed(names)}")
         if not dry_run:
             set_aside(chain.lake.at(table), names)  # guard: unneeded-checkpoint-set-aside
-    if steps and spark is not None and not dry_run and has_delta_log(spark):
-        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    if steps and spark is not None and not dry_run:
+        forget_tables(spark)
     return tuple(steps)
 
 
 def set_spare_aside(chain: Chain, spark: SparkSession | None = None) -> list[str]:
-    """Set aside what nobody can read and nobody needs in the logs of a lake, and return warnings that say so.
+    """Set aside unreadable files that no reader needs in the lake's Delta logs; return a warning for each.
 
     The caller holds the lake's lock.
     """
-    spared = [stage for stage in chain.stages if not any(chain.damage(each.table).lost for each in stage.writes)]
+    spared = [stage for stage in chain.stages if not any(chain.damage(target.table).lost for target in stage.writes)]
     return [
         f"{step}. If nobody removed or changed it, check the disk"
         for stage in spared
-        for step in set_logs_aside(chain, stage, spark)
+        for step in _set_logs_aside(chain, stage, spark)
     ]
 
 
 def _gone(state: StageState) -> Case | None:
-    """Return the case of a table that goes back, if its source no longer has what was read after that; else None."""
+    """Return the case of a table that goes back to an earlier version whose next lines the source lost; else None."""
     checkpoint, damage = state.checkpoint, state.damaged[1] if state.damaged else None
     metadata = state.first.metadata
     log = state.commit_logs[state.stage.tables[0]]
@@ -187,7 +185,7 @@ def _plan(chain: Chain, state: StageState, *, accept_loss: bool) -> Recovery:
     return plan(case(state, RUN_ID))
 
 
-def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
+def _repair(chain: Chain, spark: SparkSession, state: StageState, recovery: Recovery) -> str | None:
     """Carry out the plan and return the path of the old checkpoint; None if the stage had none.
 
     Raises:
@@ -198,17 +196,17 @@ def _mend(chain: Chain, spark: SparkSession, state: StageState, recovery: Recove
     for table, version in recovery.restore.items():
         spark.sql(restoring(paths[table], version)).collect()
     _commit(chain, spark, state.stage, recovery.commits)
-    kept = _replace_checkpoint(chain, state, {**recovery.texts, **log})
+    old_checkpoint = _replace_checkpoint(chain, state, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
     if not after.diagnosis.may_start:
         # guard: recovered-stage-may-start
         raise StateError(f"the checkpoint was rewritten, but the stage still may not start. {block_reason(after)}")
-    return kept
+    return old_checkpoint
 
 
 def _commit(chain: Chain, spark: SparkSession, stage: Stage, commits: Iterable[CommitMetadata]) -> None:
     for metadata in commits:
-        target = next(each for each in stage.writes if str(each.table) == metadata.table)
+        target = next(written for written in stage.writes if str(written.table) == metadata.table)
         path = chain.lake.at(target.table)
         make_table(spark, target, path, chain.commit_log(target.table))
         commit_note(spark, path, metadata)

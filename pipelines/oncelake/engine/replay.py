@@ -98,7 +98,7 @@ class Replay:
         begun = unfinished_replay(self.chain)
         finished = self._finish(begun) if begun is not None else 0  # guard: replay-not-started-over
         refuse_unless_startable(replace(self.chain, stages=stages_from(self.chain.stages, "silver")))
-        rows = self._asked(reasons)
+        rows = self._lines_to_check(reasons)
         if rows is None:
             return ReplayResult(finished=finished)
         metadata = self._note(reasons)
@@ -108,7 +108,7 @@ class Replay:
         outcome, changes = _counted(verdicts)
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
-            rows, count = accepted(_kept(verdicts)), outcome.moved - outcome.repeats
+            rows, count = accepted(_without_repeats(verdicts)), outcome.moved - outcome.repeats
             if self.silver.has_events:  # guard: replay-counts-moved-lines
                 metadata = replace(metadata, lines={"before": metadata.lines_before, "added": count})
                 count = rows.count()
@@ -128,12 +128,12 @@ class Replay:
             StateError: a rebuild or another replay is unfinished.
         """
         refuse_unless_finished(self.chain)
-        rows = self._asked(reasons)
+        rows = self._lines_to_check(reasons)
         if rows is None:
             return ReplayResult()
         return _counted(self._compared(self._judged(rows), self.chain.commit_log(SILVER).newest() or 0))[0]
 
-    def _asked(self, reasons: Sequence[str]) -> DataFrame | None:
+    def _lines_to_check(self, reasons: Sequence[str]) -> DataFrame | None:
         """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return None
@@ -152,8 +152,8 @@ class Replay:
     def _judged(self, rows: DataFrame) -> DataFrame:
         if self.silver.named and SOURCE.name not in rows.columns:
             rows = rows.withColumn(SOURCE.name, F.lit(None).cast(SOURCE.dataType))
-        kept = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
-        return self.silver.parse(rows.select(*kept, F.col("reasons").alias(_WAS)))
+        columns = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
+        return self.silver.parse(rows.select(*columns, F.col("reasons").alias(_WAS)))
 
     def _compared(self, parsed: DataFrame, version: int) -> DataFrame:
         """Add the twin of each line that repeats one of these lines, or of a version of silver, if they are dropped."""
@@ -182,7 +182,7 @@ class Replay:
             event=CommitKind.REPLAY,
             **silver.totals,
             run=RUN_ID,
-            beside={str(table): each.batch_id for table, each in state.table_states.items() if table != SILVER},
+            beside={str(table): other.batch_id for table, other in state.table_states.items() if table != SILVER},
             lost=(),
             quality={},
             replay={"id": str(uuid.uuid4()), "version": version, "reasons": list(reasons)},
@@ -234,15 +234,15 @@ class Replay:
             LockedError: the newest commit of the chain is not this replay's.
             ReceiptError: the commit changed another number of lines than expected.
         """
-        made = self.chain.commit_log(table).state().last
-        if made is None or (made.metadata.replay, made.metadata.run) != (metadata.replay, metadata.run):
+        commit = self.chain.commit_log(table).state().last
+        if commit is None or (commit.metadata.replay, commit.metadata.run) != (metadata.replay, metadata.run):
             raise LockedError(  # guard: no-foreign-commit-in-replay
                 f"another process wrote to {table} during the replay, so this one stops. Check the lake with: "
                 "oncelake doctor, then oncelake prove"
             )
-        if made.rows_added != rows:
+        if commit.rows_added != rows:
             raise ReceiptError(  # guard: replayed-rows-match
-                f"{table} changed by {count_of(made.rows_added, 'row')}, but the replay moved {abs(rows):,}. "
+                f"{table} changed by {count_of(commit.rows_added, 'row')}, but the replay moved {abs(rows):,}. "
                 "Check with: oncelake prove"
             )
 
@@ -265,7 +265,7 @@ def _is_of(state: TableState, metadata: CommitMetadata) -> bool:
     return state.metadata is not None and state.metadata.replay == metadata.replay
 
 
-def _kept(verdicts: DataFrame) -> DataFrame:
+def _without_repeats(verdicts: DataFrame) -> DataFrame:
     """Return the verdicts of the lines that are no repeats."""
     return verdicts.where(F.col(TWIN.name).isNull()).drop(TWIN.name) if TWIN.name in verdicts.columns else verdicts
 

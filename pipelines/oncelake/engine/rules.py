@@ -1,6 +1,6 @@
-"""Keep what the fingerprints of rules stand for: commits record only the fingerprint.
+"""Record the rules behind each fingerprint, because a commit records only the fingerprint.
 
-A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch that the rules can make.
+A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch that uses the rules.
 """
 
 import json
@@ -20,23 +20,23 @@ PLACE = "_rules"
 
 
 def record_rules(lake: Lake, stages: Iterable[Stage], spark: SparkSession | None) -> None:
-    """Write what the rules of stages are, if it is not known yet; call it while the lake's lock is held."""
+    """Write the rules of stages that have no file yet; call it while the lake's lock is held."""
     files = files_at(lake.root, spark)
     for stage in stages:
         path = _path(lake, stage.rules)
         if stage.made_by and files.read(path) is None:
-            rules = [json.loads(each.model_dump_json(exclude_defaults=True, by_alias=True)) for each in stage.made_by]
+            rules = [json.loads(rule.model_dump_json(exclude_defaults=True, by_alias=True)) for rule in stage.made_by]
             files.write(path, json.dumps({"stage": stage.name, "rules": rules}, indent=1, ensure_ascii=False))
 
 
 def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapping[str, Any] | None:
-    """Return what a fingerprint stands for: the stage, and its rules without defaults; None if it is not known."""
+    """Return the stage and the rules, without defaults, that have a fingerprint; None if no file has it."""
     text = files_at(lake.root, spark).read(_path(lake, fingerprint)) if fingerprint else None
     try:
-        found: Mapping[str, Any] | None = json.loads(text) if text else None
+        rules: Mapping[str, Any] | None = json.loads(text) if text else None
     except ValueError:
         return None
-    return found
+    return rules
 
 
 def mask_versions(lake: Lake, spark: SparkSession) -> MaskVersions:

@@ -26,7 +26,7 @@ from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage, bronze_target
 from oncelake.engine.make_table import make_table, make_tables
 from oncelake.engine.rules import record_rules
-from oncelake.engine.sources import Failed, said, stands_alone
+from oncelake.engine.sources import Failed, failure_lines, stands_alone
 from oncelake.engine.start_gate import block_reason, refuse_unless_startable, waits
 from oncelake.exactly_once.batch import BatchCallback, Event, EventSink, ForeignWriter, Notice, Writer
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
@@ -169,7 +169,7 @@ class Run:
     def _raise_failed(self) -> None:
         """Raise StageError if a source stopped while the others went on."""
         if self.failed:
-            raise StageError(said(self.failed))
+            raise StageError(failure_lines(self.failed))
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
@@ -204,20 +204,21 @@ class Run:
         running: list[Running] = []
         waiting = list(stages)
         try:
-            while not self.stopping.is_set() and (waiting or _going_on(self._left(running), once=once)):
+            while not self.stopping.is_set() and (waiting or _going_on(self._remaining(running), once=once)):
                 ready = [stage for stage in waiting if once or self._has_input(stage)]
                 waiting = [stage for stage in waiting if stage not in ready]
                 self.fence()
                 for stage in ready:
                     running.extend(self._started(stage, backpressure))
-                if any(each.failed for each in self._left(running)) or (not once and self._has_no_source(running)):
+                has_failed = any(query.failed for query in self._remaining(running))
+                if has_failed or (not once and self._has_no_source(running)):
                     break
                 self.progress.show()
                 time.sleep(POLL if once or waiting else RUNNING_POLL)
         finally:
             self._end(running)
             self.progress.show()
-        failure = self._failure(self._left(running))
+        failure = self._failure(self._remaining(running))
         if failure is not None:
             self.fence()  # if another process holds the lock now, that is the cause of the failure
             raise failure
@@ -233,12 +234,12 @@ class Run:
                 raise
             self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
 
-    def _left(self, running: list[Running]) -> list[Running]:
+    def _remaining(self, running: list[Running]) -> list[Running]:
         """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
-        for each in [each for each in running if each.failed and stands_alone(self.chain, each.stage)]:
-            if not isinstance(each.callback.failure, LockedError):
-                running.remove(each)
-                self._set_aside(each.stage, str(self._failure([each])))
+        for failed in [query for query in running if query.failed and stands_alone(self.chain, query.stage)]:
+            if not isinstance(failed.callback.failure, LockedError):
+                running.remove(failed)
+                self._set_aside(failed.stage, str(self._failure([failed])))
         return running
 
     def _set_aside(self, stage: Stage, why: str) -> None:
@@ -248,19 +249,19 @@ class Run:
 
     def _failure(self, running: Iterable[Running]) -> StageError | None:
         """Return the error of the first stage that failed, in one line; None if none failed."""
-        for each in running:
-            if not each.failed:
+        for query in running:
+            if not query.failed:
                 continue
-            error = each.callback.failure or each.query.exception()
+            error = query.callback.failure or query.query.exception()
             assert error is not None
-            batch = "before its first batch" if each.callback.at is None else f"in batch {each.callback.at}"
-            failure = StageError(f"{each.stage.name} stopped {batch}: {self._why(each.stage, error)}", _told(each))
+            batch = "before its first batch" if query.callback.at is None else f"in batch {query.callback.at}"
+            failure = StageError(f"{query.stage.name} stopped {batch}: {self._why(query.stage, error)}", _facts(query))
             failure.__cause__ = error
             return failure
         return None
 
     def _why(self, stage: Stage, error: BaseException) -> str:
-        """Return why a stage failed and what to do: as the next start would say it, if it would refuse the stage."""
+        """Return why a stage failed and what to do; the start gate's reason if the stage may not start again."""
         if isinstance(error, OncelakeError):
             return str(error)
         with suppress(Exception):  # what is broken may also break this
@@ -272,7 +273,7 @@ class Run:
 
     def _has_no_source(self, running: Iterable[Running]) -> bool:
         """Return True if every source has failed, so that a continuous run has nothing left to read."""
-        return bool(self.failed) and all(each.stage.reads for each in running)
+        return bool(self.failed) and all(query.stage.reads for query in running)
 
     def _start(self, stage: Stage, backpressure: Backpressure | None) -> Running:
         for table in stage.reads if len(stage.reads) > 1 else ():  # a source that failed may have none yet
@@ -340,17 +341,19 @@ class Run:
         )
 
     def needed(self, table: Table) -> int | None:
-        """Return the oldest version of a table that a stage reads yet, or again at a start; None if there is none."""
+        """Return the oldest version of a table that a stage may still read, also again at a start; None if none."""
         table_id = self.chain.commit_log(table).table_id()
         stages = (stage for stage in self.chain.stages if table in stage.reads)
-        read = (read_checkpoint(self.chain.checkpoint_files, self.chain.lake.checkpoint(each.name)) for each in stages)
-        offsets = (next((text for text in each.offsets if text), None) for each in read)
-        found = (in_table(position(text), table_id) for text in offsets if text)
-        return min((each.version for each in found if each is not None), default=None)
+        read = (
+            read_checkpoint(self.chain.checkpoint_files, self.chain.lake.checkpoint(stage.name)) for stage in stages
+        )
+        offsets = (next((text for text in checkpoint.offsets if text), None) for checkpoint in read)
+        positions = (in_table(position(text), table_id) for text in offsets if text)
+        return min((at.version for at in positions if at is not None), default=None)
 
     def _end(self, running: Iterable[Running]) -> None:
         """Stop queries between two batches: an idle one at once, a busy one before its next batch or after `GRACE`."""
-        active = [each.query for each in running if each.query.isActive]
+        active = [started.query for started in running if started.query.isActive]
         if active:
             self.stopping.set()
         until = time.monotonic() + GRACE
@@ -370,12 +373,12 @@ def _local_table(path: str, table: Table, needed: Callable[[], int | None]) -> "
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:
-    active = [each.query.isActive for each in running]
+    active = [query.query.isActive for query in running]
     return any(active) if once else all(active)
 
 
-def _told(stopped: Running) -> dict[str, Any]:
+def _facts(stopped: Running) -> dict[str, Any]:
     """Return the stage, query, batch ID and end position of the batch in which a stage stopped, for programs."""
     callback = stopped.callback
-    told = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}
-    return {"stage": stopped.stage.name, **{name: value for name, value in told.items() if value is not None}}
+    facts = {"query": callback.query_id, "batch_id": callback.at, "position": as_object(callback.position)}
+    return {"stage": stopped.stage.name, **{name: value for name, value in facts.items() if value is not None}}

@@ -64,8 +64,8 @@ class LakeSettings(Strict):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.root is None) == (self.catalog is None):
-            given = "both are set" if self.root else "neither is set"
-            raise ValueError(f"lake.root is a directory for the tables, lake.catalog a catalog: {given}; set one")
+            fault = "both are set" if self.root else "neither is set"
+            raise ValueError(f"lake.root is a directory for the tables, lake.catalog a catalog: {fault}; set one")
         if self.schemas != Schemas() and self.catalog is None:
             raise ValueError("lake.schemas names schemas of a catalog; set lake.catalog, or remove lake.schemas")
         return self
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
             raise ValueError(NO_SOURCE)
         for name in self.sources:
             check_table_name(name)
-        kinds = {name: kind_of(each) for name, each in self.sources.items()}
+        kinds = {name: kind_of(source) for name, source in self.sources.items()}
         for (one, first), (other, second) in combinations(kinds.items(), 2):
             if first.overlaps(second):
                 raise ValueError(
@@ -184,8 +184,8 @@ class Settings(BaseSettings):
         for kind in self.kinds().values():
             for key, inside in (("lake.root", lake.root), ("checkpoints", lake.checkpoints)):
                 if kind.directory is not None and f"{inside}/".startswith(f"{place(kind.directory)}/"):
-                    said = f"{key} {inside} is inside {kind.key}.path {kind.directory}"
-                    raise ValueError(f"{said}; keep the lake and the logs apart")
+                    places = f"{key} {inside} is inside {kind.key}.path {kind.directory}"
+                    raise ValueError(f"{places}; keep the lake and the logs apart")
         return self
 
     @property
@@ -202,20 +202,20 @@ class Settings(BaseSettings):
         claims = Claims(self.local_paths)
         return {
             name: replace(
-                kind_of(each, (records or {}).get(name)),
+                kind_of(source, (records or {}).get(name)),
                 table=bronze_of(name),
                 key=f"sources.{name}" if self.sources else "source",
                 claims=claims,
                 beside={other: settings for other, settings in self.by_name.items() if other != name},
                 lake=self.places(),
             )
-            for name, each in self.by_name.items()
+            for name, source in self.by_name.items()
         }
 
     @property
     def local_paths(self) -> Mapping[str, str]:
         """The paths of the sources that read files of this machine, by their keys."""
-        paths = {f"sources.{name}": place(each.path) for name, each in self.sources.items() if each.path}
+        paths = {f"sources.{name}": place(source.path) for name, source in self.sources.items() if source.path}
         return {key: path for key, path in paths.items() if is_local(path)}
 
     def places(self) -> Lake:

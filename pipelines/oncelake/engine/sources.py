@@ -1,4 +1,4 @@
-"""Several sources in one lake: which change of `sources` is refused, and how the failure of one is kept to itself."""
+"""Several sources in one lake: refuse changes of `sources` that lose or repeat lines, and isolate a failed source."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ def refused_change(chain: Chain) -> str | None:
     overlap = Claims(chain.settings.local_paths).overlap() if len(chain.settings.local_paths) > 1 else None
     if overlap is not None:
         return overlap  # guard: sources-compared-through-links
-    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
+    silver = chain.silver_stage
     if silver is None:
         return None
     state = chain.commit_log(SILVER).state()
@@ -63,7 +63,7 @@ def _without_names(recorded: Mapping[str, str]) -> str:
     names = ", ".join(sorted(recorded))
     return (
         f"the settings have source, but silver has read {names} as sources of their own names. Write sources instead, "
-        f"with {' and '.join(sorted(each.partition('.')[2] for each in recorded))} as names"
+        f"with {' and '.join(sorted(name.partition('.')[2] for name in recorded))} as names"
     )
 
 
@@ -147,19 +147,18 @@ def without(chain: Chain, failed: Failed) -> Chain:
         StageError: no source is left.
     """
     if failed and all(stage.reads or stage.name in failed for stage in chain.stages):
-        raise StageError(said(failed))
+        raise StageError(failure_lines(failed))
     return replace(chain, stages=tuple(stage for stage in chain.stages if stage.name not in failed))
 
 
-def said(failed: Failed) -> str:
+def failure_lines(failed: Failed) -> str:
     """Return one line for each failed source."""
     return "\n".join(f"{name} stopped: {why}" for name, why in failed.items())
 
 
 def bronze_tables(chain: Chain) -> list[Table]:
     """Return the bronze tables that silver has read or will read: also those of removed sources."""
-    silver = next((stage for stage in chain.stages if SILVER in stage.tables), None)
-    source = chain.source(silver) if silver is not None else None
+    source = chain.source(chain.silver_stage) if chain.silver_stage is not None else None
     if not isinstance(source, DeltaSources):
         return [BRONZE]
     return [Table.named(name) for name in (*source.declared, *source.former())]

@@ -74,7 +74,7 @@ def unfinished(chain: Chain) -> str | None:
     rebuilt = unfinished_rebuild(chain)
     if rebuilt:
         return finish_rebuild(rebuilt)
-    if any(SILVER in stage.tables for stage in chain.stages) and unfinished_replay(chain) is not None:
+    if chain.silver_stage is not None and unfinished_replay(chain) is not None:
         return f"a replay of {QUARANTINE} is unfinished. Finish it: oncelake quarantine replay"
     return None
 
@@ -140,14 +140,14 @@ def block_reason(state: StageState) -> str:
 
 def way_out(state: StageState) -> str:
     """Return what to do about a stage that may not start, with the command that fixes it."""
-    name, found = state.stage.name, state.diagnosis.state
-    if found is State.TARGET_AWAY:
+    name, current = state.stage.name, state.diagnosis.state
+    if current is State.TARGET_AWAY:
         return "Start it, or name another one in serving.url or serving.sink"
-    if found is State.SOURCE_TRIMMED and not state.stage.reads:
+    if current is State.SOURCE_TRIMMED and not state.stage.reads:
         return accept(name)
-    if found is State.TABLE_CHANGED or state.damaged is not None:
+    if current is State.TABLE_CHANGED or state.damaged is not None:
         return log_way_out(*state.damaged) if state.damaged is not None else _undo(state)
-    if found in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
+    if current in (State.SOURCE_REPLACED, State.SOURCE_TRIMMED):
         of_source = "Set the source back to the one it read before, or start over with this one"
         of_tables = f"Replay it from {', '.join(map(str, state.stage.reads))}"
         if state.diagnosis.undo is not None:
@@ -188,7 +188,7 @@ def stage_of(table: Table) -> str:
 def _undo(state: StageState) -> str:
     states = state.table_states.items()
     table, last = next(
-        (table, each.last) for table, each in states if changed_by_others(str(table), each) and each.last
+        (table, written.last) for table, written in states if changed_by_others(str(table), written) and written.last
     )
     log = state.commit_logs[table]
     undo = log.undo(last.version + 1) if isinstance(log, DeltaLog) else None

@@ -1,7 +1,7 @@
 """Refuse a table that somebody altered so that its stage would stop at each start, or count wrongly.
 
-What only adds goes on: nullable columns, another order, comments, clustering, table features. What does not is named
-with its statement and the way to undo it, before a batch begins.
+Harmless changes are accepted: nullable columns, another order, comments, clustering, table features. For any other
+change, the error names the statement and what undoes it, before a batch begins.
 Source: the statements of Delta's documentation, "Table batch reads and writes", "Constraints" and "Column mapping".
 """
 
@@ -60,18 +60,18 @@ def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType 
         _check_columns(table, place, log, columns, StructType.fromJson(json.loads(metadata["schemaString"])))
 
 
-def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType, held: StructType) -> None:
+def _check_columns(table: Table, place: str, log: DeltaLog, columns: StructType, schema: StructType) -> None:
     name = identifier(place)
-    there, known = ({field.name.lower(): field for field in each} for each in (held, columns))
-    for field in held:
+    existing, known = ({field.name.lower(): field for field in fields} for fields in (schema, columns))
+    for field in schema:
         if not field.nullable and (field.name.lower() not in known or known[field.name.lower()].nullable):
             raise ConfigError(
                 f"{table} has the column {field.name} as NOT NULL{_by(log, 'CHANGE COLUMN')}: one row without a value "
                 f"stops the stage for good. Fix: ALTER TABLE {name} ALTER COLUMN `{field.name}` DROP NOT NULL"
             )
-    gone = sorted(field.name for field in columns if field.name.lower() not in there)
+    gone = sorted(field.name for field in columns if field.name.lower() not in existing)
     by = next((other for other in _by_others(log) if other.operation in _TAKING_AWAY), None) if gone else None
-    if by is not None and any(re.search(rf"\b{re.escape(each)}\b", str(by.parameters)) for each in gone):
+    if by is not None and any(re.search(rf"\b{re.escape(column)}\b", str(by.parameters)) for column in gone):
         undo = restoring(place, by.version - 1)
         raise ConfigError(
             f"{table} lacks the column {listed(gone)}, by {by.statement}: old rows would count without it. Undo it: "
@@ -86,4 +86,4 @@ def _by(log: DeltaLog, operation: str) -> str:
 
 def _by_others(log: DeltaLog) -> Iterator[Commit]:
     """Yield the newest commits of other writers that still count, newest first."""
-    return (each for each, stands in islice(log.newest_first(), LOOK_BACK) if stands and each.metadata is None)
+    return (commit for commit, stands in islice(log.newest_first(), LOOK_BACK) if stands and commit.metadata is None)

@@ -17,7 +17,7 @@ import yaml
 from oncelake.bronze.records import BYTE_ORDER_MARK, OWN_RECORD
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
-from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_word, level_words_in, meanings
+from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_in, level_word, level_words_in, meanings
 from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs, python_pattern
 from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
@@ -186,20 +186,20 @@ class _Drafted:
             raise NoDraftError(f"{error} is not read here") from None
         except ValueError as error:
             raise NoDraftError(f"the draft is not accepted: {error}") from None
-        good = [each for each in read if each.log_time is not None]
+        good = [line for line in read if line.log_time is not None]
         if len(good) < _MOST * len(self.column.times):
             raise NoDraftError(f"a draft reads only {share(len(good), len(read))} of the lines")
-        times = {each.line: at for each, at in zip(self.column.times, self.column.instants(), strict=True)}
-        for each in good:
-            at = times.get(each.text.split("\n", 1)[0].rstrip("\r"))
+        times = {time.line: at for time, at in zip(self.column.times, self.column.instants(), strict=True)}
+        for line in good:
+            at = times.get(line.text.split("\n", 1)[0].rstrip("\r"))
             second = timedelta(seconds=1)
             if (
                 self.column.has_year
                 and at is not None
-                and each.log_time is not None
-                and abs(at - each.log_time) >= second
+                and line.log_time is not None
+                and abs(at - line.log_time) >= second
             ):
-                raise NoDraftError(f"the time of the line {printable(each.text, 100)} has several readings")
+                raise NoDraftError(f"the time of the line {printable(line.text, 100)} has several readings")
 
 
 class _OfText:
@@ -208,7 +208,7 @@ class _OfText:
     def __init__(self, lines: Sequence[str], latest: datetime) -> None:
         self._lines = [line for line in lines if not _DIRECTIVE.match(line)]
         self._latest = latest
-        self._found = [times_in(line) for line in self._lines]
+        self._times = [times_in(line) for line in self._lines]
         self._doubts: list[str] = []
 
     def drafted(self) -> _Drafted:
@@ -241,7 +241,7 @@ class _OfText:
             AmbiguousError: two columns of times differ, and neither is that of the line.
         """
         places: dict[tuple[object, ...], list[WrittenTime]] = {}
-        for times in self._found:
+        for times in self._times:
             seen = set()
             for time in times:
                 key = (*time.kind, len(_RUN.findall(time.before)))
@@ -263,13 +263,13 @@ class _OfText:
 
     def _is_time(self, column: TimeColumn, columns: Sequence[TimeColumn]) -> bool:
         """Return True if numbers stand where a line has its time; beside a local time, they have been compared."""
-        if any(not each.times[0].is_number for each in columns):
+        if any(not other.times[0].is_number for other in columns):
             return True
         clocks = [(time, clocks_in(time.line)) for time in column.times]
         return _is_at_the_place_of_a_time(column) and not _contradict(clocks)
 
     def _why_no_time(self) -> str:
-        times = [each[0] for each in self._found if each]
+        times = [line_times[0] for line_times in self._times if line_times]
         if sum(bool(clocks_in(line)) for line in self._lines) > _MOST * len(self._lines) / 2 and all(
             time.is_number for time in times
         ):
@@ -282,12 +282,12 @@ class _OfText:
 
     def _starts_of(self, column: TimeColumn) -> list[int]:
         """Return the numbers of the lines that the times are of."""
-        wanted, out = iter(column.times), []
-        time = next(wanted, None)
-        for number, found in enumerate(self._found):
-            if time is not None and any(each is time for each in found):
+        remaining, out = iter(column.times), []
+        time = next(remaining, None)
+        for number, line_times in enumerate(self._times):
+            if time is not None and any(line_time is time for line_time in line_times):
                 out.append(number)
-                time = next(wanted, None)
+                time = next(remaining, None)
         return out
 
     def _is_record(self, column: TimeColumn, starts: Sequence[int]) -> bool:
@@ -300,7 +300,7 @@ class _OfText:
         others = [number for number in range(len(self._lines)) if number not in has_time]
         if not others:
             return False
-        foreign = [other for other in others if self._found[other] and _NO_WORD.fullmatch(self._found[other][0].before)]
+        foreign = [other for other in others if self._times[other] and _NO_WORD.fullmatch(self._times[other][0].before)]
         if len(foreign) > _OTHERS * len(self._lines):
             example = printable(self._lines[foreign[0]], 80)
             # guard: lines-of-one-kind
@@ -325,7 +325,7 @@ class _OfText:
         Raises:
             NoDraftError: there are levels, but not at one place.
         """
-        is_priority = sum(bool(_PRIORITY.fullmatch(each)) for each in befores) >= _SURE * len(befores)
+        is_priority = sum(bool(_PRIORITY.fullmatch(text)) for text in befores) >= _SURE * len(befores)
         unknown = list[str]()
         before, after = (
             _level_in(befores, _RUN, [_by_priority] if is_priority else [], self._doubts, unknown),
@@ -333,7 +333,7 @@ class _OfText:
         )
         if before is not None and (after is None or before.rank >= after.rank):
             prefix = before.expression(befores, _RUN) + _between(
-                [each[end:] for each, end in before.ends(befores)], _RUN
+                [text[end:] for text, end in before.ends(befores)], _RUN
             )
             return prefix, _lead(rests), before
         prefix = _between(befores, _RUN)
@@ -373,10 +373,10 @@ class _Level:
     def _spans(self, text: str) -> tuple[int, int, int] | None:
         """Return where the word of the level starts, and where the level in it starts and ends."""
         token = _nth(self.tokens, text, self.word)
-        found = self.find(token[0]) if token is not None else None
-        if token is None or found is None:
+        level = self.find(token[0]) if token is not None else None
+        if token is None or level is None:
             return None
-        return token.start(), token.start() + found.start, token.start() + found.end
+        return token.start(), token.start() + level.start, token.start() + level.end
 
     def ends(self, texts: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield the texts that have the level, each with where it ends."""
@@ -396,23 +396,20 @@ class _Level:
 
 
 def _by_priority(token: str) -> LevelWord | None:
-    found = _PRIORITY.match(token)
-    return LevelWord(found[1], found.start(1), found.end(1)) if found and int(found[1]) <= 191 else None
+    level = level_in(_PRIORITY.match(token))
+    return level if level is not None and int(level.text) <= 191 else None
 
 
 def _by_mnemonic(token: str) -> LevelWord | None:
-    found = _MNEMONIC.match(token)
-    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+    return level_in(_MNEMONIC.match(token))
 
 
 def _by_tag(token: str) -> LevelWord | None:
-    found = _TAG.fullmatch(token)
-    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+    return level_in(_TAG.fullmatch(token))
 
 
 def _by_klog(token: str) -> LevelWord | None:
-    found = _KLOG.fullmatch(token)
-    return LevelWord(found[1], found.start(1), found.end(1)) if found else None
+    return level_in(_KLOG.fullmatch(token))
 
 
 _LETTER_PLACES = (_by_tag, _by_klog)
@@ -434,17 +431,17 @@ def _level_in(
         doubts: gets letters that may be levels.
         unknown: gets the reason if some words at one place are levels, and others are unknown.
     """
-    found: list[_Level] = []
+    levels: list[_Level] = []
     words = [[match[0] for match, _ in zip(tokens.finditer(text), range(_WORDS), strict=False)] for text in texts]
     for at in range(_WORDS):
-        here = [each[at] for each in words if len(each) > at]
+        here = [row[at] for row in words if len(row) > at]
         if len(here) < _SURE * len(texts):
             break
         for by in others:
             if sum(by(word) is not None for word in here) >= _SURE * len(here):
-                found.append(_special(at, by, tokens))
-        named = [each for word in here if (each := level_word(word)) is not None]
-        names = {each.text.upper() for each in named}
+                levels.append(_special(at, by, tokens))
+        named = [level for word in here if (level := level_word(word)) is not None]
+        names = {known.text.upper() for known in named}
         sure = names & CORE  # guard: level-word-of-message
         if len(named) < _SURE * len(here):
             if len(named) >= _HALF * len(here) and len(sure) > 1:
@@ -453,12 +450,12 @@ def _level_in(
                 unknown.append(f"{listed(sorted(sure))} are levels, but {words_there} in their place is none")
             continue
         if sure and (len(names) > 1 or at < _NEAR):
-            found.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
+            levels.append(_Level(at, level_word, 2, "[A-Za-z]+[0-9]?", meanings(names), tokens))
         elif names <= LETTERS.keys() and (_are_levels(names) or _is_logcat(words, at)):
-            found.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
+            levels.append(_Level(at, level_word, 1, "[A-Za-z]", meanings(set(LETTERS)), tokens))
         elif names <= LETTERS.keys():
             doubts.append(f"{listed(sorted(names))} at one place of the lines may be levels, but nothing shows it")
-    return max(found, key=lambda each: each.rank, default=None)
+    return max(levels, key=lambda candidate: candidate.rank, default=None)
 
 
 def _special(at: int, by: Callable[[str], LevelWord | None], tokens: re.Pattern[str]) -> _Level:
@@ -476,16 +473,16 @@ def _is_logcat(words: Sequence[Sequence[str]], at: int) -> bool:
     """Return True if letters stand behind two numbers and before a tag with a colon, as in Android's log."""
     behind = [word for word in words if len(word) > at + 1]
     return at == _PLACE_OF_LOGCAT and all(
-        each[0].isdigit() and each[1].isdigit() and (":" in "".join(each[at + 1 :])) for each in behind
+        row[0].isdigit() and row[1].isdigit() and (":" in "".join(row[at + 1 :])) for row in behind
     )
 
 
 def _tail(texts: Sequence[str]) -> tuple[str, list[str]]:
     """Return an expression for a name behind a level and a slash, and the texts behind it."""
-    found = [_SLASH.match(text) for text in texts]
-    if not all(found):
+    matches = [_SLASH.match(text) for text in texts]
+    if not all(matches):
         return "", [*texts]
-    return r"/(?<field>[^\s\]:()]+)", [text[match.end() :] for text, match in zip(texts, found, strict=True) if match]
+    return r"/(?<field>[^\s\]:()]+)", [text[match.end() :] for text, match in zip(texts, matches, strict=True) if match]
 
 
 def _nth(tokens: re.Pattern[str], text: str, number: int) -> re.Match[str] | None:
@@ -499,8 +496,8 @@ def _is_level_alone(before: str) -> bool:
 
 def _is_level_first(line: str) -> bool:
     word = line.split(maxsplit=1)[0] if line.split() else ""
-    found = level_word(word)
-    return found is not None and found.text.upper() in CORE
+    level = level_word(word)
+    return level is not None and level.text.upper() in CORE
 
 
 def looks_like_record(line: str) -> bool:
@@ -519,10 +516,10 @@ def looks_like_record(line: str) -> bool:
 def _between(texts: Sequence[str], tokens: re.Pattern[str], count: int | None = None) -> str:
     """Return an expression for texts of the same number of words; each word becomes a field."""
     cut = [_cut(text, tokens) for text in texts]
-    length = mode(len(each) for each in cut) if count is None else 2 * count + 1
-    same = [each for each in cut if len(each) == length]
+    length = mode(len(parts) for parts in cut) if count is None else 2 * count + 1
+    same = [parts for parts in cut if len(parts) == length]
     return "".join(
-        _separator([each[at] for each in same]) if at % 2 == 0 else _word([each[at] for each in same], tokens)
+        _separator([parts[at] for parts in same]) if at % 2 == 0 else _word([parts[at] for parts in same], tokens)
         for at in range(length)
     )
 
@@ -540,8 +537,8 @@ def _separator(texts: Sequence[str]) -> str:
     if not any(text.strip() for text in texts):
         return "" if not any(texts) else r"\s+" if all(texts) else r"\s*"
     forms = Counter(re.sub(r"\s+", " ", text) for text in texts)
-    found = [escaped(form).replace(" ", r"\s+") for form, _ in forms.most_common()]
-    return found[0] if len(found) == 1 else f"(?:{'|'.join(sorted(found, key=len, reverse=True))})"
+    expressions = [escaped(form).replace(" ", r"\s+") for form, _ in forms.most_common()]
+    return expressions[0] if len(expressions) == 1 else f"(?:{'|'.join(sorted(expressions, key=len, reverse=True))})"
 
 
 def _word(texts: Sequence[str], tokens: re.Pattern[str]) -> str:
@@ -560,7 +557,7 @@ def _word(texts: Sequence[str], tokens: re.Pattern[str]) -> str:
 
 def _lead(texts: Sequence[str]) -> str:
     """Return an expression for the marks and spaces that stand before every message."""
-    leads = [found[0] for text in texts if text and (found := _LEAD.match(text))]
+    leads = [match[0] for text in texts if text and (match := _LEAD.match(text))]
     common = re.sub(r"\s+", " ", _common([lead.lstrip() for lead in leads])).rstrip(" ")
     if not common:
         return r"\s*"
@@ -590,25 +587,25 @@ def _chosen(columns: Sequence[TimeColumn]) -> TimeColumn:
         AmbiguousError: there are only numbers, in several columns.
     """
     in_order = sorted(columns, key=lambda column: (-len(column.times), column.times[0].start))
-    written = [each for each in in_order if not each.times[0].is_number]
+    written = [column for column in in_order if not column.times[0].is_number]
     if not written:
         if len(in_order) > 1:
             one, other = in_order[0].times[0], in_order[1].times[0]
             raise AmbiguousError(f"a line has two numbers that may be its time, {one.text} and {other.text}")
         return in_order[0]
-    first = min(written, key=lambda each: (len(each.times) < _MOST * len(written[0].times), each.times[0].start))
+    first = min(written, key=lambda column: (len(column.times) < _MOST * len(written[0].times), column.times[0].start))
     if first.is_absolute:
         return first
-    others = [each for each in in_order if each is not first and not _is_value(each)]
-    absolute = [each for each in others if each.is_absolute and _is_same(first, each)]
-    dated = [each for each in others if each.has_year and not first.has_year and _is_same(first, each)]
+    others = [column for column in in_order if column is not first and not _is_value(column)]
+    absolute = [column for column in others if column.is_absolute and _is_same(first, column)]
+    dated = [column for column in others if column.has_year and not first.has_year and _is_same(first, column)]
     return next(iter([*absolute, *dated]), first)  # guard: absolute-time-first
 
 
 def _is_at_the_place_of_a_time(column: TimeColumn) -> bool:  # guard: number-at-time-place
     """Return True if the place of numbers, their key or their spread says that they are times."""
     befores = [time.before for time in column.times]
-    keys = {found[1].lower() if (found := _KEY_BEFORE.search(before)) else "" for before in befores}
+    keys = {match[1].lower() if (match := _KEY_BEFORE.search(before)) else "" for before in befores}
     is_early = all(len(_RUN.findall(before)) <= _FIRST_WORDS for before in befores)
     return (
         all(_NO_WORD.fullmatch(before) for before in befores)
@@ -640,11 +637,11 @@ def _is_same(local: TimeColumn, other: TimeColumn) -> bool:  # guard: number-is-
     instants = {id(time.line): (time, at) for time, at in zip(other.times, other.instants(), strict=True)}
     close = compared = 0
     for time in local.times:
-        if (found := instants.get(id(time.line))) is None or found[1] is None:
+        if (pair := instants.get(id(time.line))) is None or pair[1] is None:
             continue
-        mine = time.instant(local.readings[0], found[1].year)
+        mine = time.instant(local.readings[0], pair[1].year)
         compared += 1
-        if mine is not None and abs(apart := found[1] - mine) <= _FARTHEST + _SAME:
+        if mine is not None and abs(apart := pair[1] - mine) <= _FARTHEST + _SAME:
             nearest = round(apart / _QUARTER) * _QUARTER
             close += abs(apart - nearest) <= _SAME
     return compared > 0 and close >= _SURE * compared
@@ -673,7 +670,7 @@ class _Objects:
         """
         columns: dict[str, TimeColumn] = {}
         for key in self.often():
-            times = [each[0] for value in self.of(key) if (each := times_in(value)) and each[0].text == value]
+            times = [matches[0] for value in self.of(key) if (matches := times_in(value)) and matches[0].text == value]
             if len(times) == len(self.of(key)) and len({time.kind for time in times}) == 1:
                 try:
                     columns[key] = TimeColumn(times, latest, is_named=_last_of(key) in _TIME_KEYS)
@@ -686,26 +683,26 @@ class _Objects:
         named = [key for name in _TIME_KEYS for key in columns if _last_of(key) == name]
         if not named and len(columns) > 1:
             raise AmbiguousError(f"{listed(columns)} are times; the lines do not show which is the line's")
-        key = next((each for each in named if columns[each].is_absolute), named[0] if named else next(iter(columns)))
+        key = next((name for name in named if columns[name].is_absolute), named[0] if named else next(iter(columns)))
         columns[key].check()
         if not columns[key].is_absolute:
             self._check_zone()
         level, declared, doubts = self._level(key)
-        message = next((each for name in _MESSAGE_KEYS for each in self._all_keys() if _last_of(each) == name), None)
+        message = next((path for name in _MESSAGE_KEYS for path in self._all_keys() if _last_of(path) == name), None)
         keys = {"time": key, "level": level or "level", "message": message or self._prose(key, level) or "message"}
         return _Drafted({kind: keys, **_time(columns[key]), **declared}, columns[key], level is not None, doubts)
 
     def _check_zone(self) -> None:
         """Raise AmbiguousError if a key beside a local time says its zone."""
-        found = (
-            (key, value) for each in self.values for key, value in each.items() if names_zone(_last_of(key), value)
+        zones = (
+            (key, value) for pairs in self.values for key, value in pairs.items() if names_zone(_last_of(key), value)
         )
-        if (zone := next(found, None)) is not None:
+        if (zone := next(zones, None)) is not None:
             raise AmbiguousError(f"the times have no zone, but {zone[0]} is {zone[1]}, which may be their zone")
 
     def _is_time(self, key: str, column: TimeColumn) -> bool:
         """Return True if the key of numbers means a time, and no clock under another key contradicts them."""
-        others = [each for each in self.often() if each != key and not _DURATION.search(_last_of(each))]
+        others = [other for other in self.often() if other != key and not _DURATION.search(_last_of(other))]
         clocks: list[list[timedelta]] = [
             [clock for other in others for clock in clocks_in(value.get(other, ""), alone=True)]
             for value in self.values
@@ -737,7 +734,7 @@ class _Objects:
         """
         named = [key for name in _LEVEL_KEYS for key in self._all_keys() if _last_of(key) == name and key != time]
         doubts = []
-        for key in [*named, *(each for each in self.often() if each not in named and each != time)]:
+        for key in [*named, *(other for other in self.often() if other not in named and other != time)]:
             values = self.of(key)
             missing = {"default_level": "INFO"} if len(values) < len(self.values) else {}
             names = {value.upper() for value in values}
@@ -777,7 +774,7 @@ def _last_of(key: str) -> str:
 
 def _of_objects(lines: Sequence[str], latest: datetime) -> _Drafted | None:
     """Return a format for JSON lines, if most lines are objects and have a time."""
-    objects = [dict(_leaves(each)) for line in lines if (each := json_object(line)) is not None]
+    objects = [dict(_leaves(parsed)) for line in lines if (parsed := json_object(line)) is not None]
     return _of_keys("json", objects, lines, latest)
 
 
@@ -785,7 +782,7 @@ def _of_pairs(lines: Sequence[str], latest: datetime) -> _Drafted | None:
     """Return a format for lines of key=value pairs, if most lines are such and have a time."""
     pairs = [pairs for line in lines if (pairs := logfmt_pairs(line)) is not None]
     whole = [pair for pair in pairs if len(pair) > 1 and not any("|" in key for key in pair)]
-    several = [{key: text for key, text in each.items() if text is not None} for each in whole]
+    several = [{key: text for key, text in pair.items() if text is not None} for pair in whole]
     return _of_keys("logfmt", several, lines, latest)
 
 
@@ -794,10 +791,10 @@ def _of_keys(
 ) -> _Drafted | None:
     if not objects or len(objects) < _MOST * len(lines):
         return None
-    found = _Objects(objects).drafted(kind, latest)
-    if found is None and kind == "json":
+    draft = _Objects(objects).drafted(kind, latest)
+    if draft is None and kind == "json":
         raise NoDraftError("the lines are JSON objects, but none of their keys is a time")
-    return found
+    return draft
 
 
 def _time(column: TimeColumn) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a format reads in a sample, shown so that a person sees whether it is right: without Spark, and at once."""
+"""Show what a format reads in a sample, without Spark, so that a person can judge whether it is right."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ class Evidence:
         lines: the lines of the sample.
         line_ends: how many lines these are, where a record has several.
         accepted: how many of `lines` it reads.
-        values: how many values these have on average, besides time, level and message.
+        values: how many values the accepted lines have on average, besides time, level and message.
         first: the earliest time.
         last: the latest time.
         levels: how many lines each level has.
@@ -102,26 +102,26 @@ def evidence(name: str, reader: PlainReader, content: str) -> Evidence:
     """
     with bounded(LONGEST, f"the format {name}"):
         read = reader.lines(content)
-        unheld = unheld_in(reader, (each.text for each in read if each.log_time is not None))
-    good = [each for each in read if each.log_time is not None]
-    times = [each.log_time for each in good if each.log_time is not None]
-    levels = Counter(each.level for each in good if each.level is not None)
-    values = sum(value is not None for each in good for value in each.fields.values())
+        unheld = unheld_in(reader, (line.text for line in read if line.log_time is not None))
+    good = [line for line in read if line.log_time is not None]
+    times = [line.log_time for line in good if line.log_time is not None]
+    levels = Counter(line.level for line in good if line.level is not None)
+    values = sum(value is not None for line in good for value in line.fields.values())
     return Evidence(
         name,
         reader.is_record,
         len(read),
-        len(read) + sum(each.text.count("\n") for each in read),
+        len(read) + sum(line.text.count("\n") for line in read),
         len(good),
         values / len(good) if good else 0.0,
         min(times, default=None),
         max(times, default=None),
         {level: levels[level] for level in LEVELS if levels[level]},
-        dict(Counter(rule for each in read for rule in each.rules).most_common()),
+        dict(Counter(rule for line in read for rule in line.rules).most_common()),
         max(good, key=_fullness, default=None),
-        next((each for each in read if each.rules and "blank" not in each.rules), None),
+        next((line for line in read if line.rules and "blank" not in line.rules), None),
         unheld,
-        [*_of_times(times), *_of_levels(good, reader), *_of_messages(good), *swallowed([e.text for e in good])],
+        [*_of_times(times), *_of_levels(good, reader), *_of_messages(good), *swallowed([line.text for line in good])],
     )
 
 
@@ -137,12 +137,12 @@ def swallowed(records: Sequence[str]) -> list[str]:  # guard: swallowed-line-sho
 
     If nearly every record has one, as where the level stands in the second line, it is a part of them.
     """
-    found = [line for record in records for line in _later_lines(record) if looks_like_record(line)]
+    suspects = [line for record in records for line in _later_lines(record) if looks_like_record(line)]
     having = sum(any(map(looks_like_record, _later_lines(record))) for record in records)
-    if not found or having >= _MOST * len(records):
+    if not suspects or having >= _MOST * len(records):
         return []
-    lines = count_of(len(found), "line of a record looks like a record", "lines of records look like records")
-    return [f"{lines} of another kind, such as: {printable(found[0], 80)}"]
+    lines = count_of(len(suspects), "line of a record looks like a record", "lines of records look like records")
+    return [f"{lines} of another kind, such as: {printable(suspects[0], 80)}"]
 
 
 def _later_lines(record: str) -> list[str]:
@@ -160,8 +160,8 @@ def _fullness(line: PlainLine) -> tuple[int, int]:
 
 def _words(unheld: str) -> set[str]:
     """Return the words of a text, without the separators around them."""
-    found = (word.strip(_SEPARATORS) for word in unheld.split())
-    return {word for word in found if re.search(r"\w", word)}
+    words = (word.strip(_SEPARATORS) for word in unheld.split())
+    return {word for word in words if re.search(r"\w", word)}
 
 
 def _of_times(times: Sequence[datetime]) -> list[str]:
@@ -178,21 +178,21 @@ def _of_times(times: Sequence[datetime]) -> list[str]:
 
 
 def _of_messages(good: Sequence[PlainLine]) -> list[str]:
-    empty = [each for each in good if not each.message]
+    empty = [line for line in good if not line.message]
     if len(empty) < _MOST * len(good) or not empty:
         return []
-    texts = Counter(key for each in empty for key, text in each.fields.items() if text and " " in text)
+    texts = Counter(key for line in empty for key, text in line.fields.items() if text and " " in text)
     others = f"; texts are in {listed(key for key, _ in texts.most_common(3))}" if texts else ""
     return [f"the message is empty in {share(len(empty), len(good))} of the lines{others}"]
 
 
 def _of_levels(good: Sequence[PlainLine], reader: PlainReader) -> list[str]:
     default = reader.default_level
-    if not good or (reader.has_level and len({each.level for each in good}) > 1):
+    if not good or (reader.has_level and len({line.level for line in good}) > 1):
         return []
-    if default is None or any(each.level != default for each in good):
+    if default is None or any(line.level != default for line in good):
         return []
-    words = Counter(word for each in good for word in words_like_levels(each.text))
+    words = Counter(word for line in good for word in words_like_levels(line.text))
     if not words:
         return []
     seen = listed(f"{word} in {share(count, len(good))}" for word, count in words.most_common(3))

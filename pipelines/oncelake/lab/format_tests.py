@@ -1,4 +1,4 @@
-"""Keep lines and what a format reads in them beside the format, and find what a changed format reads otherwise."""
+"""Store sample lines and their readings beside a format, and list what it reads differently after a change."""
 
 import os
 import tempfile
@@ -59,8 +59,8 @@ class KeptLine(Strict):
     def to_dict(self) -> dict[str, Any]:
         """Return the line as YAML holds it, without what is not set."""
         of_times = {name: at.isoformat() for name in ("written", "time") if (at := getattr(self, name)) is not None}
-        found = self.model_dump(exclude_defaults=True) | of_times
-        return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+        values = self.model_dump(exclude_defaults=True) | of_times
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
     def outcome(self) -> str:
@@ -68,17 +68,17 @@ class KeptLine(Strict):
         return f"refused ({', '.join(self.refused)})" if self.refused else "read"
 
     def differences(self, other: "KeptLine") -> list[str]:  # guard: changed-reading-named
-        """Return what another reading of the line has otherwise: `level is INFO, not ERROR`."""
+        """Return how another reading of the line differs: `level is INFO, not ERROR`."""
         if self.refused != other.refused:
             return [f"it is {other.outcome}, not {self.outcome}"]
         out = []
         for name in ("time", "level", "message", "fields", "columns"):
-            mine, found = getattr(self, name), getattr(other, name)
+            mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, Mapping):
-                keys = [key for key in dict.fromkeys([*mine, *found]) if mine.get(key) != found.get(key)]
-                out += [f"{name}.{key} is {_shown(found.get(key))}, not {_shown(mine.get(key))}" for key in keys]
-            elif mine != found:
-                out.append(f"{name} is {_shown(found)}, not {_shown(mine)}")
+                keys = [key for key in dict.fromkeys([*mine, *theirs]) if mine.get(key) != theirs.get(key)]
+                out += [f"{name}.{key} is {_shown(theirs.get(key))}, not {_shown(mine.get(key))}" for key in keys]
+            elif mine != theirs:
+                out.append(f"{name} is {_shown(theirs)}, not {_shown(mine)}")
         return out
 
 
@@ -103,18 +103,18 @@ def kept_of(trial: Trial, parser: Parser, written: datetime | None) -> list[Kept
     near = None if parser.has_year else written
     parsed = [
         KeptLine(
-            line=each.line,
+            line=line.line,
             written=near,
-            time=each.log_time,
-            level=each.level,
-            message=each.message,
-            fields=dict(each.fields),
-            columns=dict(each.columns),
+            time=line.log_time,
+            level=line.level,
+            message=line.message,
+            fields=dict(line.fields),
+            columns=dict(line.columns),
         )
-        for each in trial.parsed
+        for line in trial.parsed
     ]
     # whether a time is too far ahead depends on the day
-    rules = [(each.line, [str(reason["rule"]) for reason in each.reasons]) for each in trial.refused]
+    rules = [(line.line, [str(reason["rule"]) for reason in line.reasons]) for line in trial.refused]
     refused = [
         KeptLine(line=line, written=near, refused=tuple(names))
         for line, names in rules
@@ -137,8 +137,8 @@ def tests_file(name_or_path: str, places: Sequence[Path]) -> Path:
         path = Path(name_or_path)
         return path.parent / DIRECTORY / f"{path.stem}.yaml"
     own = [place for place in places if place.absolute() != (shipped_conf() / "formats").absolute()]
-    found = next((place for place in places if (place / f"{name_or_path}.yaml").is_file()), None)
-    place = found if found in own else (own or places)[0]
+    origin = next((place for place in places if (place / f"{name_or_path}.yaml").is_file()), None)
+    place = origin if origin in own else (own or places)[0]
     return place / DIRECTORY / f"{name_or_path}.yaml"
 
 
@@ -155,16 +155,16 @@ def read_kept(path: Path) -> list[KeptLine]:
     """
     try:
         declared = unique_yaml.read(path)
-        return [KeptLine.model_validate(each) for each in declared or []]
+        return [KeptLine.model_validate(entry) for entry in declared or []]
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except (ValidationError, TypeError) as error:
-        said = (
+        message = (
             one_line(error) if isinstance(error, ValidationError) else "write a list of lines, each with the key line"
         )
-        raise ConfigError(f"{path}: {said}") from None
+        raise ConfigError(f"{path}: {message}") from None
 
 
 def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
@@ -173,9 +173,9 @@ def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
     Raises:
         ConfigError: the file is wrong, or cannot be written.
     """
-    known = {each.line: each for each in read_kept(path)} | {line.line: line for line in lines}
+    known = {line.line: line for line in read_kept(path)} | {line.line: line for line in lines}
     text = yaml.safe_dump(
-        [each.to_dict() for each in known.values()], sort_keys=False, allow_unicode=True, width=100_000
+        [line.to_dict() for line in known.values()], sort_keys=False, allow_unicode=True, width=100_000
     )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,43 +185,45 @@ def keep(path: Path, name: str, lines: Sequence[KeptLine]) -> int:
     return len(known)
 
 
-def changed(spark: SparkSession, parser: Parser, kept: Sequence[KeptLine]) -> Iterator[tuple[KeptLine, list[str]]]:
-    """Yield the kept lines that a format reads otherwise now, each with the differences.
+def changed(
+    spark: SparkSession, parser: Parser, kept_lines: Sequence[KeptLine]
+) -> Iterator[tuple[KeptLine, list[str]]]:
+    """Yield the kept lines that a format now reads differently, each with the differences.
 
     Raises:
         ConfigError: Java does not accept the format, the session cannot read records of several lines, or the lines
             have several events.
     """
     _refuse_events(parser)
-    for line, found in zip(kept, _read_again(spark, parser, kept), strict=True):
-        if len(found) != 1:
-            yield line, [f"it is {len(found)} records, not one"]
-        elif differences := line.differences(found[0]):
+    for line, readings in zip(kept_lines, _read_again(spark, parser, kept_lines), strict=True):
+        if len(readings) != 1:
+            yield line, [f"it is {len(readings)} records, not one"]
+        elif differences := line.differences(readings[0]):
             yield line, differences
 
 
-def _read_again(spark: SparkSession, parser: Parser, kept: Sequence[KeptLine]) -> list[list[KeptLine]]:
+def _read_again(spark: SparkSession, parser: Parser, kept_lines: Sequence[KeptLine]) -> list[list[KeptLine]]:
     """Return what the format reads in each line, which has a file of its own."""
     if parser.record is not None:
         check_reader(spark)
     parser.check(spark)
     with tempfile.TemporaryDirectory(prefix="oncelake-format-") as directory:
-        for number, each in enumerate(kept):
+        for number, line in enumerate(kept_lines):
             path = Path(directory) / f"{number:06}.log"
-            path.write_text(each.line, encoding="utf-8", newline="")
-            if each.written is not None:
-                os.utime(path, (each.written.timestamp(), each.written.timestamp()))
+            path.write_text(line.line, encoding="utf-8", newline="")
+            if line.written is not None:
+                os.utime(path, (line.written.timestamp(), line.written.timestamp()))
         reader = line_reader(spark, spark.read, parser.record)
         rows = parse(from_files(reader.load(f"file:{directory}"), parser.record), parser, TimeLimits())
         place = F.regexp_extract("file", r"(\d{6})\.log$", 1).cast("int")
         read = rows.select(place.alias("number"), *read_columns(parser)).collect()
-    out: list[list[KeptLine]] = [[] for _ in kept]
+    out: list[list[KeptLine]] = [[] for _ in kept_lines]
     for row in read:
-        out[row["number"]].append(_kept(row))
+        out[row["number"]].append(_kept_line(row))
     return out
 
 
-def _kept(row: Any) -> KeptLine:
+def _kept_line(row: Any) -> KeptLine:
     if row["reasons"]:
         return KeptLine(line=row["line"], refused=tuple(reason["rule"] for reason in row["reasons"]))
     return KeptLine(

@@ -76,12 +76,15 @@ class LevelWord:
     end: int
 
 
+def level_in(match: re.Match[str] | None) -> LevelWord | None:
+    """Return the level in the first group of a match; None without a match."""
+    return LevelWord(match[1], match.start(1), match.end(1)) if match is not None else None
+
+
 def level_word(word: str) -> LevelWord | None:
     """Return the level that a word is, with the marks around it; None if it is none."""
-    found = _WORD.match(word)  # guard: level-is-whole-word
-    if found is None or found[1].upper() not in _ALL:
-        return None
-    return LevelWord(found[1], found.start(1), found.end(1))
+    level = level_in(_WORD.match(word))  # guard: level-is-whole-word
+    return level if level is not None and level.text.upper() in _ALL else None
 
 
 def level_words_in(text: str) -> set[str]:

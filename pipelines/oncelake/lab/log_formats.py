@@ -65,7 +65,7 @@ class ParsedLine:
 
 @dataclass(frozen=True)
 class RefusedLine:
-    """A line that a format does not parse, with the rules that it breaks: rule, part of the line, and what it says."""
+    """A line that a format refuses, with the rules that it breaks, each with the part of the line and its text."""
 
     line: str
     reasons: Sequence[Mapping[str, str | None]]
@@ -113,7 +113,7 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
-        parsed = [{**asdict(each), "log_time": each.log_time.isoformat()} for each in self.parsed]
+        parsed = [{**asdict(line), "log_time": line.log_time.isoformat()} for line in self.parsed]
         return {**asdict(self), "parsed": parsed, "share": round(self.share, 4)}
 
 
@@ -161,7 +161,7 @@ def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes, most: int = M
         if file == "-":
             content, modified = _first_lines(sys.stdin.buffer, most), None
         else:
-            end = next((each for each in _OPENED if file.lower().endswith(each)), "")
+            end = next((suffix for suffix in _OPENED if file.lower().endswith(suffix)), "")
             if is_packed(file) and not end:
                 raise ConfigError(f"{file}: the format of {path.suffix} files is not read here; unpack it first")
             opened = _OPENED[end](path) if end else path.open("rb")
@@ -177,10 +177,10 @@ def sample_of(file: str, masked: Callable[[bytes], bytes] = bytes, most: int = M
 
 def _first_lines(stream: BinaryIO, most: int) -> bytes:
     lines: list[bytes] = []
-    left = MAX_BYTES
-    while left > 0 and len(lines) < most and (line := stream.readline(MAX_BYTES)):
+    room = MAX_BYTES
+    while room > 0 and len(lines) < most and (line := stream.readline(MAX_BYTES)):
         lines.append(line)
-        left -= len(line)
+        room -= len(line)
     return b"".join(lines)
 
 
@@ -270,7 +270,7 @@ def _own_columns(spark: SparkSession, parsed: DataFrame, settings: Silver) -> li
     """Return the columns of the user's own code for each line that parses, as text; empty without such code."""
     if settings.transform is None:
         return []
-    texts = [F.col(each.name).cast("string").alias(each.name) for each in settings.transform_fields(spark)]
+    texts = [F.col(column.name).cast("string").alias(column.name) for column in settings.transform_fields(spark)]
     return [row.asDict() for row in settings.completed(accepted(parsed)).select(*texts).collect()]
 
 
@@ -311,7 +311,7 @@ class Suggestion:
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion for JSON."""
         return {
-            "formats": {each.format: round(each.share, 4) for each in self.known},
+            "formats": {known.format: round(known.share, 4) for known in self.known},
             "best": self.best.format if self.best is not None else None,
             "draft": self.draft.text if self.draft is not None else None,
             "reason": self.reason,
@@ -337,32 +337,32 @@ def suggest_format(sample: Sample, known: Mapping[str, LogFormat]) -> Suggestion
     """
     text = sample.text
     few = "\n".join(text.split("\n", _FEW)[:_FEW])
-    found, unread = list[Evidence](), dict[str, str]()
+    readings, unread = list[Evidence](), dict[str, str]()
     for name, log_format in known.items():
         try:
             reader = PlainReader(log_format, sample.modified)
             tried = evidence(name, reader, few)
-            found.append(evidence(name, reader, text) if tried.accepted else tried)
+            readings.append(evidence(name, reader, text) if tried.accepted else tried)
         except NeedsSparkError as error:
             unread[name] = str(error)
-    found.sort(key=lambda each: (-each.share, -each.values, each.format))
-    if found and found[0].share >= FITS:
-        draft, drafted = _with_levels(sample, found[0]) if len(found[0].levels) == 1 else (None, None)
-        return Suggestion(found, draft, drafted, unread=unread)
+    readings.sort(key=lambda reading: (-reading.share, -reading.values, reading.format))
+    if readings and readings[0].share >= FITS:
+        draft, drafted = _with_levels(sample, readings[0]) if len(readings[0].levels) == 1 else (None, None)
+        return Suggestion(readings, draft, drafted, unread=unread)
     try:
         draft, drafted = _drafted(sample)
     except (NoDraftError, NeedsSparkError, ValidationError) as error:
-        return Suggestion(found, reason=str(error), unread=unread)
+        return Suggestion(readings, reason=str(error), unread=unread)
     if drafted.share < FITS:
         reason = f"a draft reads only {share(drafted.accepted, drafted.lines)} of the {drafted.counted}"
-        return Suggestion(found, reason=reason, unread=unread)
-    return Suggestion(found, draft, drafted, unread=unread)
+        return Suggestion(readings, reason=reason, unread=unread)
+    return Suggestion(readings, draft, drafted, unread=unread)
 
 
 def _drafted(sample: Sample) -> tuple[Draft, Evidence]:
     draft = draft_format(sample.text.split("\n"), sample.modified)
-    found = evidence("the draft", PlainReader(draft.log_format, sample.modified), sample.text)
-    return draft, replace(found, warnings=[*found.warnings, *draft.doubts])
+    reading = evidence("the draft", PlainReader(draft.log_format, sample.modified), sample.text)
+    return draft, replace(reading, warnings=[*reading.warnings, *draft.doubts])
 
 
 def _with_levels(sample: Sample, known: Evidence) -> tuple[Draft, Evidence] | tuple[None, None]:

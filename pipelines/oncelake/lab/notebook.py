@@ -26,6 +26,7 @@ from oncelake.common.wording import duration
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.engine.exclusive import RunResult
+from oncelake.engine.open_lake import unheard
 from oncelake.exactly_once.batch import BatchReport, Event
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link
@@ -198,7 +199,7 @@ def open_lake(name: str, conf: str | os.PathLike[str] | None = None, sets: Seque
     for variable in _COLOURS:
         os.environ.pop(variable, None)
     chosen = choose(name, conf, sets)
-    print(chosen.said)
+    print(chosen.description)
     settings, _ = configured(chosen.conf, chosen.sets)
     lake = NotebookLake(notebook_spark(settings.spark, chosen.root), chosen)
     if chosen.own and name in LOOKING:
@@ -214,19 +215,15 @@ def _fill(lake: NotebookLake, *, live: bool) -> None:
     for number, rows in enumerate(before, 1):
         put(logs / f"day-{number}.log", rows)
         if live and number == 1:
-            lake.run(_say_nothing)
-    (lake.with_sets(*SMALL) if live else lake).run(_say_nothing)
-    with lake.running(_say_nothing) if live else nullcontext():
+            lake.run(unheard)
+    (lake.with_sets(*SMALL) if live else lake).run(unheard)
+    with lake.running(unheard) if live else nullcontext():
         for number in range(PORTIONS):
             put(logs / f"day-{DAYS}-part-{number}.log", last[number * portion : (number + 1) * portion])
             time.sleep(EVERY * live)
         put(logs / "late.log", trouble(late=200, broken=90))
     if not live:
-        lake.run(_say_nothing)
-
-
-def _say_nothing(_: str) -> None:
-    pass
+        lake.run(unheard)
 
 
 def _is_done(state: StageState) -> bool:

@@ -34,7 +34,7 @@ class ChosenLake:
         sets: settings that override it, as with `--set`.
         root: the notebook's own directory.
         own: True if the lake is in that directory, so the notebook may write to it.
-        said: a one-line description of the choice, for the user.
+        description: a one-line description of the choice, for the user.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ChosenLake:
     sets: tuple[str, ...]
     root: Path
     own: bool
-    said: str
+    description: str
 
 
 def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> ChosenLake:
@@ -57,12 +57,12 @@ def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) 
     """
     if Path.cwd().name == "notebooks":
         os.chdir("..")
-    named, given = _named(conf, sets) if name not in PLAYING else (None, ())
+    named, named_sets = _named(conf, sets) if name not in PLAYING else (None, ())
     if named is not None:
         root = _directory(name, None)
-        said = " ".join([f"{name} only reads the lake of {named}", *given]) + "; it changes nothing there"
-        return ChosenLake(name, named.absolute(), given, root, False, said)
-    elsewhere = next((each for each in sets if each.partition("=")[0].split(".")[0] in _PLACES), None)
+        description = " ".join([f"{name} only reads the lake of {named}", *named_sets]) + "; it changes nothing there"
+        return ChosenLake(name, named.absolute(), named_sets, root, False, description)
+    elsewhere = next((setting for setting in sets if setting.partition("=")[0].split(".")[0] in _PLACES), None)
     if elsewhere is not None:
         raise ConfigError(
             f"{name} writes, so it always uses its own lake: remove {elsewhere}; to read an existing lake, "
@@ -71,24 +71,24 @@ def choose(name: str, conf: str | os.PathLike[str] | None, sets: Sequence[str]) 
     root = _directory(name, os.environ.get(SCRATCH))
     _forget_environment()
     stays = "which is kept" if os.environ.get(SCRATCH) else "which is deleted when the notebook's kernel ends"
-    said = f"{name} uses its own lake in {root}, {stays}"
+    description = f"{name} uses its own lake in {root}, {stays}"
     over = Path(conf) if conf is not None else shipped_conf() / "local.yaml"
-    return ChosenLake(name, over.absolute(), (*_own_sets(root), *sets), root, True, said)
+    return ChosenLake(name, over.absolute(), (*_own_sets(root), *sets), root, True, description)
 
 
 def _named(conf: str | os.PathLike[str] | None, sets: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     """Return the named configuration and settings: from the arguments, the environment, or Databricks widgets."""
     if conf is not None:
         return Path(conf), tuple(sets)
-    asked, over = os.environ.get(CONF), os.environ.get(SETS, "")
-    if asked is None and on_databricks():
-        asked, over = _widget("conf", _DEPLOYED), _widget("sets", over)
-    return (Path(asked) if asked else None), (*split_sets(over), *sets)
+    named_conf, over = os.environ.get(CONF), os.environ.get(SETS, "")
+    if named_conf is None and on_databricks():
+        named_conf, over = _widget("conf", _DEPLOYED), _widget("sets", over)
+    return (Path(named_conf) if named_conf else None), (*split_sets(over), *sets)
 
 
 def split_sets(text: str) -> tuple[str, ...]:
     """Return the settings in a text, which are separated by line breaks or `;`."""
-    return tuple(each.strip() for each in re.split(r"[;\n]", text) if each.strip())
+    return tuple(setting.strip() for setting in re.split(r"[;\n]", text) if setting.strip())
 
 
 def _widget(name: str, default: str) -> str:

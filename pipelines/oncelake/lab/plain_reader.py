@@ -133,24 +133,19 @@ class PlainReader:
                 out[-1].append(line)
             else:
                 out.append([line])
-        return ["\n".join(each) for each in out]
+        return ["\n".join(group) for group in out]
 
     def _continues(self, before: str, line: str) -> bool:
-        if self._part is not None:
-            return self._more(before) and self._of(before) == self._of(line) and self._of(line) is not None
-        return not self._is_start(line)
+        if self._part is None:
+            return not self._is_start(line)
+        earlier, part = (self._part.search(text.removesuffix("\r")) for text in (before, line))
+        if earlier is None or part is None or earlier["more"] is None:
+            return False
+        return part["of"] is not None and bool(earlier["of"] == part["of"])
 
     def _is_start(self, line: str) -> bool:
         visible = _without_ansi(line.removesuffix("\r")[:SEARCHED].removeprefix(BYTE_ORDER_MARK))
         return self._starts is not None and bool(self._starts.search(visible))
-
-    def _more(self, line: str) -> bool:
-        found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
-        return found is not None and found["more"] is not None
-
-    def _of(self, line: str) -> str | None:
-        found = self._part.search(line.removesuffix("\r")) if self._part is not None else None
-        return found["of"] if found is not None else None
 
     def read(self, record: str) -> PlainLine:
         """Return what the format reads in a line, or in a record of several lines."""
@@ -189,12 +184,12 @@ class PlainReader:
 
     def unheld(self, record: str) -> str:
         """Return the text of a matching line that no group of the pattern holds, with a blank for each group."""
-        found = self._pattern.fullmatch(record.removesuffix("\r")) if self._pattern is not None else None
-        if found is None:
+        match = self._pattern.fullmatch(record.removesuffix("\r")) if self._pattern is not None else None
+        if match is None:
             return ""
-        marks = list(found.string)
+        marks = list(match.string)
         for name in self._names:
-            start, end = found.span(name)
+            start, end = match.span(name)
             marks[max(start, 0) : max(end, 0)] = " " * (end - start)
         return "".join(marks)
 
@@ -208,10 +203,10 @@ class PlainReader:
 
     def _parts(self, line: str) -> _Parts | None:
         if self._pattern is not None:
-            found = self._pattern.fullmatch(line)
-            if found is None:
+            match = self._pattern.fullmatch(line)
+            if match is None:
                 return None
-            parts = found.groupdict()
+            parts = match.groupdict()
             others = {name: parts[name] or None for name in self._names if name not in _PARTS}
             return _Parts(parts["time"] or None, parts.get("level"), parts["message"] or "", others)
         if self._format.logfmt is not None:
@@ -220,7 +215,7 @@ class PlainReader:
         values = json_object(line)
         if values is None or self._format.json_keys is None:
             return None
-        return _by_keys({key: json_text(each) for key, each in values.items()}, self._format.json_keys, values)
+        return _by_keys({key: json_text(value) for key, value in values.items()}, self._format.json_keys, values)
 
     def _level(self, text: str | None) -> str | None:
         if not text and self._format.default_level is not None:
@@ -306,15 +301,15 @@ def _json_decoder() -> Any:
 
     def parse_object(at: tuple[str, int], *more: Any) -> tuple[_WrittenObject, int]:
         value, end = JSONObject(at, *more)
-        found = _WrittenObject(value)
-        found.written = at[0][at[1] - 1 : end]
-        return found, end
+        wrapped = _WrittenObject(value)
+        wrapped.written = at[0][at[1] - 1 : end]
+        return wrapped, end
 
     def parse_array(at: tuple[str, int], *more: Any) -> tuple[_WrittenList, int]:
         value, end = JSONArray(at, *more)
-        found = _WrittenList(value)
-        found.written = at[0][at[1] - 1 : end]
-        return found, end
+        wrapped = _WrittenList(value)
+        wrapped.written = at[0][at[1] - 1 : end]
+        return wrapped, end
 
     decoder.parse_object, decoder.parse_array = parse_object, parse_array
     decoder.scan_once = py_make_scanner(decoder)  # the one in C does not call them
@@ -354,14 +349,14 @@ def _at(key: str, texts: Mapping[str, str | None], line_object: Mapping[str, Any
 
 
 def _by_keys(texts: Mapping[str, str | None], keys: PartKeys, line_object: Mapping[str, Any] | None) -> _Parts:
-    found: dict[str, str | None] = {}
-    taken = set()
+    parts: dict[str, str | None] = {}
+    used_keys = set()
     for part, names in {"time": keys.time, "level": keys.level, "message": keys.message}.items():
-        name = next((each for each in names if _at(each, texts, line_object) is not None), None)
-        found[part] = _at(name, texts, line_object) if name is not None else None
-        taken.add(name)
-    others = {key: text for key, text in texts.items() if key not in taken}
-    return _Parts(found["time"], found["level"], found["message"] or "", others)
+        name = next((candidate for candidate in names if _at(candidate, texts, line_object) is not None), None)
+        parts[part] = _at(name, texts, line_object) if name is not None else None
+        used_keys.add(name)
+    others = {key: text for key, text in texts.items() if key not in used_keys}
+    return _Parts(parts["time"], parts["level"], parts["message"] or "", others)
 
 
 def logfmt_pairs(line: str) -> dict[str, str | None] | None:
@@ -376,7 +371,7 @@ def _unquoted(value: str) -> str:
     try:
         text = json.loads(value, strict=False)
     except ValueError:
-        return re.sub(r'\\([nt"\\])', lambda found: _ESCAPES.get(found[1], found[1]), value[1:-1])
+        return re.sub(r'\\([nt"\\])', lambda match: _ESCAPES.get(match[1], match[1]), value[1:-1])
     if _HALF.search(text):
         raise NeedsSparkError("half of a character in a text")
     return str(text)

@@ -63,10 +63,10 @@ class TimeReader:
         Raises:
             NeedsSparkError: a pattern has a letter that is not read here.
         """
-        self._zone = zone_of(zone)
+        self._zone = _zone_of(zone)
         self._written: list[WrittenPattern] = []
         self._readers = [self._reader(pattern) for pattern in patterns]
-        names_zones = any("z" in each.letters for each in self._written)
+        names_zones = any("z" in written.letters for written in self._written)
         self._known = clear(zone) if names_zones else _NO_NAMES
 
     def read(self, text: str, latest: datetime) -> datetime | None:
@@ -168,10 +168,10 @@ class WrittenPattern:
 
     def _values(self, text: str) -> Mapping[str, str] | None:
         """Return the text of each letter; None if the text does not fit."""
-        found = self.expression.fullmatch(text)
-        if found is None:
+        match = self.expression.fullmatch(text)
+        if match is None:
             return None
-        return {letter: each for letter, each in zip(self.letters, found.groups(), strict=True) if each is not None}
+        return {letter: part for letter, part in zip(self.letters, match.groups(), strict=True) if part is not None}
 
 
 def _expression(token: str) -> str:
@@ -228,7 +228,7 @@ def _zone_in(
         return offset_of(written)
     if written.upper() in UTC_NAMES:
         return UTC
-    return zone_of(written)
+    return _zone_of(written)
 
 
 def _short_offset(text: str) -> timezone | None:
@@ -242,25 +242,25 @@ def _short_offset(text: str) -> timezone | None:
 
 def _named(name: str, known: Mapping[str, Sequence[Meaning]], year: int) -> timezone | None:
     """Return the offset that the name of a zone means in a year; None if it means several, or none."""
-    found = (offset for each in known.get(name, ()) if each.first <= year <= each.last for offset in each.offsets)
-    return next(map(_short_offset, found), None)
+    offsets = (offset for era in known.get(name, ()) if era.first <= year <= era.last for offset in era.offsets)
+    return next(map(_short_offset, offsets), None)
 
 
 def offset_of(text: str) -> timezone | None:
     """Return the zone of an offset such as `Z`, `+02`, `+0200` or `+02:00`; None if it is none."""
     if text == "Z":
         return UTC
-    found = _OFFSET.fullmatch(text)
-    if found is None:
+    match = _OFFSET.fullmatch(text)
+    if match is None:
         return None
-    ahead = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
-    if ahead > timedelta(hours=18) or int(found[3] or 0) > 59:
+    ahead = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
+    if ahead > timedelta(hours=18) or int(match[3] or 0) > 59:
         return None
-    return timezone(-ahead if found[1] == "-" else ahead)
+    return timezone(-ahead if match[1] == "-" else ahead)
 
 
 @cache
-def zone_of(zone: str) -> tzinfo:
+def _zone_of(zone: str) -> tzinfo:
     """Return a zone by its IANA name or its offset.
 
     Raises:
@@ -275,13 +275,13 @@ def zone_of(zone: str) -> tzinfo:
 
 
 def _iso8601(text: str, zone: tzinfo) -> datetime | None:
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         return None
-    own = offset_of(found[8]) if found[8] else zone
+    own = offset_of(match[8]) if match[8] else zone
     try:
-        year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
-        micros = int((found[7] or "0").ljust(6, "0")[:6])
+        year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
+        micros = int((match[7] or "0").ljust(6, "0")[:6])
         at = datetime(year, month, day, hour, minute, second, micros)
         return None if own is None else at.replace(tzinfo=own).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -60,7 +60,7 @@ _ZONE_WORD = re.compile(
     rf"(?<![^\s,;|(\[<\"'=])(?<!\d )([+-](?:0\d|1[0-4]):?[0-5]\d|{_PLACE})(?=[\s,;|)\]>\"']|$)", re.ASCII
 )
 _ZONE_KEY = re.compile(
-    rf"(?:\b|_)(?:tz|written?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
+    rf"(?:\b|_)(?:tz|time_?zone|zone|utc_?offset)[\"']?\s?[=:]\s?[\"']?"
     rf"((?:{_NAMES}|{_FOREIGN})\b|{_PLACE}|[+-]\d\d?(?::?\d\d)?(?![\w.:])|(?:UTC|GMT)\S*)",
     re.IGNORECASE | re.ASCII,
 )
@@ -203,12 +203,12 @@ class WrittenTime:
 def times_in(line: str) -> list[WrittenTime]:
     """Return the times of a line, from its beginning; where two forms overlap, the longest."""
     near = line[:NEAR]
-    found = [*_dated(line, near), *_numbers(line, near)]
-    found.sort(key=lambda each: (each.start, -each.end))
+    times = [*_dated(line, near), *_numbers(line, near)]
+    times.sort(key=lambda time: (time.start, -time.end))
     out: list[WrittenTime] = []
-    for each in found:
-        if not out or each.start >= out[-1].end:
-            out.append(each)
+    for time in times:
+        if not out or time.start >= out[-1].end:
+            out.append(time)
     return out
 
 
@@ -239,8 +239,8 @@ def names_zone(key: str, value: str) -> bool:
 
 def clocks_in(text: str, *, alone: bool = False) -> list[timedelta]:
     """Return the times of day without a date that a text has, or is if it must be one `alone`."""
-    found = _CLOCK_ALONE.finditer(text[:NEAR])
-    parts = [[*map(int, match.groups())] for match in found if not alone or match[0] == text]
+    matches = _CLOCK_ALONE.finditer(text[:NEAR])
+    parts = [[*map(int, match.groups())] for match in matches if not alone or match[0] == text]
     return [timedelta(hours=hour, minutes=minute, seconds=second) for hour, minute, second in parts]
 
 
@@ -276,11 +276,6 @@ class TimeColumn:
         """True if the times have a year."""
         return self._first.is_number or "y" in self.readings[0].values()
 
-    @property
-    def has_zone(self) -> bool:
-        """True if a time has a zone, or is a number."""
-        return any(written.is_absolute for written in self.times)
-
     def check(self) -> None:
         """Raise AmbiguousError if the times can be read in several ways."""
         if len(self.readings) > 1:  # guard: ambiguous-date-refused
@@ -315,16 +310,16 @@ class TimeColumn:
     def _check_unread_zones(self) -> None:  # guard: unreadable-zone-refused
         """Raise AmbiguousError if a zone stands beside a time that has none."""
         bare = [written for written in self.times if "zone" not in written.parts]
-        for each in bare:
-            if (more := _MORE_ZONE.match(each.after)) is not None:
-                raise AmbiguousError(f"{each.text} is followed by {more[1].strip()}, which may be its zone")
+        for time in bare:
+            if (more := _MORE_ZONE.match(time.after)) is not None:
+                raise AmbiguousError(f"{time.text} is followed by {more[1].strip()}, which may be its zone")
         for pattern, where in (
             (_SHORT_OFFSET.match, "after"), (_ZONE_BEFORE.search, "before"), (_ZONE_WORD.search, "line"),
             (_ZONE_KEY.search, "line"),
         ):  # fmt: skip
-            found = [match[1] for each in bare if (match := pattern(getattr(each, where)[:NEAR])) is not None]
-            if 2 * len(found) > len(self.times):
-                raise AmbiguousError(f"{bare[0].text} stands beside {found[0]}, which may be its zone")
+            zones = [match[1] for written in bare if (match := pattern(getattr(written, where)[:NEAR])) is not None]
+            if 2 * len(zones) > len(self.times):
+                raise AmbiguousError(f"{bare[0].text} stands beside {zones[0]}, which may be its zone")
 
     def _has_column_of_digits(self) -> bool:  # guard: fraction-shown-by-lines
         """Return True if the digits behind a comma, with a comma behind them, may be a column of their own.
@@ -365,8 +360,8 @@ class TimeColumn:
         """The datetime patterns that read the times."""
         if self._first.is_number:
             return [self._first.form]
-        found = Counter(self._pattern(written, self.readings[0]) for written in self.times)
-        return [form for pattern, _ in found.most_common() for form in _with_both_days(pattern)]
+        counts = Counter(self._pattern(written, self.readings[0]) for written in self.times)
+        return [form for pattern, _ in counts.most_common() for form in _with_both_days(pattern)]
 
     @property
     def expression(self) -> str:
@@ -374,8 +369,8 @@ class TimeColumn:
         if self._first.is_number:
             return self._number
         bodies = Counter(self._body(written) for written in self.times)
-        found = "|".join(body for body, _ in bodies.most_common())
-        return f"(?:{found})" if len(bodies) > 1 else found
+        alternatives = "|".join(body for body, _ in bodies.most_common())
+        return f"(?:{alternatives})" if len(bodies) > 1 else alternatives
 
     @property
     def _number(self) -> str:
@@ -393,8 +388,8 @@ class TimeColumn:
         least = min(wrong.values())
         if least * 100 > len(self.times):
             return ()
-        left = [reading for at, reading in enumerate(readings) if wrong[at] == least]
-        return tuple(self._continued(left) if len(left) > 1 else left)
+        best = [reading for at, reading in enumerate(readings) if wrong[at] == least]
+        return tuple(self._continued(best) if len(best) > 1 else best)
 
     def _may_be(self, time: WrittenTime, reading: Reading) -> bool:
         at = time.local(reading)
@@ -514,12 +509,15 @@ class TimeColumn:
             return ""
         before = "gap" if name == "zone" else ""
         texts = sorted(
-            {escaped(each.parts.get(before, "")) + self._expression_of(name, each.parts[name]) for each in having}
+            {
+                escaped(written.parts.get(before, "")) + self._expression_of(name, written.parts[name])
+                for written in having
+            }
         )
-        found = f"(?:{'|'.join(texts)})" if len(texts) > 1 else texts[0]
+        expression = f"(?:{'|'.join(texts)})" if len(texts) > 1 else texts[0]
         if name == "f":
-            found = f"[{self._fraction_marks}]{found}"
-        return found if len(having) == len(self.times) else f"(?:{found})?"
+            expression = f"[{self._fraction_marks}]{expression}"
+        return expression if len(having) == len(self.times) else f"(?:{expression})?"
 
     def _expression_of(self, name: str, text: str) -> str:
         if name == "mon":
@@ -550,9 +548,9 @@ def _is_used(zone: str, year: int) -> bool:
     if "/" in zone:
         return zone in available_timezones()
     if zone[0].isalpha():
-        return any(each.first <= year <= each.last for each in clear("UTC").get(zone, ()))
-    found = offset_of(zone)
-    ahead = found.utcoffset(None) if found is not None else None
+        return any(meaning.first <= year <= meaning.last for meaning in clear("UTC").get(zone, ()))
+    offset = offset_of(zone)
+    ahead = offset.utcoffset(None) if offset is not None else None
     return (
         ahead is not None and timedelta(hours=-12) <= ahead <= timedelta(hours=14) and not ahead % timedelta(minutes=15)
     )
@@ -560,8 +558,8 @@ def _is_used(zone: str, year: int) -> bool:
 
 def _with_both_days(pattern: str) -> list[str]:
     """Return a pattern, and the one in which a day of one digit has a space before it, as syslog writes it."""
-    found = re.search(r"(?<=M) (?=d\b)", pattern)
-    return [pattern] if found is None else [pattern, f"{pattern[: found.start()]} {pattern[found.start() :]}"]
+    match = re.search(r"(?<=M) (?=d\b)", pattern)
+    return [pattern] if match is None else [pattern, f"{pattern[: match.start()]} {pattern[match.start() :]}"]
 
 
 def _zone_letters(text: str) -> str:
@@ -572,7 +570,7 @@ def _zone_letters(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """Write the text between two parts of a datetime pattern: letters and brackets need quotes."""
-    return re.sub(r"[A-Za-z\[\]#{}']+", lambda found: "'" + found[0].replace("'", "''") + "'", text)
+    return re.sub(r"[A-Za-z\[\]#{}']+", lambda match: "'" + match[0].replace("'", "''") + "'", text)
 
 
 def escaped(text: str) -> str:

@@ -83,12 +83,12 @@ class Head:
     Attributes:
         what: what runs, for example `oncelake run`.
         over: the source and the lake; a long name keeps its end.
-        rest: further facts, for example how many lines were ingested and since when.
+        facts: further facts, for example how many lines were ingested and since when.
     """
 
     what: str
     over: Sequence[str]
-    rest: Sequence[str] = ()
+    facts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -128,17 +128,17 @@ class Board:
         events = [Text(), *events] if events and room > 1 else []
         space = [Text()] if room > len(events) else []
         lines = [self._header(width), *space, *table, *events][: max(height, 1)]
-        for each in lines:
-            each.no_wrap = True
-            each.truncate(width, overflow="ellipsis")
+        for text in lines:
+            text.no_wrap = True
+            text.truncate(width, overflow="ellipsis")
             if not encoding.startswith("utf"):
-                each.plain = "".join(_encodable(mark, encoding) for mark in each.plain)
+                text.plain = "".join(_encodable(mark, encoding) for mark in text.plain)
         return lines
 
     def _header(self, width: int) -> Text:
-        what, *rest = map(printable, (self.head.what, *self.head.rest))
-        left = width - cell_len(_SPLIT.join([what, "", *rest]))
-        shown = [what, *([_way(self.head.over, left)] if left >= _SHORTEST else []), *rest]
+        what, *facts = map(printable, (self.head.what, *self.head.facts))
+        cells = width - cell_len(_SPLIT.join([what, "", *facts]))
+        shown = [what, *([_way(self.head.over, cells)] if cells >= _SHORTEST else []), *facts]
         header = Text(_SPLIT.join(shown), style="dim")
         header.stylize("not dim bold", 0, len(what))
         return header
@@ -160,8 +160,8 @@ def widths_in(width: int, rows: Sequence[Row], now: float) -> dict[Column[Row], 
     widths = fitting(columns, rows, GIVE_WAY, width)
     (name, *_), (*_, last) = columns, widths
     spare = width - total(widths)
-    kept = _GOOD - widths[last] if last.title == _TREND else 0
-    longer = min(name.natural(rows) - widths[name], max(spare - kept, min(spare, 0)))
+    reserved = _GOOD - widths[last] if last.title == _TREND else 0
+    longer = min(name.natural(rows) - widths[name], max(spare - reserved, min(spare, 0)))
     widths[name] = max(widths[name] + longer, 1)
     if last.title == _TREND:
         room = widths.pop(last) + spare - longer

@@ -55,14 +55,15 @@ def fitting(
         width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
     first, *others = columns
-    found = {
-        each: min(each.natural(rows), each.most) for each in (first, *(o for o in others if any(map(o.cell, rows))))
+    widths = {
+        column: min(column.natural(rows), column.most)
+        for column in (first, *(other for other in others if any(map(other.cell, rows))))
     }
     for title in give_way:
-        if width is None or total(found) <= width:
+        if width is None or total(widths) <= width:
             break
-        found = {each: cells for each, cells in found.items() if each.title != title}
-    return found
+        widths = {column: cells for column, cells in widths.items() if column.title != title}
+    return widths
 
 
 def total(widths: Mapping[Column[RowT], int]) -> int:

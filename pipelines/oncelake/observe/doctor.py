@@ -1,4 +1,4 @@
-"""`doctor`: the state of each stage, and whatever else would stop a run from starting."""
+"""`doctor`: the state of each stage, and everything else that stops a run from starting."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -79,8 +79,8 @@ def _with_details(row: StageStatus, state: StageState, chain: Chain, session: Se
 
 
 def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collection[str]) -> Mapping[str, int]:
-    there = chain.commit_log(bronze).newest() is not None
-    return recorded_sizes(session(), chain.lake.at(bronze), paths) if there else {}
+    exists = chain.commit_log(bronze).newest() is not None
+    return recorded_sizes(session(), chain.lake.at(bronze), paths) if exists else {}
 
 
 def _begun(chain: Chain, states: list[StageState], session: Session) -> str | None:

@@ -71,7 +71,7 @@ class ConsumerGroup:
         warn: called with the reason when `publish` fails, but only for the first failure after a success.
         every: seconds between two publications.
         later: seconds until the next attempt after a failure.
-        told: the position that was published last.
+        last_published: the position that was published last.
         failed: True if the last attempt failed.
         stage: the stage whose batches move the position.
     """
@@ -81,7 +81,7 @@ class ConsumerGroup:
     warn: Callable[[str], None]
     every: float = EVERY
     later: float = LATER
-    told: str | None = None
+    last_published: str | None = None
     failed: bool = False
     stage: str = "bronze"
 
@@ -105,9 +105,9 @@ class ConsumerGroup:
         """Publish the recorded position, unless it was published already."""
         try:
             at = self.recorded()
-            if at is not None and at != self.told:
+            if at is not None and at != self.last_published:
                 self.publish(at)
-                self.told = at
+                self.last_published = at
             self.failed = False
         except Exception as error:  # any error: only lag tools depend on the group
             if not self.failed:

@@ -64,7 +64,7 @@ class LakeWatch:
 
     def _stand(self, state: StageState, reports: Sequence[BatchReport]) -> None:
         name, status = state.stage.name, stage_status(state)
-        ids = [(each.query_id, each.batch_id) for each in reports]
+        ids = [(batch.query_id, batch.batch_id) for batch in reports]
         seen = self._seen.get(name)
         known = len(ids) if name not in self._seen else ids.index(seen) + 1 if seen in ids else 0
         for report in reports[known:]:
@@ -83,22 +83,22 @@ class LakeWatch:
 
 def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
     """Yield a stage's recorded batches, oldest first; for a served table, only the last batch."""
-    for each in records:
-        if not _is_whole(state, each):
+    for batch in records:
+        if not _is_whole(state, batch):
             continue
-        rows = {Table.named(name): count for name, count in each.rows.items()}
-        warned, lost = tuple(each.quality.get("warned", ())), tuple(f"lost: {part}" for part in each.lost)
+        rows = {Table.named(name): count for name, count in batch.rows.items()}
+        warned, lost = tuple(batch.quality.get("warned", ())), tuple(f"lost: {part}" for part in batch.lost)
         yield BatchReport(
-            stage=each.stage,
-            batch_id=each.batch_id,
+            stage=batch.stage,
+            batch_id=batch.batch_id,
             rows=rows,
-            seconds=each.seconds,
+            seconds=batch.seconds,
             replayed=False,
             warned=warned + lost,
-            query_id=each.query_id,
-            position=each.end,
-            ended=each.committed_ms / 1000,
-            freshness=each.freshness,
+            query_id=batch.query_id,
+            position=batch.end,
+            ended=batch.committed_ms / 1000,
+            freshness=batch.freshness,
         )
     table, last = state.stage.tables[0], state.first.last
     if state.stage.served is not None and last is not None:

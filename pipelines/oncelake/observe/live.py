@@ -25,7 +25,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.batch import BatchReport, Notice
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.board import EVENTS, Board, BoardEvent, Head, Row, clock_time
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import Display, JsonLines, Lines
 from oncelake.observe.record import BatchRecord, record
 from oncelake.observe.status import StageStatus, backlog, stage_status
@@ -60,7 +60,7 @@ class LiveBoard(Display):
         rows = [replace(row, note=row.note or self._waits(row)) for row in list(self._rows.values())]
         lake, sources = self._chain.lake, self._chain.kinds.values()
         over = (listed(source.directory or source.words for source in sources), lake.catalog or lake.root)
-        head = Head(self._what, over, self._rest())
+        head = Head(self._what, over, self._facts())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
     def show(self, report: BatchReport, waits: Backlog | None) -> None:
@@ -138,7 +138,7 @@ class LiveBoard(Display):
     def _keep(self, stage: str, what: str, event: BoardEvent) -> None:
         """Keep an event and drop the last one of its kind, so that a repeated event does not hide the others."""
         self._latest[stage, what] = event
-        self._events = tuple(sorted(self._latest.values(), key=lambda each: each.at)[-EVENTS:])
+        self._events = tuple(sorted(self._latest.values(), key=lambda latest: latest.at)[-EVENTS:])
 
     def _tell_of(self, report: BatchReport) -> None:
         """Keep as events what does not happen in every batch: replays, warnings, lines to quarantine and repeats."""
@@ -169,14 +169,14 @@ class LiveBoard(Display):
         """Return what a stage without a batch waits for; an empty string if it has a batch."""
         if row.batch_id is not None:
             return ""
-        stage = next(each for each in self._chain.stages if each.name == row.stage)
-        before = [each.name for each in self._chain.stages if {*stage.reads} & {*each.tables}]
+        stage = next(candidate for candidate in self._chain.stages if candidate.name == row.stage)
+        before = [earlier.name for earlier in self._chain.stages if {*stage.reads} & {*earlier.tables}]
         if not stage.reads and not row.backlog:
             return f"waiting for {self._chain.kind(stage).words}"
-        waits = before and all(self._rows[each].batch_id is None for each in before)
+        waits = before and all(self._rows[name].batch_id is None for name in before)
         return f"waiting for {', '.join(map(str, stage.reads))}" if waits else self._first
 
-    def _rest(self) -> tuple[str, ...]:
+    def _facts(self) -> tuple[str, ...]:
         """Return the number of lines or records, and the time, which shows that the board is current."""
         return (*self._lines(lambda row: row.rows), f"{clock_time(self._clock())} UTC")
 
@@ -194,7 +194,7 @@ class RunBoard(LiveBoard):
 
     def __init__(self, console: Console, chain: Chain, what: str, states: Sequence[StageState] = ()) -> None:
         super().__init__(console, chain, what)
-        self._states, self._kept = states, kept(chain)
+        self._states, self._cached = states, cached(chain)
         self._since = self._clock()
         self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
 
@@ -211,18 +211,18 @@ class RunBoard(LiveBoard):
         if lake.catalog is not None or not is_local(lake.root):
             return
         with suppress(OncelakeError):  # the run itself reports the error
-            records = record(self._kept, TREND)
+            records = record(self._cached, TREND)
             # keep what this run measured: an unfinished batch that it found was planned in an earlier run
-            self.recall({name: each for name, each in records.items() if not self._rows[name].this_run})
+            self.recall({name: batches for name, batches in records.items() if not self._rows[name].this_run})
             for stage in stages:
                 last = next(reversed(records[stage.name]), None)
-                rows = self._kept.commit_log(stage.tables[0]).state().rows
+                rows = self._cached.commit_log(stage.tables[0]).state().rows
                 self._change(stage.name, rows=rows, freshness=last.freshness if last else None)
                 if stage.reads:
-                    waits = backlog(self._kept.stage_state(stage))
+                    waits = backlog(self._cached.stage_state(stage))
                     self._change(stage.name, backlog=waits.count, unit=waits.unit)
 
-    def _rest(self) -> tuple[str, ...]:
+    def _facts(self) -> tuple[str, ...]:
         """Return how many lines this run has ingested, and when it started."""
         return (*self._lines(lambda row: row.this_run), f"since {clock_time(self._since)} UTC")
 

@@ -17,7 +17,7 @@ from oncelake.exactly_once.files import Files, files_at
 RELIST = 60.0
 
 
-class KeptLog(DeltaLog):
+class CachedLog(DeltaLog):
     """A Delta table's log that caches its commits."""
 
     def __init__(self, files: Files, table_path: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,10 +46,10 @@ class KeptLog(DeltaLog):
     def commit(self, version: int) -> Commit | None:
         """Return one commit; None if there is no such version, or its file was cleaned up."""
         if version not in self._commits:
-            found = super().commit(version)
-            if found is None:
+            commit = super().commit(version)
+            if commit is None:
                 return None
-            self._commits[version] = found
+            self._commits[version] = commit
         return self._commits[version]
 
     def table_id(self) -> str | None:
@@ -66,7 +66,7 @@ class KeptLog(DeltaLog):
 class CachedChain(Chain):
     """A chain whose Delta logs are cached for repeated checks; tables in a catalog are read each time."""
 
-    known: dict[str, KeptLog] = field(default_factory=dict, compare=False)
+    known: dict[str, CachedLog] = field(default_factory=dict, compare=False)
 
     def commit_log(self, table: Table, *, at_one_moment: bool = False) -> DeltaLog:
         """Return a table's log, with its cached commits."""
@@ -74,10 +74,10 @@ class CachedChain(Chain):
         if is_name(at):
             return super().commit_log(table, at_one_moment=at_one_moment)
         if at not in self.known:
-            self.known[at] = KeptLog(files_at(self.lake.root, self.spark), at)
+            self.known[at] = CachedLog(files_at(self.lake.root, self.spark), at)
         return self.known[at]
 
 
-def kept(chain: Chain) -> CachedChain:
+def cached(chain: Chain) -> CachedChain:
     """Return a chain with cached Delta logs, for repeated checks."""
-    return CachedChain(**{each.name: getattr(chain, each.name) for each in fields(chain)})
+    return CachedChain(**{attribute.name: getattr(chain, attribute.name) for attribute in fields(chain)})

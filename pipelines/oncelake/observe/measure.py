@@ -43,7 +43,7 @@ def measured(chain: Chain, spark: SparkSession, _: EventSink) -> Iterator[EventS
         ConfigError: the process cannot listen at metrics.port.
     """
     with ExitStack() as stack:
-        providers = [*_given()]
+        providers = [*_program_providers()]
         if chain.settings.metrics.port is not None:
             providers.append(stack.enter_context(endpoint(chain.settings.metrics)))
         if not providers:
@@ -65,7 +65,7 @@ def _alerts(chain: Chain) -> dict[str, tuple[int, int]]:
     return {name: (state.open, state.unsent) if state else (0, 0) for name, state in states.items()}
 
 
-def _given() -> Iterator[MeterProvider]:
+def _program_providers() -> Iterator[MeterProvider]:
     """Yield the meter provider that the calling program has set, if any; such a program has loaded the SDK."""
     provider, sdk = get_meter_provider(), sys.modules.get("opentelemetry.sdk.metrics")
     if sdk is not None and isinstance(provider, sdk.MeterProvider):
@@ -121,10 +121,10 @@ class RunMeter:
         elif isinstance(event, Notice):
             self._wait(event)
         else:
-            self._told(event)
+            self._query_event(event)
 
     def see(self) -> None:
-        """Read every stage's backlog and last commit; a stage that cannot be read keeps its last values."""
+        """Read every stage's backlog and last commit, and the alerts; what cannot be read keeps its last values."""
         for stage, reading in self.stages.items():
             # if Kafka or the database does not answer, the query itself reports it; no error may end this thread
             with suppress(Exception):
@@ -133,9 +133,9 @@ class RunMeter:
                 last = state.first.last
                 reading.committed = last.timestamp / 1000 if last else reading.committed
         with suppress(Exception):
-            found = self.alerts()
+            alerts = self.alerts()
             for instrument in self.instruments:
-                instrument.alerts.update(found)
+                instrument.alerts.update(alerts)
 
     def _round(self) -> Pause:
         self._count_waiting()
@@ -166,7 +166,7 @@ class RunMeter:
         for instrument in self.instruments:
             instrument.wait(notice.stage)
 
-    def _told(self, event: QueryEvent) -> None:
+    def _query_event(self, event: QueryEvent) -> None:
         if event.kind == "started" and event.name in self.stages:
             self._names[event.run_id] = event.name
             self.stages[event.name].up = True

@@ -117,7 +117,7 @@ class Instruments:
     rules: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._made: dict[Metric, Any] = {each: self._make(each) for each in METRICS if each.kind != "gauge"}
+        self._made: dict[Metric, Any] = {metric: self._make(metric) for metric in METRICS if metric.kind != "gauge"}
         for metric, read in _GAUGES.items():
             self.meter.create_observable_gauge(metric.name, [self._reading(read)], metric.unit, metric.description)
         for at, metric in enumerate((OPEN, UNSENT)):
@@ -165,7 +165,7 @@ class Instruments:
 
     def _alerts(self, at: int) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            yield from (Observation(found[at], {"alert": name}) for name, found in list(self.alerts.items()))
+            yield from (Observation(values[at], {"alert": name}) for name, values in list(self.alerts.items()))
 
         return observe
 

@@ -78,16 +78,17 @@ class _Log:
     def between(self, first: int, end: int) -> Iterator[Commit]:
         return (commit for commit in self.commits if first <= commit.version < end)
 
-    def taken_in(self, first: int, end: int) -> int | None:
+    def oldest_line_in(self, first: int, end: int) -> int | None:
         """Return when the oldest line of some versions was ingested; None if not all of the versions are known."""
         known = self.commits and self.commits[0].version <= max(first, 1)
-        times = [self.oldest_ms[each.version] for each in self.between(first, end) if each.version in self.oldest_ms]
+        versions = (commit.version for commit in self.between(first, end))
+        times = [self.oldest_ms[version] for version in versions if version in self.oldest_ms]
         return min(times, default=None) if known else None
 
     def waiting(self, version: int, at_ms: int) -> int:
         """Return the number of rows committed from a version on, up to a time."""
         later = (commit for commit in self.commits if commit.version >= version and commit.timestamp <= at_ms)
-        return sum(each.rows_added for each in later if each.changes_data)
+        return sum(commit.rows_added for commit in later if commit.changes_data)
 
 
 def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
@@ -100,7 +101,7 @@ def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
         look: how many commits to read per table, from the newest back.
     """
     logs: dict[Table, _Log] = {}
-    found: dict[str, list[BatchRecord]] = {}
+    records: dict[str, list[BatchRecord]] = {}
     for stage in chain.stages:
         if not stage.writes:
             continue
@@ -109,17 +110,17 @@ def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
             logs[table] = _Log([commit for commit, stands in newest_first if stands][::-1])
         named = chain.silver.named and stage.layer == SILVER.layer
         ids = {table: chain.commit_log(table).table_id() or "" for table in stage.reads if named}
-        found[stage.name] = list(_batches(stage, logs, ids))
-    return found
+        records[stage.name] = list(_batches(stage, logs, ids))
+    return records
 
 
 def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str | None]) -> Iterator[BatchRecord]:
     first, *others = stage.tables
     commits = {
-        (each.metadata.query_id, each.metadata.batch_id, str(table)): each
+        (other.metadata.query_id, other.metadata.batch_id, str(table)): other
         for table in others
-        for each in logs[table].commits
-        if each.metadata and not each.metadata.carries
+        for other in logs[table].commits
+        if other.metadata and not other.metadata.carries
     }
     for commit in logs[first].commits:
         metadata = commit.metadata
@@ -128,16 +129,16 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str |
         waiting, oldest = None, metadata.planned_ms
         if stage.reads:
             read = [_Read(logs.get(table), *_range(metadata, ids.get(table))) for table in stage.reads]
-            oldest = _oldest([each.oldest for each in read if each.is_any or len(read) == 1])
-            rows_left = [each.log.waiting(each.end, commit.timestamp) for each in read if each.log is not None]
+            oldest = _oldest([part.oldest for part in read if part.is_any or len(read) == 1])
+            rows_left = [part.log.waiting(part.end, commit.timestamp) for part in read if part.log is not None]
             waiting = sum(rows_left) if len(rows_left) == len(read) else None
         if oldest >= 0:
             logs[first].oldest_ms[commit.version] = oldest
         rows = {str(first): commit.rows_changed}
         keys = ((str(table), (metadata.query_id, metadata.batch_id, str(table))) for table in others)
         written = {table: commits[key] for table, key in keys if key in commits}
-        rows |= {table: each.rows_changed for table, each in written.items()}
-        quality = [metadata.quality, *(each.metadata.quality for each in written.values() if each.metadata)]
+        rows |= {table: other.rows_changed for table, other in written.items()}
+        quality = [metadata.quality, *(other.metadata.quality for other in written.values() if other.metadata)]
         yield BatchRecord(
             stage=stage.name,
             query_id=metadata.query_id,
@@ -157,7 +158,7 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str |
 
 @dataclass(frozen=True)
 class _Read:
-    """What a batch read of one table: from a first version up to another one; `log` is None if it was not read."""
+    """The versions of one table that a batch read, without `end`; `log` is None if the table's log was not read."""
 
     log: _Log | None
     begin: int
@@ -169,7 +170,7 @@ class _Read:
 
     @property
     def oldest(self) -> int | None:
-        return self.log.taken_in(self.begin, self.end) if self.log is not None else None
+        return self.log.oldest_line_in(self.begin, self.end) if self.log is not None else None
 
 
 def _oldest(times: list[int | None]) -> int:
@@ -191,5 +192,5 @@ def _range(metadata: CommitMetadata, table_id: str | None) -> tuple[int, int]:
     return start.version if start else 0, _end(in_table(metadata.end, table_id))
 
 
-def _end(found: TablePosition | None) -> int:
-    return 0 if found is None else found.version + (not found.is_whole)
+def _end(position: TablePosition | None) -> int:
+    return 0 if position is None else position.version + (not position.is_whole)

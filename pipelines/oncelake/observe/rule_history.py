@@ -1,4 +1,4 @@
-"""Which rules made which rows of a table, from its commits."""
+"""The history of the rules that made a table's rows, from its commits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,8 +25,8 @@ class RulesSpan:
         begun: when the first of them was committed, in milliseconds since 1970.
         ended: when the last of them was committed, in milliseconds since 1970.
         rows: the rows that they appended, inserted or updated.
-        rules: what the fingerprint stands for: the log formats, time limits and suite rules of silver, or the
-            declaration of a gold table, without defaults; None if the lake does not know it.
+        rules: the rules with this fingerprint, without defaults: the log formats, time limits and suite rules of
+            silver, or the declaration of a gold table; None if the lake has no record of them.
     """
 
     table: str
@@ -63,7 +63,7 @@ def rule_history(chain: Chain, table: str | None = None) -> list[RulesSpan]:
 
 def _spans(chain: Chain, name: str, tables: Mapping[str, Any]) -> Iterator[RulesSpan]:
     newest_first = chain.commit_log(tables[name], at_one_moment=True).newest_first()
-    commits = (each for each, stands in newest_first if stands and isinstance(each, ChainCommit))
+    commits = (commit for commit, stands in newest_first if stands and isinstance(commit, ChainCommit))
     for fingerprint, group in groupby(commits, key=lambda commit: commit.metadata.rules):
         span = list(group)
         last, first = span[0], span[-1]
@@ -75,7 +75,7 @@ def _spans(chain: Chain, name: str, tables: Mapping[str, Any]) -> Iterator[Rules
             (first.metadata.batch_id, last.metadata.batch_id),
             first.timestamp,
             last.timestamp,
-            sum(each.rows_changed for each in span),
+            sum(commit.rows_changed for commit in span),
             known["rules"] if known else None,
         )
 
@@ -85,18 +85,18 @@ def history_lines(spans: Sequence[RulesSpan], *, rules: bool) -> Iterator[str]:
 
     Args:
         spans: the spans.
-        rules: True to show what each fingerprint stands for, as YAML.
+        rules: True to show the rules of each fingerprint, as YAML.
     """
     for name, group in groupby(spans, key=lambda span: span.table):
         yield name
-        for each in group:
-            versions, batches = (_range(*numbers) for numbers in (each.versions, each.batches))
-            when = f"{_time(each.begun)} to {_time(each.ended)}"
-            yield f"  {each.fingerprint or 'no rules'}  versions {versions}  batches {batches}  {when}  " + count_of(
-                each.rows, "row"
+        for span in group:
+            versions, batches = (_range(*numbers) for numbers in (span.versions, span.batches))
+            when = f"{_time(span.begun)} to {_time(span.ended)}"
+            yield f"  {span.fingerprint or 'no rules'}  versions {versions}  batches {batches}  {when}  " + count_of(
+                span.rows, "row"
             )
-            if rules and each.fingerprint:
-                yield from (f"    {line}" for line in _yaml(each.rules))
+            if rules and span.fingerprint:
+                yield from (f"    {line}" for line in _yaml(span.rules))
 
 
 def _range(first: int, last: int) -> str:

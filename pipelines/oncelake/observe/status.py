@@ -77,8 +77,8 @@ def backlog_words(count: int | None, unit: str, behind: int = 0) -> str:
 
     `behind` is how much of it waits for an open transaction.
     """
-    said = "?" if count is None else count_of(count, unit.removesuffix("s"))
-    return f"{said}, {behind:,} of them behind an open transaction" if behind else said
+    text = "?" if count is None else count_of(count, unit.removesuffix("s"))
+    return f"{text}, {behind:,} of them behind an open transaction" if behind else text
 
 
 def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
@@ -124,7 +124,7 @@ def away_status(chain: Chain, stage: Stage, error: SourceError) -> StageStatus:
         state=AWAY,
         may_start=False,
         batch_id=states[stage.tables[0]].batch_id,
-        rows={str(table): each.rows for table, each in states.items()},
+        rows={str(table): state.rows for table, state in states.items()},
         backlog=None,
         backlog_unit="records",
         freshness_seconds=None,
@@ -166,8 +166,9 @@ def status_table(rows: Sequence[StageStatus], width: int | None) -> list[Text]:
         rows: the stages.
         width: the maximum line width in cells; None to keep every column, for output that is not a terminal.
     """
-    there = any(str(DUPLICATES) in row.rows for row in rows)
-    widths = fitting([column for column in _COLUMNS if there or column.title != DUPLICATES.name], rows, GIVE_WAY, width)
+    has_duplicates = any(str(DUPLICATES) in row.rows for row in rows)
+    columns = [column for column in _COLUMNS if has_duplicates or column.title != DUPLICATES.name]
+    widths = fitting(columns, rows, GIVE_WAY, width)
     return [line(widths, row) for row in (None, *rows)]
 
 

@@ -28,7 +28,7 @@ _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compar
 # Spans of the bronze tables that silver reads, by the table's ID; None for the only one.
 BronzeSpans = Mapping[str | None, Span]
 # A batch of bronze, by the name of its source and its planning time in milliseconds.
-_Taken = tuple[str, int]
+_BronzeBatch = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def same_lines(chain: Chain, silver: Span, *beside: Span) -> SameLines:
 
 def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
     """Return the part of each bronze table that a span of silver has read."""
-    found: dict[str | None, Span] = {}
+    spans: dict[str | None, Span] = {}
     for table in bronze_tables(chain):
         commit_log = chain.commit_log(table)
         key = commit_log.table_id() if chain.silver.named else None
@@ -72,8 +72,8 @@ def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
         assert pinned is not None, "silver's positions were checked against bronze before"
         # a version with the same rows, as VACUUM may have removed files that OPTIMIZE replaced
         span = replace(pinned.span, version=commit_log.last_alike(end - 1)) if is_there else pinned.span.up_to(end)
-        found[key] = replace(span, rest=span.rest and silver.whole)
-    return found
+        spans[key] = replace(span, rest=span.rest and silver.whole)
+    return spans
 
 
 def _is_before(first: int, commit: ChainCommit) -> bool:
@@ -84,8 +84,8 @@ def version_in(at: str | None, key: str | None) -> int:
     """Return the first version of a bronze table that a position of silver has not completely read."""
     if key is None:
         return version_of(at)
-    found = in_table(at, key)
-    return found.version if found else 0
+    position = in_table(at, key)
+    return position.version if position else 0
 
 
 def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Span) -> Link:
@@ -165,8 +165,8 @@ def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
         .groupBy(_OF, "taken", "topic", "partition", "file")
         .agg(*counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash"))
     )
-    held = reduce(add, (F.col(name) for name in compared.others))
-    off = (F.col(_BRONZE) != held) | (F.col("half") != 0) | (F.col("hash") != 0)  # guard: proof-offsets-balance
+    in_others = reduce(add, (F.col(name) for name in compared.others))
+    off = (F.col(_BRONZE) != in_others) | (F.col("half") != 0) | (F.col("hash") != 0)  # guard: proof-offsets-balance
     example = F.struct("topic", "partition", "file", *sides)
     weighed = per_origin.groupBy(_OF, "taken").agg(
         *counts, F.count_if(off).alias("off"), F.min(F.when(off, example)).alias("example")
@@ -180,14 +180,14 @@ _OF, _ROWS = "of_source", "rows_of_silver"
 
 def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
     """Return a table's rows that come from the spans of bronze, with the name of their source."""
-    times = {each.table.name: each.by_time() for each in bronze.values()}
-    rows = rows_of(spark, span, {ms for found in times.values() for ms in found})
+    times = {bronze_span.table.name: bronze_span.by_time() for bronze_span in bronze.values()}
+    rows = rows_of(spark, span, {ms for batch_times in times.values() for ms in batch_times})
     named = SOURCE.name in rows.columns
     rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))  # guard: rows-compared-by-source
     if span.whole or not named:
         return rows
     # a batch of another source may have the same time, and not be part of the comparison
-    parts = [(F.col(_OF) == name) & taken().isin([*each]) for name, each in times.items()]
+    parts = [(F.col(_OF) == name) & taken().isin([*batch_times]) for name, batch_times in times.items()]
     return rows.where(reduce(or_, parts, F.lit(False)))
 
 
@@ -250,7 +250,7 @@ class _BatchGroup:
     Attributes:
         batch_ids: the batches.
         versions: per bronze table, the first version that they read, and the version after the last.
-        taken: the batches of bronze that wrote these versions.
+        inputs: the batches of bronze that wrote these versions.
         bronze: rows that bronze recorded in these versions.
         recorded: lines that each of the other sides recorded in these batches.
         rows: rows that silver recorded in these batches.
@@ -258,7 +258,7 @@ class _BatchGroup:
 
     batch_ids: tuple[int, ...]
     versions: Mapping[str, tuple[int, int]]
-    taken: frozenset[_Taken]
+    inputs: frozenset[_BronzeBatch]
     bronze: int
     recorded: Mapping[str, int]
     rows: int
@@ -270,8 +270,8 @@ class _BatchGroup:
     @property
     def read(self) -> str:
         """The versions that the batches read, as words."""
-        found = [each for each in self.versions.items() if each[1][0] < each[1][1]] or [*self.versions.items()]
-        return " and ".join(f"versions {first} to {end - 1} of {table}" for table, (first, end) in found)
+        ranges = [item for item in self.versions.items() if item[1][0] < item[1][1]] or [*self.versions.items()]
+        return " and ".join(f"versions {first} to {end - 1} of {table}" for table, (first, end) in ranges)
 
 
 def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
@@ -297,16 +297,16 @@ def _groups(compared: _Compared) -> Iterator[_BatchGroup]:
                     read, batches = end, []
                     continue
                 sources = [
-                    (span.table.name, each)
+                    (span.table.name, ingested)
                     for key, span in compared.bronze.items()
-                    for each in span.of(CommitKind.BATCH)
-                    if read[key] <= each.version < end[key]
+                    for ingested in span.of(CommitKind.BATCH)
+                    if read[key] <= ingested.version < end[key]
                 ]
                 yield _BatchGroup(
                     ids,
                     {str(span.table): (read[key], end[key]) for key, span in compared.bronze.items()},
-                    frozenset((name, each.metadata.planned_ms) for name, each in sources),
-                    sum(each.rows_added for _, each in sources),
+                    frozenset((name, ingested.metadata.planned_ms) for name, ingested in sources),
+                    sum(ingested.rows_added for _, ingested in sources),
                     {
                         SILVER.layer: sum(batch.lines_added for batch in batches),
                         **{side: sum(rows[batch_id] for batch_id in set(ids)) for side, rows in beside.items()},
@@ -334,35 +334,35 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     longer in quarantine.
     """
     replayed = {
-        side: sum(each.lines_added for each in span.of(CommitKind.REPLAY))
+        side: sum(commit.lines_added for commit in span.of(CommitKind.REPLAY))
         for side, span in compared.others.items()
         if side != QUARANTINE.name
     }
     moved, more = dict.fromkeys(replayed, 0), 0
-    shared = Counter(each for group in groups for each in group.taken)
-    there = {(row[_OF], row["taken"]): row for row in weighed}
+    shared = Counter(batch for group in groups for batch in group.inputs)
+    sizes = {(row[_OF], row["taken"]): row for row in weighed}
     for group in groups:
         if group.bronze != sum(group.recorded.values()):  # guard: proof-batch-commits-balance
             first, *others = (
                 f"{compared.others[side].table} recorded {rows:,}" for side, rows in group.recorded.items()
             )
-            rest = " and ".join(other.replace(" recorded ", " ") for other in others)
-            yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {rest}"
-        if any(shared[each] > 1 for each in group.taken):  # the clock was set back: two batches have the same time
+            beside = " and ".join(other.replace(" recorded ", " ") for other in others)
+            yield f"{group}: {group.read} have {count_of(group.bronze, 'row')}, {first} and {beside}"
+        if any(shared[batch] > 1 for batch in group.inputs):  # the clock was set back: two batches have the same time
             continue
-        found = {side: sum(there[each][side] for each in group.taken if each in there) for side in compared.sides}
-        came = {side: max(found[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
-        moved = {side: rows + came[side] for side, rows in moved.items()}
+        actual = {side: sum(sizes[batch][side] for batch in group.inputs if batch in sizes) for side in compared.sides}
+        moved_in = {side: max(actual[side] - group.recorded[side], 0) if rows else 0 for side, rows in replayed.items()}
+        moved = {side: rows + moved_in[side] for side, rows in moved.items()}
         for side, rows in group.recorded.items():
-            recorded = rows + came.get(side, -sum(came.values()))
-            if found[side] != recorded:
-                less = found[side] < recorded
-                what = f"{recorded - found[side]:,} too few" if less else f"{found[side] - recorded:,} too many"
-                said = f"{found[side]:,} of the {count_of(recorded, 'row')}"
+            recorded = rows + moved_in.get(side, -sum(moved_in.values()))
+            if actual[side] != recorded:
+                less = actual[side] < recorded
+                what = f"{recorded - actual[side]:,} too few" if less else f"{actual[side] - recorded:,} too many"
+                amount = f"{actual[side]:,} of the {count_of(recorded, 'row')}"
                 # guard: proof-batch-rows-as-recorded
-                yield f"{compared.table(side, BRONZE.name)} has {said} that {group} wrote: {what}"
-        rows = sum(there[each][_ROWS] for each in group.taken if each in there)
-        more, alike = more + rows - group.rows, found[SILVER.layer] == group.recorded[SILVER.layer]
+                yield f"{compared.table(side, BRONZE.name)} has {amount} that {group} wrote: {what}"
+        rows = sum(sizes[batch][_ROWS] for batch in group.inputs if batch in sizes)
+        more, alike = more + rows - group.rows, actual[SILVER.layer] == group.recorded[SILVER.layer]
         if alike and rows != group.rows:
             of_events = count_of(group.rows, "row of events", "rows of events")
             # guard: event-rows-as-recorded
@@ -371,9 +371,9 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
     counted = all(span.complete for span in spans) and max(shared.values(), default=1) == 1
     for side, rows in moved.items():
         if rows > replayed[side] or (counted and rows < replayed[side]):
-            said = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"
-            yield f"{said}; replays moved {replayed[side]:,}"  # guard: proof-replay-as-recorded
-    of_replays = sum(each.rows_added for each in compared.silver.of(CommitKind.REPLAY))
+            extra = f"{compared.others[side].table} has {count_of(rows, 'row')} that its batches did not write"
+            yield f"{extra}; replays moved {replayed[side]:,}"  # guard: proof-replay-as-recorded
+    of_replays = sum(commit.rows_added for commit in compared.silver.of(CommitKind.REPLAY))
     if counted and more != of_replays and moved == replayed:
         yield f"{compared.silver.table} has {more:,} rows that its batches did not write; replays wrote {of_replays:,}"
 

@@ -41,18 +41,18 @@ def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
         span: the table, at the version that is proven.
         files: reads the table's Delta log.
     """
-    there = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
+    stored_files = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
     live = _live_files(spark, span.path, span.version)
-    broken = [(path, _fault(expected, there.get(path))) for path, expected in live.items()]
+    broken = [(path, _fault(expected, stored_files.get(path))) for path, expected in live.items()]
     broken = [(path, fault) for path, fault in broken if fault]
     named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL]]
     counted = (
         f"{count_of(len(live), 'file exists with its listed size', 'files exist with their listed sizes')} "
         f"({size(sum(live.values()))} in version {span.version:,})"
     )
-    orphans = _orphans(files, span, {path: each for path, each in there.items() if path not in live})
-    said = listed(named, len(broken), separator="; ")
-    return Link(f"data files of {span.table}", str(span.table), not broken, said or counted, orphans)
+    orphans = _orphans(files, span, {path: file for path, file in stored_files.items() if path not in live})
+    faults = listed(named, len(broken), separator="; ")
+    return Link(f"data files of {span.table}", str(span.table), not broken, faults or counted, orphans)
 
 
 def exact_bounds(span: Span) -> Link | None:
@@ -66,19 +66,20 @@ def exact_bounds(span: Span) -> Link | None:
     from oncelake.exactly_once.bounds import bounded_files  # noqa: PLC0415 - optional, as delta-rs
 
     bounded = list(bounded_files(table, span.path))
-    wrong = [(each.file.name, found) for each in bounded if (found := each.hidden())]
-    named = [f"{name} has a value of {', '.join(found)} outside of its bounds" for name, found in wrong[:HANDFUL]]
-    said = listed(named, len(wrong), separator="; ")
-    advice = f"{said}. Readers that look for it skip the file. Run: oncelake maintain"
-    kept = f"no row is outside of the bounds of {count_of(len(bounded), 'file')}"
+    wrong = [(bounds.file.name, columns) for bounds in bounded if (columns := bounds.hidden())]
+    named = [f"{name} has a value of {', '.join(columns)} outside of its bounds" for name, columns in wrong[:HANDFUL]]
+    faults = listed(named, len(wrong), separator="; ")
+    advice = f"{faults}. Readers that look for it skip the file. Run: oncelake maintain"
+    well = f"no row is outside of the bounds of {count_of(len(bounded), 'file')}"
     name = f"bounds of {span.table}"
-    return Link(name, str(span.table), not wrong, advice if wrong else kept) if bounded else None
+    return Link(name, str(span.table), not wrong, advice if wrong else well) if bounded else None
 
 
 def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
     """Return the files that a version of a table refers to, relative to the table, with their sizes."""
     rows = listed_by_delta_rs(path, version)
-    rows = rows if rows is not None else listed_by_delta(spark, path, version)
+    if rows is None:
+        rows = listed_by_delta(spark, path, version)
     # skip absolute paths: a shallow clone refers to files of another table by them
     return {unquote(name): size for name, size in rows if not name.startswith(("/", "file:"))}
 
@@ -108,7 +109,7 @@ def listed_by_delta(spark: SparkSession, path: str, version: int) -> list[tuple[
 
 def list_local(root: str) -> dict[str, StoredFile]:
     """List the data files below a local directory, relative to it."""
-    found = {}
+    files = {}
     for parent, directories, names in os.walk(root):
         directories[:] = [name for name in directories if not name.startswith(("_", "."))]
         for name in names:
@@ -118,21 +119,21 @@ def list_local(root: str) -> dict[str, StoredFile]:
                     status = path.stat()
                 except FileNotFoundError:  # removed by maintenance at this moment
                     continue
-                found[str(path.relative_to(root))] = StoredFile(status.st_size, status.st_mtime_ns // 1_000_000)
-    return found
+                files[str(path.relative_to(root))] = StoredFile(status.st_size, status.st_mtime_ns // 1_000_000)
+    return files
 
 
 def list_hadoop(spark: SparkSession, root: str) -> dict[str, StoredFile]:
     """List the data files below a directory of any store, relative to it."""
     where, store = hadoop(spark, root)
     prefix = f"{store.makeQualified(where).toString()}/"
-    found, listing = {}, store.listFiles(where, True)
+    files, listing = {}, store.listFiles(where, True)
     while listing.hasNext():
         status = listing.next()
         path = status.getPath().toString().removeprefix(prefix)
         if path.endswith(".parquet") and not path.startswith(("_", ".")):
-            found[path] = StoredFile(int(status.getLen()), int(status.getModificationTime()))
-    return found
+            files[path] = StoredFile(int(status.getLen()), int(status.getModificationTime()))
+    return files
 
 
 def _fault(expected: int, stored: StoredFile | None) -> str | None:
@@ -158,18 +159,18 @@ def _orphans(files: Files, span: Span, others: Mapping[str, StoredFile]) -> tupl
     """Count files that no commit refers to; skip files newer than the last commit, as a batch may be writing them."""
     log = DeltaLog(files, span.path)
     last = log.commit(span.version)
-    left = {path: each.size for path, each in others.items() if last and each.modified < last.timestamp}
-    for version in reversed(log.versions()) if left else ():
+    orphans = {path: file.size for path, file in others.items() if last and file.modified < last.timestamp}
+    for version in reversed(log.versions()) if orphans else ():
         for path in _paths(files.read(f"{span.path}/_delta_log/{version:020d}.json") or ""):
-            left.pop(path, None)
-        if not left:
+            orphans.pop(path, None)
+        if not orphans:
             break
-    if not left:
+    if not orphans:
         return ()
-    count = count_of(len(left), "file that no commit refers to", "files that no commit refers to")
+    count = count_of(len(orphans), "file that no commit refers to", "files that no commit refers to")
     why = "a killed batch leaves such files, and a MERGE an empty one; VACUUM removes them"
-    return (f"{count}, {size(sum(left.values()))}: {why}",)
+    return (f"{count}, {size(sum(orphans.values()))}: {why}",)
 
 
 def _paths(text: str) -> set[str]:
-    return {unquote(found) for found in _PATH.findall(text)}
+    return {unquote(path) for path in _PATH.findall(text)}

@@ -15,8 +15,8 @@ _ORIGIN = ("topic", "partition", "offset", "file", "taken", EVENT_COUNT)
 def events(rows: DataFrame, silver: Span) -> Link:
     """Prove that the events of each line have the numbers from 0 up to their count, each once.
 
-    The rows say it themselves. Lines of a file have no number, so the lines of a batch that are of one file and have
-    as many events are checked together: each number must be there once for each of these lines.
+    Each row has its number and the count. Lines of a file have no identity, so a batch's lines of one file with the
+    same count are checked together: each number must occur once for each of these lines.
 
     Args:
         rows: the rows of silver that are compared.
@@ -35,11 +35,11 @@ def events(rows: DataFrame, silver: Span) -> Link:
     wrong = F.count_if("off"), F.min(F.when(F.col("off"), example))
     (seen,) = by_line.agg(*counts, *wrong).collect()
     lines, count, faults, first = seen
-    said = (
+    messages = (
         [f"{silver.table}: {listed([_words(first)], faults)}; each event of a line must have one row"] if faults else []
     )
     well = f"{count_of(lines, 'line with events is', 'lines with events are')} {count_of(count, 'row')}, one for each"
-    return Link.of(f"events of {silver.table}", silver.table, said, well)
+    return Link.of(f"events of {silver.table}", silver.table, messages, well)
 
 
 def _words(row: Row) -> str:

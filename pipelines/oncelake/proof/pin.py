@@ -58,8 +58,8 @@ class PinnedLake:
 
     def all(self) -> list[PinnedTable]:
         """Return the existing tables, in the order of the data flow."""
-        found = (*self.bronze.values(), self.silver, self.quarantine, self.duplicates, *self.gold.values())
-        return [each for each in found if each]
+        tables = (*self.bronze.values(), self.silver, self.quarantine, self.duplicates, *self.gold.values())
+        return [table for table in tables if table]
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ class _Fix:
 def _still_together(chain: Chain, record: Mapping[str, ProvenTable]) -> Mapping[str, ProvenTable]:
     """Return the record without silver and the tables beside it if one was recreated: they are compared together."""
     for table in (QUARANTINE, DUPLICATES):
-        kept = record.get(str(table))
-        if kept is not None and kept.table_id != chain.commit_log(table).table_id():
-            together = {str(each) for each in (SILVER, QUARANTINE, DUPLICATES)}
-            return {name: each for name, each in record.items() if name not in together}
+        proven = record.get(str(table))
+        if proven is not None and proven.table_id != chain.commit_log(table).table_id():
+            together = {str(member) for member in (SILVER, QUARANTINE, DUPLICATES)}
+            return {name: entry for name, entry in record.items() if name not in together}
     return record
 
 
@@ -222,15 +222,16 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     if table_id is None:
         return None
     proven = limits.proven if limits.proven and limits.proven.table_id == table_id else None
-    found, start = _read(commit_log, limits.begin, limits.newest, table_id)
+    all_entries, start = _read(commit_log, limits.begin, limits.newest, table_id)
     gaps: tuple[str, ...] = proven.gaps if proven else ()
     joins = start is None or (proven is not None and start.version <= proven.version)  # guard: partial-proof-joins-up
     # guard: proof-begins-at-replacement
-    is_cut = start is None and bool(found) and found[0][0].version > 0 and not _is_first(found[0][0])
+    is_cut = start is None and bool(all_entries) and all_entries[0][0].version > 0 and not _is_first(all_entries[0][0])
     if is_cut:
-        start, gaps = _after_clean_up(table, found, proven, table_id)
+        start, gaps = _after_clean_up(table, all_entries, proven, table_id)
     earlier = proven.uncompared if proven and start and joins else ()  # guard: earlier-uncompared-carried-on
-    entries, left_out = _cut([each for each in found if not start or each[0].version > start.version], limits.until)
+    later = [entry for entry in all_entries if not start or entry[0].version > start.version]
+    entries, left_out = _cut(later, limits.until)
     version = entries[-1][0].version if entries else (start.version if start else -1)
     standing = tuple(_of_chain(entries))
     notes = (_left_out(left_out, limits.until),) if left_out else ()
@@ -244,14 +245,14 @@ def _read(
     commit_log: DeltaLog, begin: Begin, newest: int | None, table_id: str
 ) -> tuple[list[Entry], ProvenTable | None]:
     """Read back to where the proof begins, or to the log's first commit; return the commits, oldest first."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for commit, stands in commit_log.newest_first():
         if newest is not None and commit.version > newest:
             continue
         if stands and isinstance(commit, ChainCommit) and begin(commit):
-            return found[::-1], ProvenTable.up_to(table_id, commit)
-        found.append((commit, stands))
-    return found[::-1], None
+            return entries[::-1], ProvenTable.up_to(table_id, commit)
+        entries.append((commit, stands))
+    return entries[::-1], None
 
 
 def _is_first(commit: Commit) -> bool:
@@ -259,15 +260,15 @@ def _is_first(commit: Commit) -> bool:
 
 
 def _after_clean_up(
-    table: Table, found: list[Entry], proven: ProvenTable | None, table_id: str
+    table: Table, entries: list[Entry], proven: ProvenTable | None, table_id: str
 ) -> tuple[ProvenTable | None, tuple[str, ...]]:
     """Return the start in a log that no longer has its first commits, and what is not covered, in words."""
-    chain = list(_of_chain(found))
+    chain = list(_of_chain(entries))
     if proven and (not chain or _goes_on(proven, chain[0])):
         return proven, proven.gaps
-    oldest = found[0][0].version
+    oldest = entries[0][0].version
     gone = f"{table}: versions below {oldest} are gone from its log, and no earlier proof covers them"
-    whole = next((each for each in chain if may_start(each)), None)
+    whole = next((commit for commit in chain if may_start(commit)), None)
     if whole is None:
         return None, (f"{gone}; no batch is left to check",)
     start = ProvenTable.ahead_of(table_id, whole)
@@ -293,13 +294,13 @@ def _of_chain(entries: Iterable[Entry]) -> Iterator[ChainCommit]:
 def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMetadata]]:
     """Cut a table after its last complete batch; return the remaining entries, and the excluded batches."""
     chain = list(_of_chain(entries))
-    kept = len(chain)
-    while kept and not (is_whole(chain[kept - 1].metadata.end) and until(chain[kept - 1].metadata) is None):
-        kept -= 1
-    if kept == len(chain):
+    count = len(chain)
+    while count and not (is_whole(chain[count - 1].metadata.end) and until(chain[count - 1].metadata) is None):
+        count -= 1
+    if count == len(chain):
         return entries, []
-    return [entry for entry in entries if entry[0].version < chain[kept].version], [
-        each.metadata for each in chain[kept:]
+    return [entry for entry in entries if entry[0].version < chain[count].version], [
+        commit.metadata for commit in chain[count:]
     ]
 
 

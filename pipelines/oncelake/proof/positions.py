@@ -102,31 +102,31 @@ def _receipts(span: Span) -> Iterator[str]:
         if metadata.table != str(span.table):
             yield f"{named(commit)} is a commit of {metadata.table}"  # guard: proof-commit-of-its-table
         if metadata.event is not CommitKind.RECOVERY and commit.txns.get(metadata.app_id) != metadata.txn_version:
-            found = commit.txns.get(metadata.app_id, "none")
+            recorded = commit.txns.get(metadata.app_id, "none")
             # guard: proof-commit-has-transaction
-            yield f"{named(commit)} records transaction {found} of {metadata.app_id}, not {metadata.txn_version}"
+            yield f"{named(commit)} records transaction {recorded} of {metadata.app_id}, not {metadata.txn_version}"
 
 
 def _rows(span: Span) -> Iterator[str]:
     rows, lines = (span.start.rows, span.start.lines_in_all) if span.start else (0, 0)
     for commit, metadata in span.noted():
-        for recorded, held, unit in ((metadata.rows, rows, "row"), (metadata.lines_before, lines, "line")):
-            if recorded != held:
-                said = count_of(recorded, unit)
+        for recorded, summed, unit in ((metadata.rows, rows, "row"), (metadata.lines_before, lines, "line")):
+            if recorded != summed:
+                count = count_of(recorded, unit)
                 # guard: proof-rows-add-up
-                yield f"{named(commit)} records {said} before it; the earlier commits hold {held:,}"
+                yield f"{named(commit)} records {count} before it; the earlier commits hold {summed:,}"
                 break
         rows, lines = commit.rows_in_all, commit.lines_in_all
 
 
 def _out_of_source(span: Span, source: PositionOrigin) -> Iterator[str]:
     """Check the positions against the existing source tables: their IDs and newest versions."""
-    known = {each.table_id: each for each in source.all}
+    known = {origin.table_id: origin for origin in source.all}
     for commit, metadata in span.noted():
-        strange = next((each for each in in_tables(metadata.end) if each not in known), None)
+        strange = next((source_id for source_id in in_tables(metadata.end) if source_id not in known), None)
         if strange is not None:
-            there = " and ".join(f"{each.name} is table {each.table_id or 'none'}" for each in source.all)
-            yield f"{named(commit)} read table {strange}; {there}"  # guard: proof-source-table-id
+            tables_now = " and ".join(f"{origin.name} is table {origin.table_id or 'none'}" for origin in source.all)
+            yield f"{named(commit)} read table {strange}; {tables_now}"  # guard: proof-source-table-id
             return
     for table_id in in_tables(span.end):
         at, table = in_table(span.end, table_id), known.get(table_id)
@@ -163,7 +163,7 @@ def _misfits(last: CommitMetadata | ProvenTable | None, metadata: CommitMetadata
     if last and metadata.query_id != last.query_id:
         was = f"the last batch was of query {last.query_id}"
         yield f"is of query {metadata.query_id}; {was}, and no recovery is between"  # guard: proof-one-query
-    if (last or not is_offsets(metadata.before)) and not same_position(metadata.before, end):
+    if (last or not _is_offsets(metadata.before)) and not same_position(metadata.before, end):
         # guard: proof-no-range-gap
         yield f"does not begin where {f'batch {batch_id}' if last else source} {'ended' if last else 'begins'}: " + (
             f"it {between(end, metadata.before, source)}"
@@ -211,8 +211,8 @@ def _listed_beside(span: Span, first: Span) -> Iterator[str]:
             if metadata.batch_id <= before:
                 # guard: proof-second-batch-once
                 yield f"{named(commit)} follows batch {before}: {_ids(before, metadata.batch_id)}"
-            there = covered.get(metadata.batch_id)  # after a recovery it may have another query ID
-            if there is None or not same_position(there.end, metadata.end):
+            in_first = covered.get(metadata.batch_id)  # after a recovery it may have another query ID
+            if in_first is None or not same_position(in_first.end, metadata.end):
                 # guard: proof-second-batch-of-first
                 yield f"{named(commit)} matches no batch in {first.table}, or covers another range"
         ids.append(metadata.batch_id)
@@ -227,13 +227,13 @@ def _lacking(span: Span, first: Span, known: list[int]) -> Iterator[str]:
         if metadata.carries or name not in metadata.beside:
             continue
         place = bisect_left(known, metadata.batch_id)
-        held, expected = known[place - 1] if place else None, metadata.beside[name]
-        covered = held is None and earlier is not None and (expected is None or expected <= earlier)
-        if expected != held and not covered:
-            last, there = ("none" if each is None else each for each in (expected, held))
+        last_held, expected = known[place - 1] if place else None, metadata.beside[name]
+        covered = last_held is None and earlier is not None and (expected is None or expected <= earlier)
+        if expected != last_held and not covered:
+            last, actual = ("none" if batch_id is None else batch_id for batch_id in (expected, last_held))
             # guard: proof-second-has-named-batches
             yield f"{named(commit)} of {first.table} records that batch {last} was the last before it in {name}, " + (
-                f"which holds batch {there}"
+                f"which holds batch {actual}"
             )
 
 
@@ -244,7 +244,9 @@ def _by_others(entries: tuple[Entry, ...]) -> Iterator[str]:
             continue
         undone = _undone(entries[:index]) if commit.takes_away else []
         if undone:
-            following = next((each.metadata for each, there in entries[index + 1 :] if there and each.metadata), None)
+            following = next(
+                (later.metadata for later, exists in entries[index + 1 :] if exists and later.metadata), None
+            )
             if following is None or following.event is not CommitKind.RECOVERY:
                 # guard: proof-removed-batches-again
                 yield f"{named(commit)} removed {batch_words(undone)}, and no recovery follows it"
@@ -274,19 +276,19 @@ def _explained(entries: tuple[Entry, ...]) -> Iterator[str]:
 
 def _undone(earlier: tuple[Entry, ...]) -> list[int]:
     """Return the batches that a commit removed: those that are gone since the last commit that removed some."""
-    gone: list[int] = []
+    removed: list[int] = []
     for commit, stands in reversed(earlier):
         if commit.metadata is None and stands and commit.takes_away:
             break
         if commit.metadata and not stands and commit.metadata.event is not CommitKind.RECOVERY:
-            gone.append(commit.metadata.batch_id)
-    return gone[::-1]
+            removed.append(commit.metadata.batch_id)
+    return removed[::-1]
 
 
-def is_offsets(at: str | None) -> bool:
+def _is_offsets(at: str | None) -> bool:
     """Return True if a position is of a source that has one before its first batch too, as Kafka has."""
-    found = position_of(at)
-    return found is not None and found.before_all
+    position = position_of(at)
+    return position is not None and position.before_all
 
 
 def between(start: str | None, to: str | None, source: str) -> str:
@@ -297,8 +299,8 @@ def between(start: str | None, to: str | None, source: str) -> str:
         to: the position that follows.
         source: the name of the table that is read, for positions in a table.
     """
-    said = [f"{'skips' if size > 0 else 'reads again'} {words}" for words, size in _steps(start, to, source)]
-    return " and ".join(said) or "starts elsewhere"
+    steps = [f"{'skips' if size > 0 else 'reads again'} {words}" for words, size in _steps(start, to, source)]
+    return " and ".join(steps) or "starts elsewhere"
 
 
 def goes_back(start: str | None, to: str | None, source: str) -> bool:
@@ -309,10 +311,12 @@ def goes_back(start: str | None, to: str | None, source: str) -> bool:
 def _steps(start: str | None, to: str | None, source: str) -> Iterator[tuple[str, int]]:
     """Yield what lies between two positions: each part in words, and its size, which is negative if it goes back."""
     # a position holds the next number to read, per partition; a Delta table and a directory have one number
-    found = [position_of(at) for at in (start, to)]
-    if any(isinstance(each, TablesPosition) for each in found):
-        found = [TablesPosition((each,)) if isinstance(each, TablePosition) else each for each in found]
-    one, other = (each.numbers() if each else {} for each in found)
+    positions = [position_of(at) for at in (start, to)]
+    if any(isinstance(position, TablesPosition) for position in positions):
+        positions = [
+            TablesPosition((position,)) if isinstance(position, TablePosition) else position for position in positions
+        ]
+    one, other = (position.numbers() if position else {} for position in positions)
     for key in sorted(one.keys() | other.keys()):
         begin, end = one.get(key, 0), other.get(key, 0)
         if begin != end:

@@ -49,7 +49,7 @@ WHOLE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 def is_small(lake: Lake, sources: Iterable[str]) -> bool:
     """Return True if a lake is known to hold at most `SMALL_LAKE` bytes in bronze: its proof then takes seconds."""
     local = lake.catalog is None and is_local(lake.root)
-    files = (each for name in sources for each in (list_local(lake.at(bronze_of(name))) if local else {}).values())
+    files = (stored for name in sources for stored in (list_local(lake.at(bronze_of(name))) if local else {}).values())
     return local and sum(file.size for file in files) <= SMALL_LAKE
 
 
@@ -105,7 +105,7 @@ class Proof:
         self._states = {state.stage.name: _state(state) for state in self.chain.states()}
         record = read_record(self._files, self.chain.lake.root)
         lake = pin_lake(self.chain, record, self.since_ms, full=self.full)
-        self.lines = sum(each.span.rows_in_all for each in lake.bronze.values() if each)
+        self.lines = sum(pinned.span.rows_in_all for pinned in lake.bronze.values() if pinned)
         lasting: dict[str, list[Uncompared]] = {}
         for link in self._follow(lake):
             lasting.setdefault(link.table, []).extend(part for part in link.uncompared if part.lasting)
@@ -242,7 +242,7 @@ class Proof:
             self.chain.commit_log(pinned.span.table).rows_before(version_in(end, pinned.table_id if named else None))
             for pinned in ingested
         ]
-        written = (each.span.lines_in_all for each in (lake.silver, lake.quarantine, lake.duplicates) if each)
+        written = (pinned.span.lines_in_all for pinned in (lake.silver, lake.quarantine, lake.duplicates) if pinned)
         # without a commit that says how many rows silver has read, there are as many as it has written
         known = sum(written) if None in read else sum(rows or 0 for rows in read)
         return _waiting_for(SILVER, self.lines - known)
@@ -256,11 +256,11 @@ class Proof:
         return _waiting_for(table, silver.span.lines_in_all - read if silver else 0)
 
     def _earlier(self, lake: PinnedLake) -> tuple[Uncompared, ...]:  # guard: since-proof-claims-less
-        """Return the lines that were committed before the time from which on is proven."""
+        """Return the lines that were committed before the time from which this proof starts."""
         if self.since_ms is None:
             return ()
-        silver = sum(lines_before(each) for each in (lake.silver, lake.quarantine, lake.duplicates))
-        lines = max(sum(map(lines_before, lake.bronze.values())), silver)
+        silver = sum(_lines_before(pinned) for pinned in (lake.silver, lake.quarantine, lake.duplicates))
+        lines = max(sum(map(_lines_before, lake.bronze.values())), silver)
         at = datetime.fromtimestamp(self.since_ms / 1000, UTC)
         return Uncompared.of_lines(lines, f"from before {at:%Y-%m-%d %H:%M:%S} UTC")
 
@@ -301,9 +301,9 @@ class Proof:
         return self._checked(pinned, self._source(stage), notes, first)
 
     def _checked(
-        self, pinned: PinnedTable, source: PositionOrigin, told: Iterable[str], first: Span | None = None
+        self, pinned: PinnedTable, source: PositionOrigin, stage_notes: Iterable[str], first: Span | None = None
     ) -> Iterator[Link]:
-        link, notes = follow(pinned, source, first), [*told]
+        link, notes = follow(pinned, source, first), [*stage_notes]
         listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
         if not listed:
             notes.append(
@@ -331,20 +331,20 @@ class Proof:
         self, lake: PinnedLake, record: Mapping[str, ProvenTable], lasting: Mapping[str, Sequence[Uncompared]]
     ) -> None:
         """Record how far each table is proven, so that the next proof starts there."""
-        proven = (each for each in lake.all() if each.joins and each.span.table not in self._unproven)
-        joined = {str(each.span.table): each for each in proven}
+        proven = (pinned for pinned in lake.all() if pinned.joins and pinned.span.table not in self._unproven)
+        joined = {str(pinned.span.table): pinned for pinned in proven}
         reached = {
-            name: _reached(each, lasting.get(name, ()), self._line_ends.get(each.span.table))
-            for name, each in joined.items()
+            name: _reached(pinned, lasting.get(name, ()), self._line_ends.get(pinned.span.table))
+            for name, pinned in joined.items()
         }
-        tables = {**record, **{table: each for table, each in reached.items() if each}}
+        tables = {**record, **{table: proven_table for table, proven_table in reached.items() if proven_table}}
         if tables == record:
             return
         try:
             write_record(self._files, self.chain.lake.root, tables, datetime.now(UTC))
         except (OSError, Py4JJavaError) as error:
-            said = str(error).splitlines()[0]
-            self.warn(f"the proof is not recorded, so the next proof starts where this one started: {said}")
+            message = str(error).splitlines()[0]
+            self.warn(f"the proof is not recorded, so the next proof starts where this one started: {message}")
 
     @property
     def _files(self) -> Files:
@@ -360,7 +360,7 @@ def _reached(pinned: PinnedTable, lasting: Sequence[Uncompared], line_ends: int 
     return replace(reached, gaps=pinned.gaps, uncompared=uncompared, line_ends=line_ends)
 
 
-def lines_before(pinned: PinnedTable | None) -> int:
+def _lines_before(pinned: PinnedTable | None) -> int:
     """Return the lines of a table that are not compared, because its span begins later."""
     return pinned.span.lines_before if pinned and not pinned.span.whole else 0
 

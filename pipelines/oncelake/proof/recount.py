@@ -50,15 +50,15 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     if end is None:  # no batch yet: the table must be empty
         count = rows.count()
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
-        said = wrote if count else "no batch yet, no row"
-        return Link(name, str(gold.table), not count, said)  # guard: gold-empty-without-batch
+        message = wrote if count else "no batch yet, no row"
+        return Link(name, str(gold.table), not count, message)  # guard: gold-empty-without-batch
     version = log.last_alike(end.version - 1)
     if not log.holds(version):  # guard: gold-at-available-silver
         read = log.lines_up_to(end.version)
         lines = count_of(read, "line")
         parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
-        said = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
-        return Link(name, str(gold.table), holds=True, said=said, uncompared=parts)
+        message = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
+        return Link(name, str(gold.table), holds=True, said=message, uncompared=parts)
     silver = read_version(spark, silver_path, version)
     chosen = _touched(log, silver, gold, declared)
     if chosen is not None:
@@ -72,8 +72,8 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
     unit = "event" if EVENT_INDEX in silver.columns else "line"
     which = "" if chosen is None else " of the changed windows"
-    said = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], unit)} counted again"
-    return Link(name, str(gold.table), holds=True, said=said)
+    message = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], unit)} counted again"
+    return Link(name, str(gold.table), holds=True, said=message)
 
 
 def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
@@ -84,39 +84,39 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     start, end = TablePosition.parse(gold.before), TablePosition.parse(gold.end)
     if gold.whole or start is None or end is None:
         return None
-    taken = _taken(commit_log, range(start.version, end.version))
-    if taken is None:
+    ingestion_times = _ingestion_times(commit_log, range(start.version, end.version))
+    if ingestion_times is None:
         return None
-    rows = silver.where(_among("ingested_at", taken, 1_000))
+    rows = silver.where(_among("ingested_at", ingestion_times, 1_000))
     length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
     window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
-    found = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
-    if len(found) == _MOST_WINDOWS:
+    windows = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
+    if len(windows) == _MOST_WINDOWS:
         return None
-    return _among(LOG_TIME, ranges(sorted(row["window"] for row in found)), length)
+    return _among(LOG_TIME, ranges(sorted(row["window"] for row in windows)), length)
 
 
-def _taken(commit_log: DeltaLog, versions: range) -> list[Range] | None:
+def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
     """Return the range of ingestion times per file that these commits added, in milliseconds.
 
     Return None if a file has no such statistics, or a commit's files are not known.
     """
-    found: list[Range] = []
+    time_ranges: list[Range] = []
     for version in versions:
         added = commit_log.added(version)
         if added is None:
             return None
-        for each in added:
-            limits = _limits(each.get("stats"))
+        for file in added:
+            limits = _limits(file.get("stats"))
             if limits is None:
                 return None
-            found.append(limits)
-    return found
+            time_ranges.append(limits)
+    return time_ranges
 
 
 def _limits(stats: str | None) -> Range | None:
-    found = json.loads(stats) if stats else {}
-    first, last = (found.get(name, {}).get("ingested_at") for name in ("minValues", "maxValues"))
+    bounds = json.loads(stats) if stats else {}
+    first, last = (bounds.get(name, {}).get("ingested_at") for name in ("minValues", "maxValues"))
     return (_ms(first), _ms(last)) if first and last else None
 
 
@@ -124,27 +124,27 @@ def _ms(text: str) -> int:
     return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def _among(column: str, found: list[Range], unit: int) -> Column:
+def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
     """Return the condition that a time is in one of the ranges, which count in units of `unit` microseconds."""
-    each = [
+    conditions = [
         f"({column} >= timestamp_micros({first * unit}L) AND {column} < timestamp_micros({(last + 1) * unit}L))"
-        for first, last in joined(sorted(found), _MOST_STRETCHES)
+        for first, last in joined(sorted(time_ranges), _MOST_STRETCHES)
     ]
-    return F.expr(" OR ".join(each) or "false")
+    return F.expr(" OR ".join(conditions) or "false")
 
 
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Join the rows of both sides by window and keys; a null key equals a null key."""
-    keys = [quoted(each) for each in (LOG_TIME, *declared.by)]
+    keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
     values = F.struct(*(F.col(quoted(measure)) for measure in declared.measures)).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
-    each = [
+    frames = [
         frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
         for name, frame in sides.items()
     ]
     counts = [F.sum(name).alias(name) for name in (_LINES, *(f"_{side}" for side in _SIDES))]
     measures = [F.max(F.when(F.col(f"_{side}") == 1, F.col("_values"))).alias(f"_{side}_values") for side in _SIDES]
-    return reduce(DataFrame.unionByName, each).groupBy(*keys).agg(*counts, *measures)
+    return reduce(DataFrame.unionByName, frames).groupBy(*keys).agg(*counts, *measures)
 
 
 def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
@@ -158,15 +158,15 @@ def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
 
 def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
     """Return how the first rows differ, in words; log text is shortened and escaped."""
-    first = rows.orderBy(*(quoted(each) for each in (LOG_TIME, *declared.by))).limit(HANDFUL)
+    first = rows.orderBy(*(quoted(key) for key in (LOG_TIME, *declared.by))).limit(HANDFUL)
     bare = [field.name for field in _fields(first, declared) if isinstance(field.dataType, _BARE)]
     texts = [_text(F.col(quoted(name)), first.schema[name]) for name in (LOG_TIME, *declared.by)]
     for side in _SIDES:
-        values = [_text(F.col(f"_{side}_values.{quoted(each.name)}"), each) for each in _fields(first, declared)]
+        values = [_text(F.col(f"_{side}_values.{quoted(field.name)}"), field) for field in _fields(first, declared)]
         texts.append(F.when(F.col(f"_{side}") > 0, F.struct(*values)).alias(f"_{side}_text"))
-    found = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
-    said = [_difference(row, declared, bare) for row in found.collect()]
-    return listed(said, total, separator="; ")
+    selected = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
+    differences = [_difference(row, declared, bare) for row in selected.collect()]
+    return listed(differences, total, separator="; ")
 
 
 def _fields(rows: DataFrame, declared: GoldTable) -> list[StructField]:

@@ -32,17 +32,18 @@ def repeats(spark: SparkSession, bronze: BronzeSpans, silver: Span, duplicates: 
         duplicates: the span of the table of repeats.
     """
     name = f"{duplicates.table} → {silver.table}"
-    held = read_version(spark, silver.path, silver.version)
-    if EVENT_KEY not in held.columns:
+    silver_rows = read_version(spark, silver.path, silver.version)
+    if EVENT_KEY not in silver_rows.columns:
         return Link(name, str(duplicates.table), holds=True, said="no line is compared with others yet")
     times = {ms for span in bronze.values() for ms in span.by_time()}
     dropped = rows_of(spark, duplicates, times).localCheckpoint()
-    count, lonely = dropped.count(), _without_twin(dropped, held)
+    count, lonely = dropped.count(), _without_twin(dropped, silver_rows)
     lines = rows_of(spark, silver, times)
     keys, unkeyed = lines.agg(
         F.count(EVENT_KEY), F.count_if(F.col(EVENT_WINDOW).isNotNull() & F.col(EVENT_KEY).isNull())
     ).collect()[0]
-    near = _too_near(held if silver.whole else held.join(lines.select(EVENT_KEY).distinct(), EVENT_KEY, "left_semi"))
+    keyed = lines.select(EVENT_KEY).distinct()
+    near = _too_near(silver_rows if silver.whole else silver_rows.join(keyed, EVENT_KEY, "left_semi"))
     well = (
         f"{count_of(count, 'repeat has its twin', 'repeats have their twins')} in {silver.table}; "
         f"{count_of(keys, 'line with a key repeats', 'lines with a key repeat')} no other"
@@ -52,24 +53,26 @@ def repeats(spark: SparkSession, bronze: BronzeSpans, silver: Span, duplicates: 
     return Link.of(name, duplicates.table, faults, well, notes if unkeyed else ())
 
 
-def _without_twin(dropped: DataFrame, held: DataFrame) -> DataFrame:  # guard: dropped-line-has-twin
+def _without_twin(dropped: DataFrame, silver_rows: DataFrame) -> DataFrame:  # guard: dropped-line-has-twin
     """Return the dropped lines without a row of silver that is their twin, of their key and within their window."""
     twin = [
-        F.col(f"held.{name}").eqNullSafe(F.col(f"dropped.{_TWIN}.{name}")) for name in ORIGIN if name in held.columns
+        F.col(f"held.{name}").eqNullSafe(F.col(f"dropped.{_TWIN}.{name}"))
+        for name in ORIGIN
+        if name in silver_rows.columns
     ]
     same = [F.col(f"held.{name}") == F.col(f"dropped.{other}") for name, other in _SAME.items()]
     apart = F.abs(F.unix_micros("held.log_time") - F.unix_micros("dropped.log_time")) <= F.col(
         f"dropped.{EVENT_WINDOW}"
     )
     condition: Column = reduce(and_, [*same, *twin, apart])  # guard: twin-within-window
-    return dropped.alias("dropped").join(held.alias("held"), condition, "left_anti")
+    return dropped.alias("dropped").join(silver_rows.alias("held"), condition, "left_anti")
 
 
-def _too_near(held: DataFrame) -> DataFrame:  # guard: no-repeat-in-silver
+def _too_near(silver_rows: DataFrame) -> DataFrame:  # guard: no-repeat-in-silver
     """Return the rows of silver within the window of another one of their key, made with the same window."""
     at = F.unix_micros("log_time")
     by_time = Window.partitionBy(EVENT_KEY, EVENT_WINDOW).orderBy("at")
-    rows = held.where(F.col(EVENT_KEY).isNotNull()).withColumn("at", at)
+    rows = silver_rows.where(F.col(EVENT_KEY).isNotNull()).withColumn("at", at)
     return rows.withColumn("apart", F.col("at") - F.lag("at").over(by_time)).where(f"apart <= {EVENT_WINDOW}")
 
 

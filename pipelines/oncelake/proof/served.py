@@ -70,34 +70,33 @@ class ServedProof:
             # guard: served-nothing-yet-fails
             return Link.of(name, self.served.table, empty, "no batch has been served yet")
         metadata, commit_log = last.metadata, self.chain.commit_log(self.served.follows)
-        said, found, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
-        if found is None or found.table_id != commit_log.table_id():
-            said.append(  # guard: served-source-table-id
-                f"it is of table {found.table_id if found else 'none'}, but {follows} is {commit_log.table_id()}"
+        faults, position, newest = [], TablePosition.parse(metadata.end), commit_log.newest() or 0
+        if position is None or position.table_id != commit_log.table_id():
+            faults.append(  # guard: served-source-table-id
+                f"it is of table {position.table_id if position else 'none'}, but {follows} is {commit_log.table_id()}"
             )
-        elif found.version > newest + 1:
+        elif position.version > newest + 1:
             # guard: served-source-table-reaches
-            said.append(f"it is at version {found.version}, but {follows} ends at {newest}")
+            faults.append(f"it is at version {position.version}, but {follows} ends at {newest}")
         elif goes_back(metadata.before, metadata.end, follows):
             # guard: served-batch-goes-forward
-            said.append(f"batch {metadata.batch_id} goes from {metadata.before} back to {metadata.end}")
+            faults.append(f"batch {metadata.batch_id} goes from {metadata.before} back to {metadata.end}")
         elif same_position(metadata.before, metadata.end):
             # guard: served-batch-covers-something
-            said.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
+            faults.append(f"batch {metadata.batch_id} ends where it begins, at {metadata.end}")
         elif self.served.mode == "transactional":
-            said.extend(self._uncounted(last, commit_log))
+            faults.extend(self._uncounted(last, commit_log))
         batches, rows = count_of(metadata.batch_id + 1, "batch"), count_of(last.rows_in_all, "row")
         end = self._read(metadata.end)
         up_to = f"version {end} of" if end is not None else f"a position inside version {version_of(metadata.end)} of"
-        return Link.of(name, self.served.table, said, f"{batches}, {rows} read, up to {up_to} {follows}")
+        return Link.of(name, self.served.table, faults, f"{batches}, {rows} read, up to {up_to} {follows}")
 
     def _waits(self, last: ChainCommit | None) -> tuple[Uncompared, ...]:  # guard: unserved-changes-are-number
         """Return what is not served yet: lines of silver, or versions of gold that change rows."""
         follows = self.served.follows
         commit_log = self.chain.commit_log(follows)
         at = TablePosition.parse(last.metadata.end if last else None)
-        source = DeltaSource(str(follows), commit_log, self.served.follows_changes)
-        first = (source.first_unread(at) or at.version) if at else 0
+        first = (self._source.first_unread(at) or at.version) if at else 0
         if follows == SILVER:
             lines = commit_log.state().lines - commit_log.lines_up_to(first)
             return Uncompared.waiting(lines, "line", f"for {self.served.table}", lines=lines)
@@ -107,23 +106,26 @@ class ServedProof:
 
     def _read(self, at: str | None) -> int | None:
         """Return the last version that is read up to a position, -1 for none; None if a version is read in part."""
-        found = TablePosition.parse(at)
-        if found is None:
+        position = TablePosition.parse(at)
+        if position is None:
             return -1
-        follows = self.served.follows
-        source = DeltaSource(str(follows), self.chain.commit_log(follows), self.served.follows_changes)
-        first = source.first_unread(found)
+        first = self._source.first_unread(position)
         return first - 1 if first is not None else None
+
+    @property
+    def _source(self) -> DeltaSource:
+        follows = self.served.follows
+        return DeltaSource(str(follows), self.chain.commit_log(follows), self.served.follows_changes)
 
     def _uncounted(self, last: ChainCommit, commit_log: DeltaLog) -> Iterator[str]:
         """Compare the row count of all batches with that of the source up to the position: no gap, no overlap."""
         if not is_whole(last.metadata.end):
             return
-        there, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
-        if there is not None and there != counted:
+        source_rows, counted = commit_log.rows_before(version_of(last.metadata.end)), last.rows_in_all
+        if source_rows is not None and source_rows != counted:
             read = count_of(counted, "row was read", "rows were read")
             # guard: served-batches-cover-source
-            yield f"{read} in all batches, but {self.served.follows} has {there:,} up to the position"
+            yield f"{read} in all batches, but {self.served.follows} has {source_rows:,} up to the position"
 
     def _gold(self, last: SinkBatch | None) -> DataFrame | str:
         """Return the rows that the served table must hold, or why they cannot be read."""
@@ -172,8 +174,8 @@ def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | 
     """
     name, table = f"{served.follows} → {served.table}", str(served.table)
     if not served.sink.reads_back:
-        said = f"NOT compared: {served.place} cannot read its rows (its class has no method read)"
-        return Link(name, table, True, said, uncompared=(Uncompared(1, "1 table whose rows cannot be read back"),))
+        message = f"NOT compared: {served.place} cannot read its rows (its class has no method read)"
+        return Link(name, table, True, message, uncompared=(Uncompared(1, "1 table whose rows cannot be read back"),))
     for _ in range(_TRIES):
         try:
             with served.snapshot(schema) as stored:
@@ -188,8 +190,8 @@ def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | 
             raise
         except TargetError as error:  # what the sink holds cannot be right
             return Link(name, table, False, str(error))
-    said = f"NOT compared: {served.place} got a batch each time while it was read; prove again when it is quiet"
-    return Link(name, table, True, said, uncompared=(Uncompared(1, "1 table that is being written"),))
+    message = f"NOT compared: {served.place} got a batch each time while it was read; prove again when it is quiet"
+    return Link(name, table, True, message, uncompared=(Uncompared(1, "1 table that is being written"),))
 
 
 def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:
@@ -207,12 +209,12 @@ def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:
             if len(first) < HANDFUL:
                 first.append(fault)
     left_out = len(stored.refused)
-    said = f"{count_of(total, 'row')}, equal value by value in {served.place}"
+    message = f"{count_of(total, 'row')}, equal value by value in {served.place}"
     if differing:
-        said = listed(first, differing, separator="; ")
+        message = listed(first, differing, separator="; ")
     elif left_out:
-        said = f"{said}; {count_of(left_out, 'row')} in oncelake_refused, as {served.place} cannot hold a value"
-    link = Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=said)
+        message = f"{message}; {count_of(left_out, 'row')} in oncelake_refused, as {served.place} cannot hold a value"
+    link = Link(f"{served.follows} → {served.table}", str(served.table), holds=not differing, said=message)
     why = "that the database cannot hold, in oncelake_refused"
     return link.without(Uncompared(left_out, f"{count_of(left_out, 'row')} {why}")) if left_out else link
 
@@ -230,15 +232,15 @@ def _unlike(served: Served, rows: Rows, stored: SinkContent) -> Iterator[str]:
 # guard: row-served-or-refused
 def _refused_otherwise(served: Served, rows: Rows, stored: SinkContent) -> Iterator[str]:
     """Yield the rows that the sink should have refused and has not, and those that it should hold."""
-    wanted = set[str]()
+    unservable = set[str]()
     for row in rows.refused.read():
-        wanted.add(row.key_text)
+        unservable.add(row.key_text)
         if row.key_text not in stored.refused:
             yield f"{row}, and it is not in oncelake_refused. Run: oncelake rebuild {served.table}"
     if served.follows_changes:
         yield from (
             f"oncelake_refused has a row with the key {key}, which {served.follows} has not, or which can be held"
-            for key in sorted(stored.refused - wanted)
+            for key in sorted(stored.refused - unservable)
         )
 
 
@@ -257,16 +259,16 @@ def _difference(served: Served, one: Values | None, other: Values | None, names:
     )
 
 
-def _beside(expected: Iterator[Values], found: Iterator[Values]) -> Iterator[tuple[Values | None, Values | None]]:
+def _beside(expected: Iterator[Values], stored: Iterator[Values]) -> Iterator[tuple[Values | None, Values | None]]:
     """Yield the rows of both sides, paired by their first column; both sides are sorted by it."""
-    one, other = next(expected, None), next(found, None)
+    one, other = next(expected, None), next(stored, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):
             yield one, None
             one = next(expected, None)
         elif one is None or other[0] < one[0]:
             yield None, other
-            other = next(found, None)
+            other = next(stored, None)
         else:
             yield one, other
-            one, other = next(expected, None), next(found, None)
+            one, other = next(expected, None), next(stored, None)

@@ -128,6 +128,12 @@ def is_accepted() -> Column:
     return F.size("reasons") == 0
 
 
+def share_accepted(bronze: DataFrame, parser: Parser, limits: TimeLimits) -> float:
+    """Return the share of bronze's lines that a log format parses without a broken rule; 0 without lines."""
+    (share,) = parse(bronze, parser, limits).agg(F.avg(is_accepted().cast("int"))).collect()[0]
+    return round(share or 0.0, 4)
+
+
 def is_taken_apart() -> Column:
     """Return a condition on parsed rows: the row broke no rule of the format, so the suite's rules were checked."""
     return F.coalesce(~F.get(F.col("reasons.rule"), F.lit(0)).isin(list(FORMAT_RULES)), F.lit(True))

@@ -49,7 +49,7 @@ def test_kept_lines_are_read_again_as_they_were(place: Path) -> None:
         "conf/formats/tests/own.yaml keeps 3 lines; check them with: oncelake format test own"
     )
     kept = yaml.safe_load((place / "conf/formats/tests/own.yaml").read_text())
-    assert [each["line"] for each in kept] == [
+    assert [line["line"] for line in kept] == [
         "Nov 5 10:00:00 INFO #1 one",
         "Nov 5 10:00:01 OOPS #2 two\n  at x",
         "Nov 5 10:00:01 LOUD #3 three",
@@ -79,8 +79,8 @@ def test_a_changed_format_fails_and_names_the_lines(place: Path) -> None:
         "    it is read, not refused (level)",
     ]
     assert told.splitlines()[5].startswith("oncelake: 2 lines are read otherwise; ")
-    found = json.loads(said("test", "own", "--json", expect=1).splitlines()[0])
-    assert [each["line"] for each in found["changed"]["own"]] == [
+    output = json.loads(said("test", "own", "--json", expect=1).splitlines()[0])
+    assert [line["line"] for line in output["changed"]["own"]] == [
         "Nov 5 10:00:01 OOPS #2 two\n  at x",
         "Nov 5 10:00:01 LOUD #3 three",
     ]

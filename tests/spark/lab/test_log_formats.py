@@ -51,9 +51,9 @@ def test_a_trial_shows_how_lines_parse_and_why_others_do_not(spark: SparkSession
         "    level: level is 'LOUD'",
         "",
     ]
-    found = json.loads(said("try", str(file), "java", "--json"))
-    assert (found["accepted"], found["share"], found["rules"]) == (2, 0.6667, {"level": 1})
-    assert found["parsed"][1]["log_time"] == "2026-11-25T10:00:01.500000+00:00"
+    output = json.loads(said("try", str(file), "java", "--json"))
+    assert (output["accepted"], output["share"], output["rules"]) == (2, 0.6667, {"level": 1})
+    assert output["parsed"][1]["log_time"] == "2026-11-25T10:00:01.500000+00:00"
 
 
 def test_a_trial_shows_the_typed_columns_and_counts_misfits(spark: SparkSession, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_trial_shows_the_typed_columns_and_counts_misfits(spark: SparkSession,
     assert "    status=200, took=1.5" in shown
     assert "values that do not fit their column's type and become null: status 1" in shown
     assert "    column_took: took is 'slow'" in shown
-    found = json.loads(said("try", str(log), str(form), "--json"))
-    assert found["misfits"] == {"status": 1}
-    assert [each["columns"] for each in found["parsed"]] == [{"status": "200", "took": "1.5"}, {"took": "2.0"}]
+    output = json.loads(said("try", str(log), str(form), "--json"))
+    assert output["misfits"] == {"status": 1}
+    assert [line["columns"] for line in output["parsed"]] == [{"status": "200", "took": "1.5"}, {"took": "2.0"}]
 
 
 def test_without_a_format_the_configuration_decides(spark: SparkSession, house: House) -> None:
@@ -102,8 +102,8 @@ def test_a_format_is_drafted_if_none_fits(spark: SparkSession, tmp_path: Path) -
     told = said("suggest", str(path))
     assert "A draft parses 100.0% of 2 records of 3 lines." in told
     (tmp_path / "mine.yaml").write_text(told.split("\n\n", 1)[1])
-    found = json.loads(said("try", str(path), str(tmp_path / "mine.yaml"), "--json"))
-    assert [(each["level"], each["message"]) for each in found["parsed"]] == [
+    output = json.loads(said("try", str(path), str(tmp_path / "mine.yaml"), "--json"))
+    assert [(line["level"], line["message"]) for line in output["parsed"]] == [
         ("ERROR", "one\n  two"),
         ("INFO", "three"),
     ]

@@ -114,9 +114,9 @@ def test_a_shipped_format_is_read_as_with_spark(
     if is_coloured:
         log_format = log_format.model_copy(update={"strip_ansi": True})
     lines = [
-        each
+        text
         for example in examples()
-        for each in (example, f" {example}", f"{example} more", example[:-5], f"\x1b[1m{example}\x1b[0m")
+        for text in (example, f" {example}", f"{example} more", example[:-5], f"\x1b[1m{example}\x1b[0m")
     ]
     log = written(tmp_path / "a.log", [*lines, *ODD, *reversed(lines)])
     assert disagreement(log_format, log, spark) is None

@@ -58,11 +58,11 @@ def test_a_known_format_is_named_and_its_fields_get_rules(logs: Path) -> None:
     (logs / "app.log").write_text(
         "".join(f"2026-11-25 10:00:00,123 INFO  [worker-{at % 2}] c.e.App - started\n" for at in range(100))
     )
-    found = json.loads(init("lake", "--from", str(logs), "--json"))
-    assert found["format"] == "java"
+    output = json.loads(init("lake", "--from", str(logs), "--json"))
+    assert output["format"] == "java"
     assert not Path("lake/conf/formats").exists()
     suite = json.loads(Path("lake/conf/expectations/silver.access_log.json").read_text())
-    rules = {(each["kwargs"]["column"], each["severity"]) for each in suite["expectations"]}
+    rules = {(expectation["kwargs"]["column"], expectation["severity"]) for expectation in suite["expectations"]}
     assert ("fields.thread", "warning") in rules
     assert ("level", "critical") in rules
     assert ("message", "critical") not in rules

@@ -36,9 +36,11 @@ def test_results_stay_small_however_many_rows_break_a_rule(
 
     monkeypatch.setattr(gx, "get_context", counted)
     for _ in range(3):
-        found = auditor.judge(suite, rows)
-        assert [(each.rows, each.unexpected, len(each.lines)) for each in found] == [(5_000, 5_000, HANDFUL)] * 3
-        assert {line for each in found for line in each.lines} <= {f"line {number}" for number in range(5_000)}
+        results = auditor.judge(suite, rows)
+        assert [(result.rows, result.unexpected, len(result.lines)) for result in results] == [
+            (5_000, 5_000, HANDFUL)
+        ] * 3
+        assert {line for result in results for line in result.lines} <= {f"line {number}" for number in range(5_000)}
     assert len(opened) == 1
     (size, *_) = sorted(path.stat().st_size for path in (tmp_path / "audit").rglob("validations/**/*.json"))
     assert size < 50_000
@@ -52,5 +54,5 @@ def test_each_rule_of_one_kind_on_one_column_is_checked(spark: SparkSession, tmp
 
     rows = spark.range(10).select(F.concat(F.lit("said "), "id").alias("message"), F.lit("a line").alias(LINE))
     suite = read(tmp_path, unlike("no_one", "1"), unlike("no_word", "said"), unlike("no_word_again", "said"))
-    found = Auditor(tmp_path / "audit").judge(suite, rows)
-    assert {each.rule: each.unexpected for each in found} == {"no_one": 1, "no_word": 10, "no_word_again": 10}
+    results = Auditor(tmp_path / "audit").judge(suite, rows)
+    assert {result.rule: result.unexpected for result in results} == {"no_one": 1, "no_word": 10, "no_word_again": 10}

@@ -45,11 +45,11 @@ def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
         for minute, group, user in LINES
     ]
     gold = aggregate(spark.createDataFrame(rows, SILVER), DECLARED).coalesce(1).localCheckpoint()
-    found = {each.measure: each for each in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:5])}
+    by_measure = {facts.measure: facts for facts in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:5])}
     first = int(START.timestamp())
-    assert {(each.seconds, each.starts) for each in found.values()} == {(60, (first, first + 60, first + 300))}
-    count, total, most, least, users = found.values()
-    names = ["(none) · (none)", *(f"{each} · {each}" for each in range(1, 5))]
+    assert {(facts.seconds, facts.starts) for facts in by_measure.values()} == {(60, (first, first + 60, first + 300))}
+    count, total, most, least, users = by_measure.values()
+    names = ["(none) · (none)", *(f"{number} · {number}" for number in range(1, 5))]
     assert dict(count.groups) == {name: (7 - number,) * 3 for number, name in enumerate(names)}
     assert count.others == (3, 3, 3)
     assert dict(total.groups)[names[0]] == (28, 28, 28)

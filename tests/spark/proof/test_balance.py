@@ -40,8 +40,8 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     bronze = MadeTable(spark, root, BRONZE, BRONZE_SCHEMA)
     silver = MadeTable(spark, root, SILVER, SILVER_SCHEMA)
     quarantine = MadeTable(spark, root, QUARANTINE, QUARANTINE_SCHEMA)
-    for batch, each in enumerate((rows(0, range(10)), rows(1, range(10, 20)), rows(2, range(20, 30)))):
-        bronze.batch(batch, [*each, *lines(batch, 2, f"file:/logs/{batch}%20.log")], None, "{}")
+    for batch, batch_rows in enumerate((rows(0, range(10)), rows(1, range(10, 20)), rows(2, range(20, 30)))):
+        bronze.batch(batch, [*batch_rows, *lines(batch, 2, f"file:/logs/{batch}%20.log")], None, "{}")
     # the first part of the snapshot is a file of the second batch: rows 10 to 19
     silver.batch(0, [*rows(1, range(10, 18)), *lines(1, 2, "file:/logs/1%20.log")], None, delta(2, inside=True))
     quarantine.batch(0, rows(1, [18, 19]), None, delta(2, inside=True))
@@ -59,7 +59,7 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 
 
 def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[bool, str]:
-    bronze, silver, quarantine = (each.span(after) for each in lake)
+    bronze, silver, quarantine = (table.span(after) for table in lake)
     link = balance(spark, {None: bronze}, silver, quarantine)
     return link.holds, link.said
 
@@ -132,7 +132,7 @@ def test_missing_and_surplus_rows_are_named(
     lake[table].edit(edit)
     holds, said = proven(spark, lake)
     assert not holds
-    assert [each for each in named if each not in said] == [], said
+    assert [name for name in named if name not in said] == [], said
 
 
 @pytest.mark.usefixtures("compiled_expressions")

@@ -65,7 +65,7 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 
 
 def links(spark: SparkSession, lake: Lake) -> tuple[Link, Link]:
-    bronze, silver, quarantine = (each.span() for each in lake)
+    bronze, silver, quarantine = (table.span() for table in lake)
     spans: dict[str | None, Span] = {None: bronze}
     return balance(spark, spans, silver, quarantine), events(rows_read(spark, silver, spans), silver)
 

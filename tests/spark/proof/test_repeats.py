@@ -70,12 +70,12 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture
 def lake(made: Lake, tmp_path: Path) -> Lake:
-    bronze, silver, quarantine, duplicates = (each.copied(tmp_path) for each in made)
+    bronze, silver, quarantine, duplicates = (table.copied(tmp_path) for table in made)
     return bronze, silver, quarantine, duplicates
 
 
 def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[Link, Link]:
-    bronze, silver, quarantine, duplicates = (each.span(after) for each in lake)
+    bronze, silver, quarantine, duplicates = (table.span(after) for table in lake)
     return balance(spark, {None: bronze}, silver, quarantine, duplicates), repeats(
         spark, {None: bronze}, silver, duplicates
     )

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, SILVER, Table
 from oncelake.quality.split import at
+from oncelake.quality.suggest import suggest_bronze, suggest_silver
 from oncelake.quality.suite import Suite, read_suite
 from oncelake.quality.suite_check import check_suite
 from oncelake.silver import schema
-from oncelake.silver.suggest import suggest_bronze, suggest_silver
 
 pytestmark = pytest.mark.spark
 NOW = datetime(2026, 1, 1)

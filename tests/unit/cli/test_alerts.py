@@ -59,8 +59,8 @@ def test_what_is_unsent_is_shown_and_sent(house: House) -> None:
         server.answers = [400]
         said = call(house, "alerts", "send", expect=1)
         assert "oncelake: warning: alert spike: slack receiver of spike: it answers 400 Bad Request; unsent: 1" in said
-        (found,) = json.loads(call(house, "alerts", "send", "--json"))["alerts"]
-        assert (found["unsent"], found["failed"], found["keys"]) == (0, "", [due.key])
+        (status,) = json.loads(call(house, "alerts", "send", "--json"))["alerts"]
+        assert (status["unsent"], status["failed"], status["keys"]) == (0, "", [due.key])
         assert "log_count is 3" in server.got[0]["text"]
         assert ", last sent 20" in call(house, "alerts")
 

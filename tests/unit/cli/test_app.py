@@ -142,7 +142,7 @@ def test_a_signal_requests_a_stop_even_while_the_event_is_checked() -> None:
             with lock:
                 super().set()
 
-    stopping, before = Stopping(), {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    stopping, before = Stopping(), {caught: signal.getsignal(caught) for caught in (signal.SIGTERM, signal.SIGINT)}
     try:
         stop_on_signals(stopping)
         with lock:
@@ -178,10 +178,10 @@ def test_help_fits_80_columns_and_truncates_no_summary(words: tuple[str, ...], f
 
 @pytest.mark.parametrize("words", [words for words in COMMANDS if len(words) < 2], ids=" ".join)
 def test_the_examples_in_the_help_are_commands(words: tuple[str, ...]) -> None:
-    heading, *found = COMMANDS[words].epilog.splitlines()
+    heading, *examples = COMMANDS[words].epilog.splitlines()
     assert heading.strip() == "Examples:"
-    assert found
-    for example in found:
+    assert examples
+    for example in examples:
         program, *asked = shlex.split(example.partition(">")[0])
         assert program == "oncelake"
         named = tuple(word for word in asked[:2] if word in {part for command in COMMANDS for part in command})

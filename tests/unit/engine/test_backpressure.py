@@ -47,7 +47,7 @@ class Paced:
         self.writers = {table: Position() for table in (BRONZE, SILVER, GOLD, SERVED)}
         self.backpressure = Backpressure(Lake("lake", "checkpoints"), self.looked_up.append, self.stopping)
         reads: dict[Table, tuple[Table, ...]] = {BRONZE: (), SILVER: (BRONZE,), GOLD: (SILVER,), SERVED: (GOLD,)}
-        self.callbacks = [self._join(*each) for each in reads.items()]
+        self.callbacks = [self._join(*item) for item in reads.items()]
 
     def _join(self, table: Table, reads: tuple[Table, ...]) -> BatchCallback:
         def nothing(*_: object) -> None: ...

@@ -54,7 +54,7 @@ def house(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
 
 
 def tidied(house: House, spark: Any) -> dict[str, MaintenanceResult]:
-    return {each.table: each for each in maintain(house.chain(), spark)}
+    return {result.table: result for result in maintain(house.chain(), spark)}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def tidied(house: House, spark: Any) -> dict[str, MaintenanceResult]:
 def test_a_conflict_with_a_batch_is_retried(house: House, verb: str, conflict: str) -> None:
     spark = Spark(**{f"{verb}_gold_error_log": (TRIES - 1, f"{conflict}: files were deleted by a concurrent update")})
     done = tidied(house, spark)
-    assert [name for name, each in done.items() if each.failed] == []
+    assert [name for name, result in done.items() if result.failed] == []
     assert (done["gold.error_log"].compacted, spark.asked[f"{verb} gold/error_log"]) == (4, TRIES)
 
 
@@ -72,7 +72,10 @@ def test_a_table_that_is_always_busy_is_named_and_does_not_stop_the_others(house
     spark = Spark(OPTIMIZE_silver_access_log=(99, "ConcurrentDeleteDeleteException"))
     done = tidied(house, spark)
     assert list(done) == TABLES
-    assert {name: each.compacted for name, each in done.items()} == {**dict.fromkeys(TABLES, 4), "silver.access_log": 0}
+    assert {name: result.compacted for name, result in done.items()} == {
+        **dict.fromkeys(TABLES, 4),
+        "silver.access_log": 0,
+    }
     assert str(done["silver.access_log"]) == (
         "silver.access_log: NOT DONE: all 5 tries conflicted with a batch; run it again when the chain has less to do"
     )
@@ -84,7 +87,7 @@ def test_a_permanent_error_is_not_retried_and_does_not_stop_the_others(house: Ho
     done = tidied(house, spark)
     assert done["bronze.access_log"].failed == "Permission denied"
     assert spark.asked["VACUUM bronze/access_log"] == 1
-    assert sum(each.compacted for each in done.values()) == 16
+    assert sum(result.compacted for result in done.values()) == 16
 
 
 @pytest.mark.parametrize(("times", "code"), [(TRIES - 1, 0), (99, 1)])

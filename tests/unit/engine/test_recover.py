@@ -96,7 +96,7 @@ def test_the_way_out_of_a_changed_table_names_the_table_that_stops_the_stage(tmp
     put(house, files)
     chain = house.chain()
     state = chain.stage_state(named(chain.stages, "silver"))
-    changes = (Commit(2, each, {}, {}, 1_002, None, changes_data=True) for each in ("DELETE", "WRITE"))
+    changes = (Commit(2, statement, {}, {}, 1_002, None, changes_data=True) for statement in ("DELETE", "WRITE"))
     pairs = zip(state.table_states.items(), changes, strict=True)
     changed = {table: replace(held, changed=change) for (table, held), change in pairs}
     state = replace(state, table_states=changed, diagnosis=Diagnosis(State.TABLE_CHANGED, "", 0))

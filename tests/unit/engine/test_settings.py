@@ -55,8 +55,8 @@ def test_the_zone_of_a_source_is_that_of_its_format(conf: Path) -> None:
     inside = parsers["pods"].declared.inside
     assert inside is not None
     assert [parsers[name].declared.zone for name in ("till", "web")] == ["Asia/Tokyo", "UTC"]
-    assert [each.zone for each in inside.loaded.values()] == ["Europe/Paris"]
-    assert [name for name, each in parsers.items() if each.declared.assumes_utc] == ["web"]
+    assert [source.zone for source in inside.loaded.values()] == ["Europe/Paris"]
+    assert [name for name, parser in parsers.items() if parser.declared.assumes_utc] == ["web"]
 
 
 def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(conf: Path) -> None:
@@ -176,7 +176,7 @@ def test_no_file_is_needed_if_source_and_lake_are_given(
         monkeypatch.setenv(key, value)
     settings = load(None, sets)
     assert list(settings.gold) == ["error_log", "log_volume"]
-    assert {each.format for each in settings.by_name.values()} == {"default"}
+    assert {source.format for source in settings.by_name.values()} == {"default"}
 
 
 @pytest.mark.parametrize("sets", [[], GIVEN[:1], GIVEN[1:]])
@@ -352,9 +352,9 @@ def test_a_catalogs_tables_have_quoted_names_and_the_rest_is_beside_the_checkpoi
 @pytest.mark.parametrize("turned", [False, True])
 def test_an_option_may_be_a_prefix_of_another(conf: Path, turned: bool) -> None:
     sets = ["spark.conf.spark.speculation=true", "spark.conf.spark.speculation.interval=1s", "source.kafka.a.b=1"]
-    found = load(conf, sets[::-1] if turned else sets)
-    assert found.spark.conf == {"spark.speculation": "true", "spark.speculation.interval": "1s"}
-    assert found.by_name["access_log"].kafka == {"a.b": "1"}
+    settings = load(conf, sets[::-1] if turned else sets)
+    assert settings.spark.conf == {"spark.speculation": "true", "spark.speculation.interval": "1s"}
+    assert settings.by_name["access_log"].kafka == {"a.b": "1"}
 
 
 def test_a_section_may_be_given_only_once(conf: Path) -> None:

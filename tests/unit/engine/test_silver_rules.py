@@ -53,9 +53,9 @@ def test_the_user_s_own_code_is_a_part_of_silver_s_rules(tmp_path: Path) -> None
         stages = chain_of(settings, {"access_log": declaring({})}, places=[tmp_path]).stages
         return next(stage.rules for stage in stages if stage.name == "silver")
 
-    found = [rules(None), rules("own_code:f"), rules("own_code:g"), rules("own_code:f", "changed = 1")]
-    assert len(set(found)) == 4
-    assert rules("own_code:f") == found[1]
+    fingerprints = [rules(None), rules("own_code:f"), rules("own_code:g"), rules("own_code:f", "changed = 1")]
+    assert len(set(fingerprints)) == 4
+    assert rules("own_code:f") == fingerprints[1]
 
 
 def test_how_repeats_are_recognized_is_a_part_of_silver_s_rules() -> None:
@@ -67,7 +67,7 @@ def test_how_repeats_are_recognized_is_a_part_of_silver_s_rules() -> None:
         return next(stage.rules for stage in stages if stage.name == "silver")
 
     declared = [{"key": ["message"], "within": within} for within in ("1 hour", "2 hours")]
-    assert len({rules(), *(rules(deduplicate=each) for each in declared)}) == 3
+    assert len({rules(), *(rules(deduplicate=repeats) for repeats in declared)}) == 3
     assert rules(deduplicate="none") == rules()
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from oncelake.common.errors import OncelakeError
 from oncelake.engine.configuration import BROKER, configured, shipped_conf
-from oncelake.lab.demo.broker import There, open_broker
+from oncelake.lab.demo.broker import ExternalBroker, open_broker
 from oncelake.lab.demo.server import wait_until_it_answers
 
 
 def test_a_named_broker_is_used_and_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BROKER, "broker.example:9092")
     broker = open_broker(tmp_path / "kafka")
-    assert broker == There("broker.example:9092")
+    assert broker == ExternalBroker("broker.example:9092")
     broker.remove()
     assert not (tmp_path / "kafka").exists()
 

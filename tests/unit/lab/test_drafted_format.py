@@ -370,12 +370,13 @@ def read(text: str) -> list[PlainLine]:
 @pytest.mark.parametrize("case", READ)
 def test_a_draft_reads_the_lines_that_it_was_made_from(case: str) -> None:
     text, expected = READ[case]
-    found = [
-        (f"{each.log_time:%Y-%m-%d %H:%M:%S.%f}", each.level, each.message) if each.log_time else None
-        for each in read(text)
+    lines = [
+        (f"{line.log_time:%Y-%m-%d %H:%M:%S.%f}", line.level, line.message) if line.log_time else None
+        for line in read(text)
     ]
-    assert found == [
-        (f"{datetime.fromisoformat(each[0]):%Y-%m-%d %H:%M:%S.%f}", *each[1:]) if each else None for each in expected
+    assert lines == [
+        (f"{datetime.fromisoformat(reading[0]):%Y-%m-%d %H:%M:%S.%f}", *reading[1:]) if reading else None
+        for reading in expected
     ]
 
 
@@ -419,18 +420,18 @@ def test_a_word_that_may_be_a_part_of_the_message_is_no_level_alone(word: str) -
 def test_letters_that_may_be_levels_are_none_and_are_shown(letters: str, said: str) -> None:
     text = "".join(f"{T}{at} {letter} have seen\n" for at, letter in enumerate(letters))
     assert NO_LEVEL in drafted(text).assumptions
-    assert [each.message for each in read(text)] == [f"{letter} have seen" for letter in letters]
-    found = suggest_format(Sample(text.encode(), WRITTEN), {})
-    assert found.chosen is not None
-    assert any(warning.startswith(f"{said} at one place") for warning in found.chosen.warnings)
+    assert [line.message for line in read(text)] == [f"{letter} have seen" for letter in letters]
+    suggestion = suggest_format(Sample(text.encode(), WRITTEN), {})
+    assert suggestion.chosen is not None
+    assert any(warning.startswith(f"{said} at one place") for warning in suggestion.chosen.warnings)
 
 
 @pytest.mark.parametrize("word", ["production.ERROR", "ERR/3", "error", "CRIT/x"])
 def test_words_like_levels_are_shown_if_the_draft_has_no_level(word: str) -> None:
     text = "".join(f"{T}{at} user {'a ' * at}saw {word} here\n" for at in range(9))
-    found = suggest_format(Sample(text.encode(), WRITTEN), {})
-    assert found.chosen is not None
-    assert any("look like levels" in warning for warning in found.chosen.warnings)
+    suggestion = suggest_format(Sample(text.encode(), WRITTEN), {})
+    assert suggestion.chosen is not None
+    assert any("look like levels" in warning for warning in suggestion.chosen.warnings)
 
 
 def test_the_keys_and_paths_of_json_lines_are_found() -> None:
@@ -442,6 +443,6 @@ def test_the_keys_and_paths_of_json_lines_are_found() -> None:
 
 def test_a_draft_with_levels_beats_a_known_format_that_reads_none() -> None:
     lines = [f"2026-11-25T10:00:0{at}.5Z {at} [{'Warning' if at else 'System'}] [MY-1] text\n" for at in range(3)]
-    found = suggest_format(Sample("".join([*lines, *lines]).encode(), WRITTEN), known_formats([FORMATS]))
-    assert found.chosen is not None
-    assert found.chosen.levels == {"INFO": 2, "WARN": 4}
+    suggestion = suggest_format(Sample("".join([*lines, *lines]).encode(), WRITTEN), known_formats([FORMATS]))
+    assert suggestion.chosen is not None
+    assert suggestion.chosen.levels == {"INFO": 2, "WARN": 4}

@@ -18,10 +18,10 @@ def of(name: str, text: str) -> Evidence:
 
 
 def test_the_lines_of_records_are_counted_too() -> None:
-    found = of("java", f"{JAVA}java.io.IOException: gone\n\tat c.e.Api\n{JAVA}")
-    assert found.counted == "2 records of 4 lines"
-    assert (found.to_dict()["lines"], found.to_dict()["line_ends"]) == (2, 4)
-    assert found.warnings == []
+    reading = of("java", f"{JAVA}java.io.IOException: gone\n\tat c.e.Api\n{JAVA}")
+    assert reading.counted == "2 records of 4 lines"
+    assert (reading.to_dict()["lines"], reading.to_dict()["line_ends"]) == (2, 4)
+    assert reading.warnings == []
     assert of("default", "2026-11-25 10:00:00 INFO x\n").counted == "1 line"
 
 
@@ -33,8 +33,8 @@ def test_the_lines_of_records_are_counted_too() -> None:
     ],
 )
 def test_a_line_that_a_record_swallows_is_shown(line: str) -> None:
-    (found,) = of("java", f"{JAVA}{line}\n{JAVA}{JAVA}").warnings
-    assert found.startswith("1 line of a record looks like a record of another kind, such as: ")
+    (warning,) = of("java", f"{JAVA}{line}\n{JAVA}{JAVA}").warnings
+    assert warning.startswith("1 line of a record looks like a record of another kind, such as: ")
 
 
 @pytest.mark.parametrize("line", ["\tat c.e.Api", "Caused by: ERROR x", "  10:00:02.123 x", "SELECT 1", "}", "a: b"])
@@ -44,6 +44,6 @@ def test_a_line_that_belongs_to_a_record_is_not_shown(line: str) -> None:
 
 def test_empty_messages_are_shown_with_where_the_texts_are() -> None:
     line = '{"time": "2026-11-25T10:00:00Z", "level": "info", "body": "user logged in"%s}\n'
-    (found,) = of("json", line % "").warnings
-    assert found == "the message is empty in 100.0 % of the lines; texts are in body"
+    (warning,) = of("json", line % "").warnings
+    assert warning == "the message is empty in 100.0 % of the lines; texts are in body"
     assert of("json", line % ', "message": "x"').warnings == []

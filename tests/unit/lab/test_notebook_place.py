@@ -40,7 +40,7 @@ def test_the_directory_of_a_killed_process_is_removed(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove all variables of the user, and put temporary directories below the test's own."""
-    for name in [each for each in os.environ if each.startswith("ONCELAKE_")]:
+    for name in [variable for variable in os.environ if variable.startswith("ONCELAKE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -63,8 +63,8 @@ def test_a_reading_notebook_opens_the_lake_named_in_the_environment(monkeypatch:
     assert not chosen.own
     assert chosen.conf == Path("conf/mine.yaml").absolute()
     assert chosen.sets == ("lake.root=/data/my lake", "source.path=/logs", "run.trigger=1s")
-    assert "conf/mine.yaml" in chosen.said
-    assert "/data/my lake" in chosen.said
+    assert "conf/mine.yaml" in chosen.description
+    assert "/data/my lake" in chosen.description
 
 
 def test_a_killing_notebook_never_opens_the_named_lake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_users_own_notebook_only_reads_the_lake_that_it_names() -> None:
     chosen = choose("my_analysis", shipped_conf() / "local.yaml", ["lake.root=/data/lake"])
     assert not chosen.own
     assert chosen.sets == ("lake.root=/data/lake",)
-    assert "it changes nothing there" in chosen.said
+    assert "it changes nothing there" in chosen.description
 
 
 @pytest.mark.parametrize("place", ["lake.root=/data/lake", "lake={root: /data/lake}", "checkpoints=/data/checkpoints"])
@@ -106,7 +106,7 @@ def test_a_named_directory_is_used_and_kept(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv(SCRATCH, str(tmp_path / "scratch"))
     chosen = choose(PLAYS, None, [])
     assert chosen.root.parent == tmp_path / "scratch"
-    assert "is kept" in chosen.said
+    assert "is kept" in chosen.description
 
 
 def test_relative_paths_start_above_the_notebooks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_main_columns_fit_in_80() -> None:
 def test_columns_are_dropped_in_order() -> None:
     shown = [{column.title for column in widths_in(width, [FULL], NOW)} for width in range(100, 10, -1)]
     kept = [{"stage", *GIVE_WAY[count:]} - {"state"} for count in range(len(GIVE_WAY))]
-    assert [each for number, each in enumerate(shown) if each not in shown[:number]] == kept
+    assert [column for number, column in enumerate(shown) if column not in shown[:number]] == kept
 
 
 def test_a_long_name_is_truncated_and_drops_no_column() -> None:

@@ -23,7 +23,7 @@ from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.observe.board import BoardEvent
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.live import LiveBoard, RunBoard
-from oncelake.observe.log_cache import RELIST, KeptLog, kept
+from oncelake.observe.log_cache import RELIST, CachedLog, cached
 from oncelake.observe.progress import JsonLines, Lines, sentence
 from tests.support.house import House, events
 from tests.support.memory import QUERY, MemoryFiles, checkpoint, commit, metadata, offsets, table
@@ -50,7 +50,7 @@ class CountingFiles(MemoryFiles):
 def test_only_the_new_commits_of_a_long_log_are_read() -> None:
     files = CountingFiles()
     table(files, "t", batches=3_000)
-    commit_log = KeptLog(files, "t")
+    commit_log = CachedLog(files, "t")
     assert commit_log.state().last == commit_log.commit(3_000)
     files.reads = files.lists = 0
     for _ in range(10):
@@ -66,7 +66,7 @@ def test_only_the_new_commits_of_a_long_log_are_read() -> None:
 def test_a_recreated_table_is_read_again() -> None:
     files = MemoryFiles()
     table(files, "t", batches=5)
-    commit_log = KeptLog(files, "t")
+    commit_log = CachedLog(files, "t")
     assert (commit_log.newest(), commit_log.table_id()) == (5, "t-id")
     files.remove("t")
     table(files, "t", batches=2)
@@ -80,7 +80,7 @@ def test_a_recreated_table_is_read_again() -> None:
 def test_cleaned_up_commits_are_forgotten() -> None:
     files, now = MemoryFiles(), [0.0]
     table(files, "t", batches=5)
-    commit_log = KeptLog(files, "t", clock=lambda: now[0])
+    commit_log = CachedLog(files, "t", clock=lambda: now[0])
     assert commit_log.versions() == [0, 1, 2, 3, 4, 5]
     files.remove("t/_delta_log/00000000000000000001.json")
     now[0] = RELIST + 1
@@ -112,11 +112,11 @@ def on_disk(files: MemoryFiles) -> None:
 
 def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) -> None:
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
+    follow = LakeWatch(cached(house.chain()), JsonLines(said.append))
     follow.look()
     follow.look()
     told = [json.loads(line) for line in said]
-    assert [each["event"] for each in told] == ["status"] * 4 + ["writer"]
+    assert [entry["event"] for entry in told] == ["status"] * 4 + ["writer"]
     assert told[0]["stage"] == "bronze"
     assert told[0]["state"] == "fresh"
     assert told[-1]["writing"] is False
@@ -124,21 +124,21 @@ def test_a_watch_reports_each_batch_and_each_change_of_state_once(house: House) 
     for batches in (1, 1, 3):
         bronze(house, batches)
         follow.look()
-    batches_told = [each for each in map(json.loads, said) if each["event"] == "batch"]
-    assert [(each["stage"], each["batch_id"], each["query"]) for each in batches_told] == [
+    batches_told = [entry for entry in map(json.loads, said) if entry["event"] == "batch"]
+    assert [(entry["stage"], entry["batch_id"], entry["query"]) for entry in batches_told] == [
         ("bronze", number, QUERY) for number in range(3)
     ]
     assert batches_told[2]["position"] == {"logOffset": 2}
     shutil.rmtree(house.checkpoint("bronze"))
     follow.look()
-    states = [each for each in map(json.loads, said) if each["event"] == "status"]
+    states = [entry for entry in map(json.loads, said) if entry["event"] == "status"]
     assert [(state["state"], state["level"]) for state in states] == [("aligned", "info"), ("checkpoint lost", "error")]
 
 
 def test_a_batch_of_two_tables_is_reported_once_both_have_it(house: House) -> None:
     bronze(house, 1)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), JsonLines(said.append))
+    follow = LakeWatch(cached(house.chain()), JsonLines(said.append))
     follow.look()
     del said[:]
     files, place = MemoryFiles(), str(house.checkpoint("silver"))
@@ -147,19 +147,19 @@ def test_a_batch_of_two_tables_is_reported_once_both_have_it(house: House) -> No
     spark_says_done = files.texts.pop(f"{place}/commits/0")
     on_disk(files)
     follow.look()
-    assert [each for line in said for each in events(line) if each["event"] == "batch"] == []
+    assert [entry for line in said for entry in events(line) if entry["event"] == "batch"] == []
     commit(files, str(house.table("silver/quarantine")), 0, metadata(0, "silver.quarantine"))
     files.write(f"{place}/commits/0", spark_says_done)
     on_disk(files)
     follow.look()
-    (told,) = [each for line in said for each in events(line) if each["event"] == "batch"]
+    (told,) = [entry for line in said for entry in events(line) if entry["event"] == "batch"]
     assert told["rows"] == {"silver.access_log": 10, "silver.quarantine": 10}
 
 
 def test_a_watch_of_a_full_lake_reports_its_state_and_no_old_batch(house: House) -> None:
     bronze(house, 3)
     said: list[str] = []
-    follow = LakeWatch(kept(house.chain()), Lines(said.append))
+    follow = LakeWatch(cached(house.chain()), Lines(said.append))
     follow.look()
     follow.look()
     assert said[0].startswith("bronze: aligned: batch 2, committed ")

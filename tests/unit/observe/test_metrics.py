@@ -57,15 +57,15 @@ def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]
     """Return every value, by metric name and attribute values."""
     data = reader.get_metrics_data()
     assert data is not None
-    found = [
+    metrics = [
         metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
     ]
     return {
-        each.name: {
+        metric.name: {
             tuple(map(str, (point.attributes or {}).values())): getattr(point, "value", None)  # a histogram has none
-            for point in each.data.data_points
+            for point in metric.data.data_points
         }
-        for each in found
+        for metric in metrics
     }
 
 
@@ -76,26 +76,26 @@ def report(batch_id: int = 0, *, replayed: bool = False) -> BatchReport:
 
 
 def measure(*providers: MeterProvider) -> RunMeter:
-    return RunMeter([instruments(each) for each in providers], unseen)
+    return RunMeter([instruments(meter_provider) for meter_provider in providers], unseen)
 
 
-def told(each: RunMeter, stage: str = "silver") -> None:
+def told(meter: RunMeter, stage: str = "silver") -> None:
     """Start a stage's query, process a batch and report it."""
-    each.count(QueryEvent("started", f"run of {stage}", name=stage))
-    each.count(report())
-    each.count(QueryEvent("progress", f"run of {stage}", progress=PROGRESS))
+    meter.count(QueryEvent("started", f"run of {stage}", name=stage))
+    meter.count(report())
+    meter.count(QueryEvent("progress", f"run of {stage}", progress=PROGRESS))
 
 
 def test_a_replayed_batch_counts_no_row_twice(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
     run = measure(provider)
     with run.going_on(STAGES):
-        for each in (report(0), report(0, replayed=True), report(1)):
-            run.count(each)
-        found = points(reader)
-    assert found[ROWS.name] == {("silver", "silver.access_log"): 14, ("silver", "silver.quarantine"): 6}
-    assert found[BATCHES.name] == {("silver", "written"): 2, ("silver", "replayed"): 1}
-    assert found[QUARANTINED.name] == {("blank",): 2, ("time",): 4}
-    assert found[MASKED.name] == {("silver", "email"): 8}
+        for batch in (report(0), report(0, replayed=True), report(1)):
+            run.count(batch)
+        values = points(reader)
+    assert values[ROWS.name] == {("silver", "silver.access_log"): 14, ("silver", "silver.quarantine"): 6}
+    assert values[BATCHES.name] == {("silver", "written"): 2, ("silver", "replayed"): 1}
+    assert values[QUARANTINED.name] == {("blank",): 2, ("time",): 4}
+    assert values[MASKED.name] == {("silver", "email"): 8}
 
 
 def test_matches_of_mask_rules_are_counted_by_stage_and_rule(
@@ -145,12 +145,12 @@ def test_a_stage_is_up_from_the_start_of_its_query_to_its_end(
     run = measure(provider)
     with run.going_on(STAGES):
         told(run)
-        found = points(reader)
-        assert found["oncelake.stage.up"] == {("bronze",): 0, ("silver",): 1}
-        assert found["oncelake.input.rate"] == {("bronze",): 0, ("silver",): 12.5}
+        values = points(reader)
+        assert values["oncelake.stage.up"] == {("bronze",): 0, ("silver",): 1}
+        assert values["oncelake.input.rate"] == {("bronze",): 0, ("silver",): 12.5}
         run.count(QueryEvent("idle", "run of silver"))
-        found = points(reader)
-        assert (found["oncelake.stage.up"]["silver",], found["oncelake.input.rate"]["silver",]) == (1, 0)
+        values = points(reader)
+        assert (values["oncelake.stage.up"]["silver",], values["oncelake.input.rate"]["silver",]) == (1, 0)
         run.count(QueryEvent("ended", "run of silver"))
         assert points(reader)["oncelake.stage.up"]["silver",] == 0
     assert "oncelake.stage.up" not in points(reader)
@@ -163,8 +163,8 @@ def test_spark_s_phases_are_counted_in_seconds_and_new_ones_are_other(
     with run.going_on(STAGES):
         told(run)
         told(run)
-        found = points(reader)["oncelake.phase.time"]
-    assert found == {("silver", "addBatch"): 3.0, ("silver", "walCommit"): 0.08, ("silver", OTHER): 0.014}
+        values = points(reader)["oncelake.phase.time"]
+    assert values == {("silver", "addBatch"): 3.0, ("silver", "walCommit"): 0.08, ("silver", OTHER): 0.014}
 
 
 def test_a_wait_counts_once_however_often_it_is_reported(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
@@ -211,11 +211,11 @@ def test_the_number_of_series_is_bounded(provider: MeterProvider, reader: InMemo
             run.count(QueryEvent("started", str(number), name="silver"))
             run.count(QueryEvent("progress", str(number), progress={"durationMs": phases}))
             run.count(QueryEvent("started", f"{number} of a stranger", name=f"query {number}"))
-        found = points(reader)
-    assert len(found[QUARANTINED.name]) == RULES + 1
-    assert found[QUARANTINED.name][OTHER,] == 2 * RULES
-    assert len(found["oncelake.phase.time"]) == 1
-    assert found["oncelake.stage.up"].keys() == {("bronze",), ("silver",)}
+        values = points(reader)
+    assert len(values[QUARANTINED.name]) == RULES + 1
+    assert values[QUARANTINED.name][OTHER,] == 2 * RULES
+    assert len(values["oncelake.phase.time"]) == 1
+    assert values["oncelake.stage.up"].keys() == {("bronze",), ("silver",)}
 
 
 def test_a_second_run_in_one_process_is_read_like_the_first(
@@ -225,9 +225,9 @@ def test_a_second_run_in_one_process_is_read_like_the_first(
         run = measure(provider)
         with run.going_on(STAGES):
             told(run)
-            found = points(reader)
-        assert found["oncelake.stage.up"] == {("bronze",): 0, ("silver",): 1}
-        assert found[BATCHES.name] == {("silver", "written"): times}
+            values = points(reader)
+        assert values["oncelake.stage.up"] == {("bronze",): 0, ("silver",): 1}
+        assert values[BATCHES.name] == {("silver", "written"): times}
 
 
 def test_java_is_not_called_while_a_query_waits() -> None:

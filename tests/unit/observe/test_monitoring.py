@@ -44,19 +44,19 @@ def expressions() -> Iterator[tuple[str, str]]:
 def test_each_expression_uses_metrics_and_labels_that_exist(name: str, expression: str) -> None:
     used = re.findall(r"oncelake_\w+", expression)
     assert used or "up{" in expression, name
-    assert {each.removesuffix("_bucket") for each in used} <= exported()
+    assert {metric.removesuffix("_bucket") for metric in used} <= exported()
     assert expression.count("(") == expression.count(")")
     if not expression.startswith("label_values("):  # a function of Grafana, as is the variable below
         promql_parser.parse(expression.replace("$__rate_interval", "5m"))
     known = {attribute for metric in METRICS for attribute in metric.attributes} | GIVEN
     labels = set(re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", expression))
     for grouped in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", expression):
-        labels |= {each.strip() for each in grouped.split(",")}
+        labels |= {label.strip() for label in grouped.split(",")}
     assert labels <= known
 
 
 def test_the_dashboard_shows_every_metric() -> None:
-    shown = {each.removesuffix("_bucket") for _, text in expressions() for each in re.findall(r"oncelake_\w+", text)}
+    shown = {name.removesuffix("_bucket") for _, text in expressions() for name in re.findall(r"oncelake_\w+", text)}
     assert shown == exported()
 
 

@@ -30,14 +30,14 @@ def of(house: House, stage: str, look: int = 100) -> list[BatchRecord]:
 
 
 def test_a_batch_is_as_old_as_its_oldest_line_when_it_is_committed(house: House) -> None:
-    assert [each.freshness for each in of(house, "bronze")] == [0.2, 0.2, 0.2]
-    assert [each.freshness for each in of(house, "silver")] == [1.5, 2.0]
-    assert [each.freshness for each in of(house, "gold.error_log")] == [4.0]
+    assert [batch.freshness for batch in of(house, "bronze")] == [0.2, 0.2, 0.2]
+    assert [batch.freshness for batch in of(house, "silver")] == [1.5, 2.0]
+    assert [batch.freshness for batch in of(house, "gold.error_log")] == [4.0]
 
 
 def test_rows_committed_but_not_read_at_that_time_were_waiting(house: House) -> None:
-    assert [each.waiting for each in of(house, "silver")] == [10, 0]  # the third version came later
-    assert [each.waiting for each in of(house, "bronze")] == [None, None, None]
+    assert [batch.waiting for batch in of(house, "silver")] == [10, 0]  # the third version came later
+    assert [batch.waiting for batch in of(house, "bronze")] == [None, None, None]
 
 
 def test_a_stages_second_table_counts_with_its_batch(house: House) -> None:
@@ -51,7 +51,7 @@ def test_a_stages_second_table_counts_with_its_batch(house: House) -> None:
 def test_a_recovery_is_not_a_batch_but_a_loss_is(house: House) -> None:
     put(house, SILVER, 3, 6000, batch=1, planned=3300, first=2, end=4, event=CommitKind.RECOVERY)
     put(house, SILVER, 4, 7000, batch=2, first=4, end=5, event=CommitKind.LOSS, lost=("version 4",))
-    assert [(each.batch_id, each.event, each.lost) for each in of(house, "silver")] == [
+    assert [(batch.batch_id, batch.event, batch.lost) for batch in of(house, "silver")] == [
         (0, "batch", ()),
         (1, "batch", ()),
         (2, "loss", ("version 4",)),
@@ -71,10 +71,10 @@ def test_a_table_without_the_chain_s_batches_has_none(tmp_path: Path) -> None:
 
 
 def test_freshness_is_unknown_if_earlier_commits_were_not_read(house: House) -> None:
-    assert [each.freshness for each in of(house, "silver", look=1)] == [None]
+    assert [batch.freshness for batch in of(house, "silver", look=1)] == [None]
 
 
 def test_freshness_is_unknown_if_earlier_commits_were_cleaned_up(house: House) -> None:
     for version in (1, 2):
         (house.lake / BRONZE / "_delta_log" / f"{version:020d}.json").unlink()
-    assert [each.freshness for each in of(house, "silver")] == [None, None]
+    assert [batch.freshness for batch in of(house, "silver")] == [None, None]

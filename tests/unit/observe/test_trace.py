@@ -8,8 +8,8 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.wording import printable
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.observe.trace.find import FileLine, Position, read_asked
-from oncelake.observe.trace.tracer import is_behind, replays_after, taken_at, taken_from
+from oncelake.observe.trace.find import FileLine, Position, parse_line_query
+from oncelake.observe.trace.tracer import commits_planned_at, commits_reading, is_behind, replays_after
 from tests.support.memory import MemoryFiles, at, commit, metadata, offsets, table
 
 SILVER = "/lake/silver/access_log"
@@ -25,7 +25,7 @@ SOURCE = "source-id"
     ],
 )
 def test_a_position_is_topic_partition_and_offset(text: str, position: Position) -> None:
-    assert read_asked(text) == position
+    assert parse_line_query(text) == position
     assert str(position) == text
 
 
@@ -34,7 +34,7 @@ def test_a_position_is_topic_partition_and_offset(text: str, position: Position)
 )
 def test_an_argument_of_neither_form_is_refused_with_both_forms(text: str) -> None:
     with pytest.raises(ConfigError, match=r"topic/partition/offset, as alog/0/1234, or file:line"):
-        read_asked(text)
+        parse_line_query(text)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_argument_of_neither_form_is_refused_with_both_forms(text: str) -> No
     ],
 )
 def test_a_file_and_its_line_are_split_at_each_colon(text: str, lines: list[bytes]) -> None:
-    asked = read_asked(text)
+    asked = parse_line_query(text)
     assert isinstance(asked, FileLine)
     assert asked.lines_of("file:/logs/d%201:2/b.log") == lines
 
@@ -66,7 +66,7 @@ def test_a_name_with_a_colon_can_be_split_in_two_ways() -> None:
 
 
 def versions(files: MemoryFiles, version: int) -> list[int]:
-    return [each.version for each in taken_from(DeltaLog(files, SILVER), SOURCE, version)]
+    return [entry.version for entry in commits_reading(DeltaLog(files, SILVER), SOURCE, version)]
 
 
 def test_a_version_was_read_by_the_batch_whose_range_covers_it() -> None:
@@ -103,7 +103,7 @@ def test_a_replay_reads_nothing_from_the_source_and_follows_its_batch() -> None:
     commit(files, SILVER, 3, metadata(1, event=CommitKind.REPLAY, replay=replay))
     assert versions(files, 1) == [2]
     commit_log = DeltaLog(files, SILVER)
-    assert [each.version for each in replays_after(commit_log, 1)] == [3]
+    assert [entry.version for entry in replays_after(commit_log, 1)] == [3]
     assert replays_after(commit_log, 3) == ()
 
 
@@ -111,7 +111,7 @@ def test_positions_in_a_recreated_table_are_ignored() -> None:
     files = MemoryFiles()
     table(files, SILVER, batches=2)
     commit_log = DeltaLog(files, SILVER)
-    assert taken_from(commit_log, "another-id", 0) == []
+    assert commits_reading(commit_log, "another-id", 0) == []
     assert is_behind(commit_log, "another-id", 0)
     assert is_behind(DeltaLog(MemoryFiles(), SILVER), SOURCE, 0)
 
@@ -122,8 +122,8 @@ def test_bronze_has_a_batch_s_planned_time_in_its_rows() -> None:
     for batch, millis in enumerate((1_500_000_000_123, 1_500_000_000_124)):
         after = f'v1\n{{"batchTimestampMs":{millis}}}\n{{"logOffset":{batch}}}'
         commit(files, SILVER, batch + 1, metadata(batch, after=after))
-    found = taken_at(DeltaLog(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
-    assert [each.version for each in found] == [1]
+    commits = commits_planned_at(DeltaLog(files, SILVER), datetime(2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC))
+    assert [entry.version for entry in commits] == [1]
 
 
 def test_nothing_that_moves_the_cursor_is_printed() -> None:

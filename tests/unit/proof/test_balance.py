@@ -35,9 +35,9 @@ def house(tmp_path: Path) -> House:
 def span(house: House, table: Table, after: int | None = None) -> Span:
     chain = house.chain()
     begin = from_beginning if after is None else from_batch(after)
-    found = pin(table, chain.lake.at(table), chain.commit_log(table), Limits(begin))
-    assert found
-    return found.span
+    pinned = pin(table, chain.lake.at(table), chain.commit_log(table), Limits(begin))
+    assert pinned
+    return pinned.span
 
 
 def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], list[bool]]:
@@ -46,7 +46,7 @@ def weigh(house: House, after: int | None = None) -> tuple[list[list[int]], list
     quarantine = span(house, QUARANTINE, silver.start.batch_id if silver.start else None)
     same = same_lines(house.chain(), silver, quarantine)
     spans: list[Span] = [*same.bronze.values(), same.silver, *same.beside]
-    return [[each.metadata.batch_id for each in one.commits] for one in spans], [span.whole for span in spans]
+    return [[batch.metadata.batch_id for batch in one.commits] for one in spans], [span.whole for span in spans]
 
 
 def clean_up(house: House, table: str, below: int) -> None:
@@ -56,8 +56,8 @@ def clean_up(house: House, table: str, below: int) -> None:
 
 def test_bronze_is_limited_to_what_silver_has_read(house: House) -> None:
     assert weigh(house) == ([[0, 1], [0, 1, 2], [0, 2]], [True, True, True])
-    found = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE)).bronze
-    bronze = found[None]
+    spans = same_lines(house.chain(), span(house, SILVER), span(house, QUARANTINE)).bronze
+    bronze = spans[None]
     assert (bronze.commits[-1].version, bronze.whole) == (2, True)
 
 

@@ -138,7 +138,7 @@ def test_silver_is_proven_from_its_beginning_after_a_replay(tmp_path: Path, *, r
         (house.lake / name).write_text(text)
     whole = pin_lake(house.chain(), {}, None)
     tables = {"silver.access_log": whole.silver, "silver.quarantine": whole.quarantine}
-    record = {name: ProvenTable.up_to(each.table_id, each.span.commits[0]) for name, each in tables.items() if each}
+    record = {name: ProvenTable.up_to(table.table_id, table.span.commits[0]) for name, table in tables.items() if table}
     again = pin_lake(house.chain(), record, None).silver
     assert again
     assert again.span.whole == replayed
@@ -150,6 +150,6 @@ def test_a_table_that_replaced_another_one_is_whole_without_the_older_log() -> N
     commit(files, "table", 5, metadata(1, "gold.errors"))
     known = {"metadata": {"id": "new", "configuration": {}, "schemaString": "{}"}}
     files.texts[f"table/_delta_log/{5:020}.crc"] = json.dumps(known)
-    found = pin(Table("gold", "errors"), "table", DeltaLog(files, "table"), Limits(from_beginning))
-    assert found is not None
-    assert (found.gaps, found.span.whole, len(found.span.commits)) == ((), True, 2)
+    pinned_table = pin(Table("gold", "errors"), "table", DeltaLog(files, "table"), Limits(from_beginning))
+    assert pinned_table is not None
+    assert (pinned_table.gaps, pinned_table.span.whole, len(pinned_table.span.commits)) == ((), True, 2)

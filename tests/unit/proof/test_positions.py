@@ -27,9 +27,9 @@ def files() -> MemoryFiles:
 
 
 def pinned(files: MemoryFiles, path: str = "table", limits: Limits | None = None) -> PinnedTable:
-    found = pin(SILVER, path, DeltaLog(files, path), limits or Limits(from_beginning))
-    assert found
-    return found
+    pinned_table = pin(SILVER, path, DeltaLog(files, path), limits or Limits(from_beginning))
+    assert pinned_table
+    return pinned_table
 
 
 def proven(files: MemoryFiles, limits: Limits | None = None, source: PositionOrigin = BRONZE) -> Link:
@@ -318,15 +318,15 @@ def test_a_cleaned_up_log_is_proven_from_its_start_with_a_note(files: MemoryFile
     table_id(files)
     for version in (0, 1):
         files.texts.pop(f"table/_delta_log/{version:020d}.json")
-    found = pinned(files)
-    link = follow(found, BRONZE)
+    pinned_table = pinned(files)
+    link = follow(pinned_table, BRONZE)
     assert link.holds, link.said
     assert link.notes == (
         "silver.access_log: versions below 2 are gone from its log, and no earlier proof covers them; "
         "checked from batch 1 on",
     )
-    assert found.span.start == ProvenTable("table-id", 1, 0, QUERY, found.span.before, 10)
-    assert (found.span.whole, found.span.complete, found.span.rows_in_all) == (True, False, 30)
+    assert pinned_table.span.start == ProvenTable("table-id", 1, 0, QUERY, pinned_table.span.before, 10)
+    assert (pinned_table.span.whole, pinned_table.span.complete, pinned_table.span.rows_in_all) == (True, False, 30)
 
 
 def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
@@ -344,9 +344,13 @@ def test_a_record_covers_cleaned_up_commits(files: MemoryFiles) -> None:
 
 def test_a_proof_starts_where_the_record_ends(files: MemoryFiles) -> None:
     record = ProvenTable.up_to("table-id", pinned(files).span.commits[1])
-    found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
-    assert (found.span.start, [each.version for each in found.span.commits], found.joins) == (record, [3], True)
-    assert follow(found, BRONZE).holds
+    pinned_table = pinned(files, limits=Limits(from_record(record, "table-id"), record))
+    assert (pinned_table.span.start, [entry.version for entry in pinned_table.span.commits], pinned_table.joins) == (
+        record,
+        [3],
+        True,
+    )
+    assert follow(pinned_table, BRONZE).holds
 
 
 @pytest.mark.parametrize("changed", [{"table_id": "another"}, {"query_id": OTHER}, {"end": json.dumps(at(7))}])
@@ -359,24 +363,26 @@ def test_a_record_of_another_history_is_not_used(files: MemoryFiles, changed: di
 def test_a_record_that_a_restore_undid_is_not_used(files: MemoryFiles) -> None:
     record = ProvenTable.up_to("table-id", pinned(files).span.commits[2])
     by_hand(files, 4, "RESTORE", version="1")
-    found = pinned(files, limits=Limits(from_record(record, "table-id"), record))
-    assert found.span.whole
-    assert "removed batches 1 to 2" in follow(found, BRONZE).said
+    pinned_table = pinned(files, limits=Limits(from_record(record, "table-id"), record))
+    assert pinned_table.span.whole
+    assert "removed batches 1 to 2" in follow(pinned_table, BRONZE).said
 
 
 def test_a_proof_since_a_time_is_not_joined_to_the_record(files: MemoryFiles) -> None:
-    found = pinned(files, limits=Limits(from_time(1_003)))
-    assert ([each.version for each in found.span.commits], found.joins) == ([3], False)
-    assert follow(found, BRONZE).holds
+    pinned_table = pinned(files, limits=Limits(from_time(1_003)))
+    assert ([entry.version for entry in pinned_table.span.commits], pinned_table.joins) == ([3], False)
+    assert follow(pinned_table, BRONZE).holds
     assert pinned(files, limits=Limits(from_time(0))).joins
 
 
 def test_a_batch_inside_a_snapshot_is_left_out(files: MemoryFiles) -> None:
     inside = {**at(9), "index": 4, "isStartingVersion": True}
     commit(files, "table", 4, metadata(3, after=offsets(inside)))
-    found = pinned(files)
-    assert (found.span.version, len(found.span.commits)) == (3, 3)
-    assert found.notes[0].startswith("batch 3 is excluded: it has not yet read the first snapshot, or a large version")
+    pinned_table = pinned(files)
+    assert (pinned_table.span.version, len(pinned_table.span.commits)) == (3, 3)
+    assert pinned_table.notes[0].startswith(
+        "batch 3 is excluded: it has not yet read the first snapshot, or a large version"
+    )
 
 
 def test_positions_in_another_table_or_past_its_end_are_named(files: MemoryFiles) -> None:
@@ -394,9 +400,9 @@ def quarantine(files: MemoryFiles, *batches: int) -> PinnedTable:
     commit(files, "second", 0, operation="CREATE TABLE")
     for index, batch in enumerate(batches):
         commit(files, "second", index + 1, metadata(batch, str(QUARANTINE), rows=10 * index))
-    found = pin(QUARANTINE, "second", DeltaLog(files, "second"), Limits(from_beginning))
-    assert found
-    return found
+    pinned_table = pin(QUARANTINE, "second", DeltaLog(files, "second"), Limits(from_beginning))
+    assert pinned_table
+    return pinned_table
 
 
 def silver(files: MemoryFiles, *beside: int | None) -> PinnedTable:
@@ -431,7 +437,7 @@ def test_a_second_table_is_proven_from_the_same_batch(files: MemoryFiles) -> Non
     first = pinned(files, limits=Limits(from_batch(1)))
     second = pin(QUARANTINE, "second", DeltaLog(files, "second"), Limits(from_batch(1)))
     assert second
-    assert [each.version for each in second.span.commits] == [2]
+    assert [entry.version for entry in second.span.commits] == [2]
     assert follow(second, BRONZE, first.span).holds
 
 

@@ -86,16 +86,16 @@ class Order:
             raise ConfigError(f"--kills {self.kills}: at least one kill is needed")
         if self.lines is not None and self.lines < 1:
             raise ConfigError(f"--lines {self.lines}: at least one line is needed")
-        if self.lines is not None and not self.made:
+        if self.lines is not None and not self.is_generated:
             raise ConfigError("--lines is for generated lines; remove it when you use --own-source or --copy-lake")
 
     @property
-    def made_lines(self) -> int:
+    def generated_lines(self) -> int:
         """Return how many lines to generate: one portion before the first kill, and one per kill."""
         return self.lines or LINES * (self.kills + 1)
 
     @property
-    def made(self) -> bool:
+    def is_generated(self) -> bool:
         """Return True if the lines are generated."""
         return not (self.own_source or self.copy_lake)
 
@@ -116,16 +116,16 @@ def conduct(order: Order, say: Callable[[str], None]) -> CrashTestVerdict:
                 "a configuration with lake.root"
             )
         source = _one_source(settings)
-        if not order.made:
+        if not order.is_generated:
             kind_of(source).check_here()
         with place_for(order.keep) as place:
             if order.copy_lake:
                 copy_lake(configured.settings.places(), place.lake)
             verdict = Conductor(order, configured, place, say).test()
-            place.kept = place.kept or not verdict.clean
+            place.is_kept = place.is_kept or not verdict.clean
             if verdict.clean:
                 shutil.rmtree(place.root / "tmp", ignore_errors=True)
-            return verdict.at(str(place.root) if place.kept else None)
+            return verdict.at(str(place.root) if place.is_kept else None)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,9 @@ class Conductor:
                     lake.make_served_tables()
             with Victims(self.order.conf, sets, self.place.lake, self.place.root / "tmp", QUICK) as victims:
                 killing = self._kill(victims, feed)
-            self.say("check: oncelake prove --full --deep" + (", and a count in plain Python" * self.order.made))
+            self.say(
+                "check: oncelake prove --full --deep" + (", and a count in plain Python" * self.order.is_generated)
+            )
             with own() as lake:
                 doubts, rows, lines = _doubts(lake), lake.table(str(BRONZE)).count(), feed.lines()
                 counted = [] if lines is None else tallies(lake, lines)
@@ -177,12 +179,12 @@ class Conductor:
     def _sets(self, feed: Feed) -> list[str]:
         """Return the settings of the test's own lake."""
         lake, settings = self.place.lake, self.configured.settings
-        given = [each for each in self.order.sets if not each.startswith("silver.deduplicate")]
-        sets = [*given, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
+        configured_sets = [setting for setting in self.order.sets if not setting.startswith("silver.deduplicate")]
+        sets = [*configured_sets, *feed.sets, f"lake.root={lake.root}", f"checkpoints={lake.checkpoints}"]
         if settings.silver.deduplicate is not None:  # the test counts every line, also equal ones
             sets.append(f"silver.deduplicate={OFF}")
         # the user's limits are for other lines, so generated lines must never reach a limit
-        if self.order.made and settings.quality.gate != GateSettings():
+        if self.order.is_generated and settings.quality.gate != GateSettings():
             sets += ["quality.gate.quarantined.fail=1", "quality.gate.age.fail=36500 days"]
         return [*sets, *own_serving(settings.serving, self.place.served)]
 
@@ -191,7 +193,7 @@ class Conductor:
         chain = chain_of(configured.settings, configured.parsers, places=code_places(configured.conf))
         lists = any(kind.lists_batches for kind in chain.kinds.values())
         stages = tuple(
-            replace(stage, writes=tuple(each for each in stage.writes if each.table != DUPLICATES))
+            replace(stage, writes=tuple(target for target in stage.writes if target.table != DUPLICATES))
             for stage in chain.stages
         )
         steps = durable_steps(self.place.lake, stages, source_log=lists)
@@ -203,22 +205,24 @@ class Conductor:
         )
         feed.more()
         small = [*SMALL, *feed.small, f"spark.driver_memory={MEMORY}"]
-        return CrashTest(victims, feed, planned, self.say, small, LIMIT_MADE if self.order.made else LIMIT_OWN).run()
+        return CrashTest(
+            victims, feed, planned, self.say, small, LIMIT_MADE if self.order.is_generated else LIMIT_OWN
+        ).run()
 
     @contextmanager
     def _source(self) -> Iterator[Feed]:
         """Yield the source of the test; at the end, delete a source that is not in the test's own directory."""
         order, source = self.order, _one_source(self.configured.settings)
-        portions = Portions(order.made_lines, order.kills + 1, order.seed)
-        if not order.made:
+        portions = Portions(order.generated_lines, order.kills + 1, order.seed)
+        if not order.is_generated:
             yield OwnSource(_small_bytes(kind_of(source), order.kills))
         elif source.kind == "files":
             yield MadeFiles(self.place.root / "source", portions)
         elif source.kind == "kafka":
             topic = f"oncelake-crash-test-{order.seed}-{time.time_ns() // 1_000_000}"
-            made = MadeTopic(self.configured.spark, source, topic, portions)
-            with made.there():
-                yield made
+            feed = MadeTopic(self.configured.spark, source, topic, portions)
+            with feed.created():
+                yield feed
         else:
             raise ConfigError(
                 f"source.kind {source.kind}: lines can be generated only for files and kafka; use --own-source"
@@ -259,4 +263,4 @@ def _small_bytes(source: SourceKind, kills: int) -> int:
     path = source.directory
     if path is None or not is_local(path) or not Path(path).is_dir():
         return 1_000_000
-    return max(1, sum(each.stat().st_size for each in Path(path).rglob("*") if each.is_file()) // (4 * kills))
+    return max(1, sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file()) // (4 * kills))

@@ -75,25 +75,25 @@ class CrashTest:
         begin = time.monotonic()
         self.feed.more()
         victim = self.victims.holder()
-        taken = time.monotonic()
+        acquired = time.monotonic()
         before = kill.step.newest() if kill.step else 0
         self._start_standbys()
         if number == len(self.plan):
             self.last = self.victims.start("run", "--once", sets=[PATIENT])
-        came = self._wait(kill, before, taken)
+        happened = self._wait(kill, before, acquired)
         self.victims.kill(victim)
-        self.done.kinds[kill.name if came else "no step came"] += 1
-        self.done.missed += not came
-        worked, waited = time.monotonic() - taken, taken - begin
-        missed = "" if came else f" (did not happen within {duration(int(self.limit))})"
+        self.done.kinds[kill.name if happened else "no step came"] += 1
+        self.done.missed += not happened
+        worked, waited = time.monotonic() - acquired, acquired - begin
+        missed = "" if happened else f" (did not happen within {duration(int(self.limit))})"
         self.say(
             f"kill {number} of {len(self.plan)}: process {victim.process.pid} after {duration(worked)} of work "
             f"({duration(waited)} until it had the lock), {kill.name}{missed}"
         )
 
-    def _wait(self, kill: Kill, before: int, taken: float) -> bool:
+    def _wait(self, kill: Kill, before: int, acquired: float) -> bool:
         """Wait for the moment of a kill; return True if it came as planned."""
-        until = taken + (self.limit if kill.step else kill.after)
+        until = acquired + (self.limit if kill.step else kill.after)
         while time.monotonic() < until:
             if kill.step and kill.step.made_after(before):
                 return True

@@ -68,18 +68,18 @@ class Portions:
     total: int
     count: int
     seed: int
-    given: int = 0
+    index: int = 0
 
     def next(self) -> list[bytes]:
         """Return the next portion."""
-        below, number = self._until(self.given), self.given
-        self.given += 1
-        return mixed_lines(self._until(self.given) - below, seed=self.seed * 1_000_003 + number)
+        below, number = self._until(self.index), self.index
+        self.index += 1
+        return mixed_lines(self._until(self.index) - below, seed=self.seed * 1_000_003 + number)
 
     def all(self) -> Iterator[bytes]:
         """Yield the lines of all portions returned so far, generated again."""
         again = Portions(self.total, self.count, self.seed)
-        for _ in range(self.given):
+        for _ in range(self.index):
             yield from again.next()
 
     @property
@@ -121,7 +121,7 @@ class MadeFiles(GeneratedFeed):
 
     def more(self) -> None:
         """Add a portion as several files; each file is one batch."""
-        number, lines = self.portions.given, self.portions.next()
+        number, lines = self.portions.index, self.portions.next()
         for part in range(BATCHES):
             if rows := lines[part::BATCHES]:
                 put(self.directory / f"made-{number:05d}-{part}.log", [row + b"\n" for row in rows])
@@ -137,7 +137,7 @@ class MadeTopic(GeneratedFeed):
     portions: Portions
 
     @contextmanager
-    def there(self) -> Iterator[None]:
+    def created(self) -> Iterator[None]:
         """Create the topic, and delete it at the end.
 
         Raises:

@@ -18,11 +18,11 @@ class CrashTestPlace:
     """A crash test's directory.
 
     Attributes:
-        kept: True if it is kept after the test.
+        is_kept: True if it is kept after the test.
     """
 
     root: Path
-    kept: bool
+    is_kept: bool
 
     @property
     def lake(self) -> Lake:
@@ -52,10 +52,10 @@ def place_for(keep: Path | None) -> Iterator[CrashTestPlace]:
     except ConfigError:
         raise
     except OncelakeError as error:
-        place.kept = True
+        place.is_kept = True
         raise type(error)(f"{error} (the files are kept in {place.root})") from error
     finally:
-        if not place.kept:
+        if not place.is_kept:
             shutil.rmtree(place.root, ignore_errors=True)
 
 

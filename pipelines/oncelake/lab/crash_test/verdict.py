@@ -38,16 +38,16 @@ class Tally:
         return asdict(self)
 
 
-def tally(table: Table, expected: Rows, found: Rows) -> Tally:
+def tally(table: Table, expected: Rows, actual: Rows) -> Tally:
     """Compare a table's rows with the expected ones, as multisets."""
-    return Tally(str(table), expected.total(), (expected - found).total(), (found - expected).total())
+    return Tally(str(table), expected.total(), (expected - actual).total(), (actual - expected).total())
 
 
 def tallies(lake: Lakehouse, fed: Iterable[bytes]) -> list[Tally]:
     """Compare every table that plain Python can count with the input lines."""
     gold = lake.settings.gold
     expected = expected_rows(fed, gold, datetime.now(UTC))
-    return [tally(table, rows, _found(lake.table(str(table)), table, gold)) for table, rows in expected.items()]
+    return [tally(table, rows, _actual_rows(lake.table(str(table)), table, gold)) for table, rows in expected.items()]
 
 
 def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: datetime) -> dict[Table, Rows]:
@@ -56,7 +56,7 @@ def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: date
     The keys are the line's bytes for bronze and quarantine, (seconds since the epoch, level, message) for silver, and
     the window for gold, with the level if the table has that key.
     """
-    counted = {Table("gold", name): wanted for name, each in gold.items() if (wanted := _level_counter(each))}
+    counted = {Table("gold", name): counter for name, declared in gold.items() if (counter := _level_counter(declared))}
     rows: dict[Table, Rows] = {table: Counter() for table in (BRONZE, SILVER, QUARANTINE, *counted)}
     for line in fed:
         rows[BRONZE][line] += 1
@@ -67,8 +67,8 @@ def expected_rows(fed: Iterable[bytes], gold: Mapping[str, GoldTable], now: date
         at, level = int(parsed[0].timestamp()), parsed[1]
         rows[SILVER][at, level, _message(line)] += 1
         for table, key in counted.items():
-            if (found := key(at, level)) is not None:
-                rows[table][found] += 1
+            if (group := key(at, level)) is not None:
+                rows[table][group] += 1
     return rows
 
 
@@ -77,13 +77,13 @@ def _level_counter(declared: GoldTable) -> Callable[[int, str], Hashable] | None
 
     The function returns None for a line that the table does not count.
     """
-    wanted = next((level for level in LEVELS if declared.where == f"level = '{level}'"), None)
-    known = (declared.where is None or wanted) and list(declared.by.values()) in ([], ["level"])
+    only_level = next((level for level in LEVELS if declared.where == f"level = '{level}'"), None)
+    known = (declared.where is None or only_level) and list(declared.by.values()) in ([], ["level"])
     if not known or list(declared.measures.values()) != ["count"]:
         return None
 
     def key(at: int, level: str) -> Hashable:
-        if wanted is not None and level != wanted:
+        if only_level is not None and level != only_level:
             return None
         return (at - at % declared.seconds, *([level] if declared.by else []))
 
@@ -94,7 +94,7 @@ def _message(line: bytes) -> str:
     return line.removesuffix(b"\r")[20:].partition(b" ")[2].decode("utf-8", "replace")
 
 
-def _found(frame: DataFrame, table: Table, gold: Mapping[str, GoldTable]) -> Rows:
+def _actual_rows(frame: DataFrame, table: Table, gold: Mapping[str, GoldTable]) -> Rows:
     """Return a table's actual rows, with the keys of `expected_rows`."""
     rows: Rows = Counter()
     if table.layer == "gold":
@@ -147,12 +147,12 @@ class CrashTestVerdict:
     @property
     def lost(self) -> int:
         """Return the number of missing rows, over all tables."""
-        return sum(each.lost for each in self.tallies)
+        return sum(table.lost for table in self.tallies)
 
     @property
     def doubled(self) -> int:
         """Return the number of surplus rows, over all tables."""
-        return sum(each.doubled for each in self.tallies)
+        return sum(table.doubled for table in self.tallies)
 
     @property
     def clean(self) -> bool:
@@ -177,7 +177,7 @@ class CrashTestVerdict:
             "rows": self.rows,
             "lost": self.lost if self.tallies else None,
             "doubled": self.doubled if self.tallies else None,
-            "tables": [each.to_dict() for each in self.tallies],
+            "tables": [table.to_dict() for table in self.tallies],
             "prove_holds": self.proves,
             "doubts": list(self.doubts),
             "bound": bound(self.kills) if self.clean else None,
@@ -192,9 +192,9 @@ class CrashTestVerdict:
         kills, restarts = count_of(self.kills, "kill"), count_of(self.restarts, "restart")
         pace = duration(self.kill_seconds / self.kills)
         yield f"{kills} and {restarts} in {duration(self.kill_seconds)} ({pace} each)"
-        for each in self.tallies:
-            rows = count_of(each.expected, "row")
-            yield f"   {each.table}: {rows} expected, {each.lost:,} lost, {each.doubled:,} doubled"
+        for table in self.tallies:
+            rows = count_of(table.expected, "row")
+            yield f"   {table.table}: {rows} expected, {table.lost:,} lost, {table.doubled:,} doubled"
         yield from (f"   {doubt}" for doubt in self.doubts)
         counted = f"lost {self.lost:,}, doubled {self.doubled:,}, " if self.tallies else ""
         proof = "prove holds" if self.proves else "PROVE DOES NOT HOLD"

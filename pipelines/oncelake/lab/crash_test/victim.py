@@ -77,7 +77,7 @@ class Victims:
         self.started += 1
         output = self.directory / f"output-{self.started}"
         named = [] if self.conf is None else ["-c", str(self.conf)]
-        flags = [*named, *(part for each in (*self.sets, *sets) for part in ("--set", each))]
+        flags = [*named, *(part for setting in (*self.sets, *sets) for part in ("--set", setting))]
         with output.open("wb") as out, _signals_held_back():
             process = subprocess.Popen(
                 [sys.executable, "-m", "oncelake", *command, *flags],
@@ -96,9 +96,9 @@ class Victims:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             self.check()
-            held = writer(self.lake) or ""
+            holder = writer(self.lake) or ""
             for victim in self.alive:
-                if re.search(rf"process {victim.process.pid}\b", held):
+                if re.search(rf"process {victim.process.pid}\b", holder):
                     return victim
             time.sleep(POLL)
         raise OncelakeError(f"no process got the lake's lock within {duration(int(PATIENCE))}: {self.alive[0].said()}")
@@ -124,20 +124,20 @@ class Victims:
     def _environment(self) -> Mapping[str, str]:
         directory = str(self.directory)
         options = (f'-Djava.io.tmpdir="{directory}"', "-XX:-UsePerfData", *self.java)
-        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        existing = os.environ.get("SPARK_SUBMIT_OPTS", "")
         return {
             "TMPDIR": directory,
             "SPARK_LOCAL_DIRS": directory,
-            "SPARK_SUBMIT_OPTS": " ".join([given, *options]).strip(),
+            "SPARK_SUBMIT_OPTS": " ".join([existing, *options]).strip(),
         }
 
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
     """Block signals such as Ctrl-C until a started process is registered, so that none is left running."""
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)

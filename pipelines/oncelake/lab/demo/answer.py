@@ -30,11 +30,11 @@ def count(lines: Iterable[bytes], now: datetime) -> Answer:
     errors: Counter[datetime] = Counter()
     for line in lines:
         total += 1
-        found = read(line, now)
-        if found is not None:
+        entry = read(line, now)
+        if entry is not None:
             parsed += 1
-            if found[1] == "ERROR":
-                errors[found[0].replace(second=0)] += 1
+            if entry[1] == "ERROR":
+                errors[entry[0].replace(second=0)] += 1
     return Answer(total, parsed, errors)
 
 

@@ -75,14 +75,16 @@ class Broker:
         properties = write_properties(self.directory / "server.properties", settings)
         formatted = self._java("kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c", str(properties))
         if formatted.wait() != 0:
-            raise OncelakeError(f"the Kafka broker's directory {self.directory} could not be formatted: {self._said()}")
+            raise OncelakeError(
+                f"the Kafka broker's directory {self.directory} could not be formatted: {self._output()}"
+            )
         self.start()
 
     def start(self) -> None:
         """Start or restart the broker, and wait until it answers."""
         self._process = self._java("kafka.Kafka", str(self.directory / "server.properties"))
         self._watch = kill_afterwards(self._process)
-        wait_until_it_answers(self._process, self._ask, self._said)
+        wait_until_it_answers(self._process, self._ask, self._output)
 
     def stop(self, number: int = signal.SIGKILL) -> None:
         """Stop the broker with a signal to its process ID."""
@@ -112,12 +114,12 @@ class Broker:
         finally:
             os.close(log)
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         return (self.directory / "log").read_text()[-_SHOWN:]
 
 
 @dataclass(frozen=True)
-class There:
+class ExternalBroker:
     """A broker that this process did not start and does not stop."""
 
     servers: str
@@ -126,7 +128,7 @@ class There:
         """Do nothing: the broker continues to run."""
 
 
-def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Broker | There:
+def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Broker | ExternalBroker:
     """Return the broker that ONCELAKE_BOOTSTRAP_SERVERS names, or start one.
 
     Args:
@@ -135,7 +137,7 @@ def open_broker(directory: Path, settings: Mapping[str, str] | None = None) -> B
     """
     named = os.environ.get(BROKER)
     if named:
-        return There(named)
+        return ExternalBroker(named)
     broker = Broker(directory, settings)
     broker.make()
     return broker

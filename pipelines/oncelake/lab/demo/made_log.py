@@ -27,12 +27,12 @@ BROKEN = (
 )
 
 
-def write_log(directory: Path, lines: int, *, files: int = 4, seed: int = 7) -> None:
-    """Write lines from two hours, out of order, into several files."""
-    chance = random.Random(seed)
+def write_log(directory: Path, lines: int) -> None:
+    """Write lines from two hours, out of order, into four files."""
+    chance = random.Random(7)
     texts = [line(chance, START + timedelta(seconds=chance.randrange(7200))) for _ in range(lines)]
-    for number in range(files):
-        put(directory / f"app-{number}.log", texts[number::files])
+    for number in range(4):
+        put(directory / f"app-{number}.log", texts[number::4])
 
 
 def write_late_and_broken(directory: Path, late: int, broken: int, *, seed: int = 9) -> None:
@@ -86,9 +86,9 @@ _OUTAGE = FIRST + timedelta(days=DAYS - 1, hours=15, minutes=20)
 _OUTAGE_LINES = ("payment {n} failed: gateway pay-2 timed out after {ms} ms",) * 5 + ("order {n} cancelled: not paid",)
 
 
-def made_days(lines: int, *, seed: int = 11) -> list[list[bytes]]:
+def made_days(lines: int) -> list[list[bytes]]:
     """Return the lines of each day, ordered by time; the last day has an outage of seven minutes."""
-    chance = random.Random(seed)
+    chance = random.Random(11)
     days: list[list[bytes]] = []
     for day in range(DAYS):
         hours = chance.choices(range(24), _HOURS, k=lines // DAYS)
@@ -98,9 +98,9 @@ def made_days(lines: int, *, seed: int = 11) -> list[list[bytes]]:
     return days
 
 
-def trouble(late: int, broken: int, *, seed: int = 13) -> list[bytes]:
+def trouble(late: int, broken: int) -> list[bytes]:
     """Return lines that arrive four days late, and lines that break a rule."""
-    chance = random.Random(seed)
+    chance = random.Random(13)
     rows = [line(chance, FIRST + timedelta(seconds=chance.randrange(8 * 3600, 20 * 3600))) for _ in range(late)]
     # the earlier a kind is in BROKEN, the more lines of it
     rows += [chance.choices(BROKEN, range(len(BROKEN), 0, -1))[0] + b"\n" for _ in range(broken)]
@@ -110,9 +110,9 @@ def trouble(late: int, broken: int, *, seed: int = 13) -> list[bytes]:
 
 def _outage(chance: random.Random, lines: int) -> list[bytes]:
     """Return errors whose rate rises and then falls, with the peak in the middle."""
-    made = []
+    rows = []
     for _ in range(lines):
         at = _OUTAGE + timedelta(seconds=chance.triangular(0, 420))
         text = chance.choice(_OUTAGE_LINES).format(n=chance.randrange(10_000), ms=chance.randrange(5_000, 5_100))
-        made.append(f"{at:%Y-%m-%d %H:%M:%S} ERROR {text}\n".encode())
-    return made
+        rows.append(f"{at:%Y-%m-%d %H:%M:%S} ERROR {text}\n".encode())
+    return rows

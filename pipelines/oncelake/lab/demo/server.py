@@ -27,20 +27,20 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
 
 
 def wait_until_it_answers(
-    process: subprocess.Popen[bytes], asked: Callable[[], object], said: Callable[[], str]
+    process: subprocess.Popen[bytes], request: Callable[[], object], output: Callable[[], str]
 ) -> None:
     """Wait until a server answers.
 
     Args:
         process: the server's process.
-        asked: a function that raises while the server does not answer.
-        said: returns the server's output.
+        request: a function that raises while the server does not answer.
+        output: returns the server's output.
 
     Raises:
         OncelakeError: the server exited or did not answer in time; the message has its output.
     """
     late = stop_after_delay(PATIENCE)
     try:
-        Retrying(stop=lambda state: process.poll() is not None or late(state), wait=wait_fixed(0.1))(asked)
+        Retrying(stop=lambda state: process.poll() is not None or late(state), wait=wait_fixed(0.1))(request)
     except RetryError as error:
-        raise OncelakeError(f"the server did not start: {said()}") from error
+        raise OncelakeError(f"the server did not start: {output()}") from error

@@ -76,8 +76,8 @@ class Story:
         self._say("7. The checks of `oncelake prove`: no gap and no overlap, from the files to the last table:")
         proven = self._follow()
         self._say("8. The tables, compared with a count of the same files in plain Python:")
-        kept = {"a second run changes no table": unchanged, "a replay changes no table": replayed}
-        return kept | {"every link holds": proven} | self._count()
+        checks = {"a second run changes no table": unchanged, "a replay changes no table": replayed}
+        return checks | {"every link holds": proven} | self._count()
 
     def _run(self) -> None:
         display = Lines(lambda line: self.console.print(f"   {line}"))
@@ -105,8 +105,8 @@ class Story:
     def _show_quarantine(self) -> None:
         broken = self.lake.table(str(QUARANTINE)).select(F.explode("reasons.rule").alias("rule"))
         counts = broken.groupBy("rule").count().orderBy("rule").collect()
-        found = ", ".join(f"{row['count']} {row['rule']}" for row in counts)
-        self.console.print(f"   in quarantine, by rule: {found}")
+        text = ", ".join(f"{row['count']} {row['rule']}" for row in counts)
+        self.console.print(f"   in quarantine, by rule: {text}")
 
     def _show_errors(self) -> None:
         rows = sorted(self._errors().items(), reverse=True)
@@ -119,7 +119,7 @@ class Story:
     def _show_served(self, served: Served) -> None:
         query = f"SELECT log_time, log_count FROM {served.table.name} ORDER BY log_count DESC, log_time LIMIT 3"
         self.console.print(f"   {served.place}> {query};")
-        assert isinstance(served.sink, SqlSink), "see settings_of"
+        assert isinstance(served.sink, SqlSink), "see sets_below"
         with served.sink.database.engine.connect() as connection:
             for at, count_ in connection.exec_driver_sql(query):
                 self.console.print(f"   {at:.19}  {count_}")

@@ -19,7 +19,7 @@ from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.sources.directory.listing import is_packed
 
-# The first lines of a file and what the formats read of them; or why it is no log.
+# The first lines of a file and what the formats read in them; or why the file is no log.
 _Tried = tuple[Sample, Suggestion] | str
 # At most this many kinds of names are tried.
 _MOST_GROUPS = 40
@@ -96,7 +96,7 @@ class LogKinds:
         Raises:
             ConfigError: the names of the files of two kinds do not differ.
         """
-        others = [file for each in self.kinds if each is not kind for file in each.files]
+        others = [file for other in self.kinds if other is not kind for file in other.files]
         others += [*self.left_out, *self.beside]
         if not others:  # guard: own-files-per-kind
             return str(inside)
@@ -128,30 +128,30 @@ def kinds_in(place: Path, places: Sequence[Path]) -> LogKinds:
     groups, known = _groups(place), known_formats(places)
     newest = [files[0] for files in groups]
     tried = _tried(newest, known) if place.is_dir() else {place: _suggested(place, known)}
-    found: list[LogKind] = []
+    kinds: list[LogKind] = []
     left_out: dict[Path, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     while groups:
         files = groups.pop(0)
-        kind = _kind(files, tried[files[0]], known, taken)
+        kind = _kind(files, tried[files[0]], known, used)
         if isinstance(kind, str):
             left_out[files[0]] = kind
             continue
         if others := _of_another_kind(kind):
             tried |= _tried(others[:1], known)
-            reason = _kind(others, tried[others[0]], known, taken | {kind.name, kind.format})
+            reason = _kind(others, tried[others[0]], known, used | {kind.name, kind.format})
             if isinstance(reason, str):
                 kind = _warned(kind, f"{others[0].name} differs, and its lines go to quarantine: {reason}")
             else:
                 groups.insert(0, others)
                 kind = replace(kind, files=[file for file in files if file not in others])
-        same = next((at for at, each in enumerate(found) if each.declared == kind.declared), None)
+        same = next((at for at, earlier in enumerate(kinds) if earlier.declared == kind.declared), None)
         if same is None:
-            taken |= {kind.name, kind.format}
-            found.append(kind)
+            used |= {kind.name, kind.format}
+            kinds.append(kind)
         else:
-            found[same] = replace(found[same], files=[*found[same].files, *kind.files])
-    return LogKinds(place, found, left_out, [] if place.is_dir() else _beside(place))
+            kinds[same] = replace(kinds[same], files=[*kinds[same].files, *kind.files])
+    return LogKinds(place, kinds, left_out, [] if place.is_dir() else _beside(place))
 
 
 def _beside(file: Path) -> list[Path]:
@@ -165,7 +165,7 @@ def _groups(place: Path) -> list[list[Path]]:
     if not place.is_dir():
         return [[place]]
     named = (path for path in place.rglob("*") if not re.search(r"(^|/)[._]", str(path.relative_to(place))))
-    files = [(each.stat().st_mtime, each) for each in named if each.is_file() and each.stat().st_size]
+    files = [(path.stat().st_mtime, path) for path in named if path.is_file() and path.stat().st_size]
     if not files:
         raise ConfigError(f"--from {place}: there is no file with lines in this directory; name a log file")
     groups: dict[str, list[Path]] = {}
@@ -217,21 +217,21 @@ def _suggested(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
     return (sample, suggest_format(sample, known)) if is_text else "it is no text"
 
 
-def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], taken: set[str]) -> LogKind | str:
+def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], used: set[str]) -> LogKind | str:
     """Return the kind of files with one name, or why no format reads them."""
     if isinstance(tried, str):
         return tried
-    newest, (sample, found) = files[0], tried
-    chosen = found.chosen
+    newest, (sample, suggestion) = files[0], tried
+    chosen = suggestion.chosen
     if chosen is None:
-        return found.reason or "no known format reads half of its lines"
-    if found.draft is not None and chosen is found.drafted:
-        name = _free_name(newest, [*known, *taken])
+        return suggestion.reason or "no known format reads half of its lines"
+    if suggestion.draft is not None and chosen is suggestion.drafted:
+        name = _free_name(newest, [*known, *used])
         return LogKind(
-            _free_source(newest, taken), files, name, found.draft.log_format, found.draft.text,
-            found.draft.assumptions, chosen, sample,
+            _free_source(newest, used), files, name, suggestion.draft.log_format, suggestion.draft.text,
+            suggestion.draft.assumptions, chosen, sample,
         )  # fmt: skip
-    return LogKind(_free_source(newest, taken), files, chosen.format, known[chosen.format], None, (), chosen, sample)
+    return LogKind(_free_source(newest, used), files, chosen.format, known[chosen.format], None, (), chosen, sample)
 
 
 def _warned(kind: LogKind, warning: str) -> LogKind:
@@ -260,9 +260,9 @@ def _free_name(file: Path, known: Sequence[str]) -> str:
     return name if name not in known else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in known)
 
 
-def _free_source(file: Path, taken: set[str]) -> str:
+def _free_source(file: Path, used: set[str]) -> str:
     name = re.sub(r"^(?=\d)", "log_", _plain_name(file)) or "log"
-    return name if name not in taken else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in taken)
+    return name if name not in used else next(f"{name}_{at}" for at in range(2, 99) if f"{name}_{at}" not in used)
 
 
 def _plain_name(file: Path) -> str:
@@ -298,6 +298,6 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
     """Return True if a name, or what it is rotated to, fits a pattern."""
     for pattern in patterns:
         inner = pattern[1:-1].split(",") if pattern.startswith("{") else [pattern]
-        if any(fnmatch(name, re.sub(r"\\(.)", r"[\1]", each)) for each in inner):
+        if any(fnmatch(name, re.sub(r"\\(.)", r"[\1]", alternative)) for alternative in inner):
             return True
     return False

@@ -31,12 +31,12 @@ def rotation_of(directory: Path, configuration: Path = CONFIGURATION) -> Rotatio
     except OSError:
         return None
     place = directory.resolve()
-    found = {
+    rotations = {
         rotation
         for patterns, rotation in entries
         if any(path.resolve().is_relative_to(place) for pattern in patterns for path in _matching(pattern))
     }
-    return found.pop() if len(found) == 1 else None
+    return rotations.pop() if len(rotations) == 1 else None
 
 
 def _matching(pattern: str) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Propose a suite for the rows of a sample, as `silver.suggest` does for the rows of a lake, without Spark."""
+"""Propose a suite for the rows of a sample, as `quality.suggest` does for the rows of a lake, without Spark."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.configuration import shipped_conf
 from oncelake.lab.project.kinds import LogKind
 from oncelake.quality.split import FIELDS
-from oncelake.silver.suggest import MOST_FIELDS, SHAPES, Profile, suggest_profiled
+from oncelake.quality.suggest import MOST_FIELDS, SHAPES, Profile, suggest_profiled
 
 
 def suite_of(kind: LogKind | None) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def suite_of(kind: LogKind | None) -> dict[str, Any]:
         for profile in profiles
         if profile.is_of_few
     }
-    of_fields = [each for each in suggest_profiled(profiles, sets) if each["kwargs"]["column"].startswith(f"{FIELDS}.")]
+    rules = suggest_profiled(profiles, sets)
+    of_fields = [rule for rule in rules if rule["kwargs"]["column"].startswith(f"{FIELDS}.")]
     return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
 
 

@@ -104,23 +104,23 @@ def check_new(directory: Path) -> None:
         raise ConfigError(f"{str(directory)!r} has a character that cannot be printed; name another directory")
 
 
-def write_project(directory: Path, source: NewSource, found: LogKinds | None = None) -> NewProject:
+def write_project(directory: Path, source: NewSource, sample_logs: LogKinds | None = None) -> NewProject:
     """Write the files of a project that do not exist yet.
 
     Args:
         directory: where to write them; it is created if it does not exist.
         source: where lines come from.
-        found: the kinds of logs that samples show.
+        sample_logs: the kinds of logs that samples show.
 
     Raises:
         ConfigError: the directory cannot be written, or the kinds of logs cannot be told apart by their names.
     """
-    root, kinds = directory.absolute(), found.kinds if found is not None else ()
+    root, kinds = directory.absolute(), sample_logs.kinds if sample_logs is not None else ()
     values = {
         "directory": str(root),
         "schema": _SCHEMA,
         "kind": "files" if source.logs is None else "tail",
-        "sources": _sources(root, source, found),
+        "sources": _sources(root, source, sample_logs),
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
@@ -137,38 +137,38 @@ def write_project(directory: Path, source: NewSource, found: LogKinds | None = N
     }
     texts |= {f"{LOCAL.parent}/formats/{kind.format}.yaml": kind.draft for kind in kinds if kind.draft is not None}
     files: list[Path] = []
-    kept: list[Path] = []
+    kept_files: list[Path] = []
     try:
         for name, text in texts.items():
-            (files if _write_new(root / name, text) else kept).append(directory / name)
+            (files if _write_new(root / name, text) else kept_files).append(directory / name)
         if source.logs is None and source.bootstrap_servers is None:
             (root / _LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be written: {error.strerror}; name another directory") from None
-    return NewProject(files, kept, _next(directory, source, found))
+    return NewProject(files, kept_files, _next(directory, source, sample_logs))
 
 
-def _sources(root: Path, source: NewSource, found: LogKinds | None) -> list[_Source]:
+def _sources(root: Path, source: NewSource, sample_logs: LogKinds | None) -> list[_Source]:
     """Return the sources to declare: one, or one for each kind of logs.
 
     Raises:
         ConfigError: there are several kinds, and they cannot be several sources.
     """
-    kinds = found.kinds if found is not None else ()
+    kinds = sample_logs.kinds if sample_logs is not None else ()
     if source.bootstrap_servers is not None or source.logs is None:
         if len(kinds) > 1:
             formats = ", ".join(f"{kind.format} ({kind.files[0].name})" for kind in kinds)
             raise ConfigError(f"--from has logs in several formats, {formats}; name one log file")
         logs = None if source.bootstrap_servers is not None else str(root / _LOGS)
         return [_Source(None, logs, None, kinds[0].format if kinds else "default", _zone(kinds[0] if kinds else None))]
-    if found is None or not kinds:
+    if sample_logs is None or not kinds:
         return [_Source(None, source.logs, rotation_of(Path(source.logs)), "default", None)]
     inside = Path(source.logs)
     is_one = len(kinds) == 1
     return [
         _Source(
             None if is_one else kind.name,
-            found.path_of(kind, inside),
+            sample_logs.path_of(kind, inside),
             rotation_of(inside),
             kind.format,
             _zone(kind),
@@ -193,13 +193,14 @@ def _write_new(path: Path, text: str) -> bool:
     return True
 
 
-def _next(directory: Path, source: NewSource, found: LogKinds | None) -> str:
+def _next(directory: Path, source: NewSource, sample_logs: LogKinds | None) -> str:
     steps = ["oncelake run --once"]
     if directory.absolute() != Path.cwd():
         steps.insert(0, f"cd {shlex.quote(str(directory))}")
     if source.logs is None and source.bootstrap_servers is None:
         logs = shlex.quote(str(directory / _LOGS))
-        sample = shlex.quote(str(found.kinds[0].files[0])) if found is not None and found.kinds else "YOUR_LOGS"
+        kinds = sample_logs.kinds if sample_logs is not None else ()
+        sample = shlex.quote(str(kinds[0].files[0])) if kinds else "YOUR_LOGS"
         steps.insert(0, f"cp {sample} {logs}")
     return " && ".join(steps)
 

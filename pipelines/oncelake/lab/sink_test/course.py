@@ -1,4 +1,4 @@
-"""The batches of one made table in the sink under test, each step in a process of its own, and what must be there."""
+"""Apply the batches of a generated table to the sink under test, each step in its own process; check the content."""
 
 import reprlib
 import signal
@@ -31,14 +31,14 @@ class FaultError(Exception):
 
 @dataclass
 class Course:
-    """A made table in the sink: the batches that were applied to it, and the next one.
+    """A generated table in the sink, and the batches that were applied to it.
 
     Attributes:
         name: the class of the sink, as `module:Class`.
         options: what it is given.
         kind: the class.
         places: the directories of its own code.
-        made: the table.
+        table: the table.
         done: how many batches of the query are applied.
         queries: how many queries have been begun.
     """
@@ -47,7 +47,7 @@ class Course:
     options: Mapping[str, str]
     kind: type[Sink]
     places: tuple[str, ...]
-    made: MadeTable
+    table: MadeTable
     done: int = field(default=0, init=False)
     queries: int = field(default=0, init=False)
 
@@ -63,20 +63,20 @@ class Course:
 
         def step() -> object:
             serving_rows.CHUNK = PART  # of this process alone
-            return work(make_sink(self.name, self.made.name, self.options))
+            return work(make_sink(self.name, self.table.name, self.options))
 
         return step
 
     def apply(self, sink: Sink, number: int, query: str | None = None) -> "AppliedBatch":
         """Apply a batch as a run does."""
         spy = _Spy(sink)
-        served = self.made.served_by(sink)
-        change = served.remove if self.made.batch(number).removes else served.apply
+        served = self.table.served_by(sink)
+        change = served.remove if self.table.batch(number).removes else served.apply
         with spy:
             written = change(
-                self.made.rows(number), self.made.metadata(number, query or self.query), Patience(_PATIENCE), _free
+                self.table.rows(number), self.table.metadata(number, query or self.query), Patience(_PATIENCE), _free
             )
-        return AppliedBatch(written.replayed, spy.given)
+        return AppliedBatch(written.replayed, spy.batch)
 
     def batch(self, number: int) -> Callable[[], object]:
         """Return a function for a process: it applies a batch."""
@@ -86,7 +86,7 @@ class Course:
         """Call `write` or `remove` with a batch that is written already, past oncelake's own check."""
 
         def change(sink: Sink) -> str:
-            served, note = self.made.served_by(sink), self.made.metadata(number, self.query)
+            served, note = self.table.served_by(sink), self.table.metadata(number, self.query)
             batch = SinkBatch(
                 served.stage,
                 version,
@@ -95,12 +95,12 @@ class Course:
                 note.before,
                 note.end or "",
                 offset_log=note.after,
-                source=f"gold.{self.made.name}@{note.source['table_id']}",
+                source=f"gold.{self.table.name}@{note.source['table_id']}",
             )
-            rows = self.made.rows(number)
-            method = sink.remove if self.made.batch(number).removes else sink.write
+            rows = self.table.rows(number)
+            method = sink.remove if self.table.batch(number).removes else sink.write
             try:
-                method(served.shape(self.made.schema), batch, SinkRows(rows.count, rows.chunks))
+                method(served.shape(self.table.schema), batch, SinkRows(rows.count, rows.chunks))
             except OvertakenError:
                 return "refused"
             return "accepted"
@@ -109,11 +109,11 @@ class Course:
 
     def seen(self, sink: Sink) -> SinkContents:
         """Return what a sink holds."""
-        served = self.made.served_by(sink)
+        served = self.table.served_by(sink)
         if not sink.reads_back:
             last, rows = sink.last(), None
         else:
-            with served.snapshot(self.made.schema) as stored:
+            with served.snapshot(self.table.schema) as stored:
                 last, rows = stored.last, tuple(stored.rows)
         metadata = served.state().metadata
         return SinkContents(last, metadata.after if metadata else "", rows)
@@ -126,8 +126,8 @@ class Course:
         Raises:
             FaultError: `make` or `check` failed.
         """
-        must(run(self.child(lambda sink: self.made.served_by(sink).make(self.made.schema))), "make")
-        must(run(self.child(lambda sink: self.made.served_by(sink).check(self.made.schema))), "check")
+        must(run(self.child(lambda sink: self.table.served_by(sink).make(self.table.schema))), "make")
+        must(run(self.child(lambda sink: self.table.served_by(sink).check(self.table.schema))), "check")
 
     def look(self) -> SinkContents:
         """Return what the sink holds."""
@@ -142,11 +142,11 @@ class Course:
         self.done += 1
         when = when or f"after batch {number} ({self._what(number)})"
         self.must_be(self.done, when, seen)
-        if first and applied.given is not None:
-            _must_be_stored(applied.given, seen.last, when)
+        if first and applied.batch is not None:
+            _must_be_stored(applied.batch, seen.last, when)
 
     def _what(self, number: int) -> str:
-        batch = self.made.batch(number)
+        batch = self.table.batch(number)
         parts = -(-len(batch.rows) // PART)
         if batch.removes:
             return f"removes {len(batch.rows)} keys"
@@ -154,7 +154,7 @@ class Course:
 
     def empty(self) -> None:
         """Empty the table, and begin a new query."""
-        must(run(self.child(lambda sink: self.made.served_by(sink).empty())), "empty")
+        must(run(self.child(lambda sink: self.table.served_by(sink).empty())), "empty")
         self.done, self.queries = 0, self.queries + 1
         self.must_be(0, "after the table was emptied")
 
@@ -163,12 +163,12 @@ class Course:
         outcome = must(run(self.batch(self.done), Halt(None, signal.SIGKILL, self.places)), f"batch {self.done}")
         self.done += 1
         seen: Counter[Line] = Counter()
-        found = []
+        lines = []
         for at, line in enumerate(outcome.lines):
             seen[line] += 1
             if seen[line] <= _TIMES:
-                found.append((at, line))
-        return found
+                lines.append((at, line))
+        return lines
 
     # --- what must be there ---
 
@@ -211,25 +211,25 @@ class Course:
 
     def _must_be_between(self, seen: SinkContents, when: str) -> None:
         """Check that each row is as it was before an unfinished batch, or as the batch makes it."""
-        before, after = self.made.content_after(self.done), self.made.content_after(self.done + 1)
+        before, after = self.table.content_after(self.done), self.table.content_after(self.done + 1)
         if seen.batch_id != self.done - 1:
             raise FaultError(f"{when}: the last batch is {seen.batch_id}, expected: {self.done - 1} or {self.done}")
         if seen.rows is None:
             return
-        found = {row[0]: row for row in seen.rows}
-        if len(found) < len(seen.rows):
-            raise FaultError(f"{when}: {len(seen.rows) - len(found)} keys are there twice")
-        for key in before.keys() | found.keys():
-            if found.get(key) not in (before.get(key), after.get(key)):
+        rows_by_key = {row[0]: row for row in seen.rows}
+        if len(rows_by_key) < len(seen.rows):
+            raise FaultError(f"{when}: {len(seen.rows) - len(rows_by_key)} keys are there twice")
+        for key in before.keys() | rows_by_key.keys():
+            if rows_by_key.get(key) not in (before.get(key), after.get(key)):
                 raise FaultError(f"{when}: {self._difference(seen.rows, self.done)}")
 
     def _named(self, key: str | datetime, batches: int) -> str:
-        label = self.made.label(key, batches)
+        label = self.table.label(key, batches)
         return f"the row with the key {_key(key)}" + (f" ({label})" if label else "")
 
     def _misshapen(self, rows: Sequence[Row], batches: int) -> str:  # guard: kit-checks-row-length
         """Describe a row that has not the number of values or the type of key that rows have; empty without one."""
-        names, key = self.made.names, next(iter(self.made.content_after(batches)), None)
+        names, key = self.table.names, next(iter(self.table.content_after(batches)), None)
         for row in rows:
             if not isinstance(row, tuple) or len(row) != len(names):
                 return f"read yields {_shown(row)}, expected: a tuple of {len(names)} values, {', '.join(names)}"
@@ -241,23 +241,23 @@ class Course:
         """Describe how rows differ from those that there must be after some batches; empty if they do not."""
         if wrong := self._misshapen(rows, batches):
             return wrong
-        names, wanted = self.made.names, self.made.content_after(batches)
-        found = [row[0] for row in rows]
-        number = f"{len(found)} rows instead of {len(wanted)}"
-        if len(set(found)) < len(found):  # guard: kit-counts-rows
-            key, times = Counter(found).most_common(1)[0]
+        names, expected = self.table.names, self.table.content_after(batches)
+        keys = [row[0] for row in rows]
+        number = f"{len(keys)} rows instead of {len(expected)}"
+        if len(set(keys)) < len(keys):  # guard: kit-counts-rows
+            key, times = Counter(keys).most_common(1)[0]
             return f"{number}: the row with the key {_key(key)} is there {times} times"
-        there = {row[0]: row for row in rows}
-        for key, row in wanted.items():
-            if key not in there:
+        rows_by_key = {row[0]: row for row in rows}
+        for key, row in expected.items():
+            if key not in rows_by_key:
                 return f"{number}: {self._named(key, batches)} is missing"
-            for name, one, other in zip(names, there[key], row, strict=True):
+            for name, one, other in zip(names, rows_by_key[key], row, strict=True):
                 if one != other or type(one) is not type(other):  # guard: kit-compares-values
                     return f"in {self._named(key, batches)}, {name} is {_shown(one)}, expected: {_shown(other)}"
-        for key in there.keys() - wanted.keys():
+        for key in rows_by_key.keys() - expected.keys():
             return f"{number}: the row with the key {_key(key)} should not be there"  # guard: kit-finds-extra-rows
         # guard: kit-compares-order
-        return "" if found == sorted(found) else "the rows are not in the order of their key"
+        return "" if keys == sorted(keys) else "the rows are not in the order of their key"
 
 
 @dataclass(frozen=True)
@@ -266,11 +266,11 @@ class AppliedBatch:
 
     Attributes:
         replayed: True if the sink had it already.
-        given: the batch that the sink was given last; None if it was given none.
+        batch: the batch that the sink was given last; None if it was given none.
     """
 
     replayed: bool
-    given: SinkBatch | None
+    batch: SinkBatch | None
 
 
 class _Spy:
@@ -278,7 +278,7 @@ class _Spy:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self.given: SinkBatch | None = None
+        self.batch: SinkBatch | None = None
 
     def __enter__(self) -> None:
         for name in ("write", "remove"):
@@ -290,7 +290,7 @@ class _Spy:
 
     def _through(self, method: Callable[[SinkTable, SinkBatch, SinkRows], None]) -> Callable[..., None]:
         def call(table: SinkTable, batch: SinkBatch, rows: SinkRows) -> None:
-            self.given = batch
+            self.batch = batch
             method(table, batch, rows)
 
         return call
@@ -311,13 +311,13 @@ def _free() -> None:
     """Let the process write."""
 
 
-def _must_be_stored(given: SinkBatch, stored: SinkBatch | None, when: str) -> None:
+def _must_be_stored(batch: SinkBatch, stored: SinkBatch | None, when: str) -> None:
     """Check that a batch is stored as it was given."""
-    there = asdict(stored) if stored else {}
-    for name, value in asdict(given).items():
-        if there.get(name) != value:
+    stored_fields = asdict(stored) if stored else {}
+    for name, value in asdict(batch).items():
+        if stored_fields.get(name) != value:
             raise FaultError(  # guard: kit-compares-stored-batch
-                f"{when}: the stored batch has {name} {_shown(there.get(name))}, expected: {_shown(value)}. "
+                f"{when}: the stored batch has {name} {_shown(stored_fields.get(name))}, expected: {_shown(value)}. "
                 "Store all of it: to_json returns it as text"
             )
 

@@ -1,4 +1,4 @@
-"""Made gold tables and their batches: each changes some rows and adds some; the values show the batch.
+"""Generated gold tables and their batches: each batch changes rows and adds rows, and its values show its number.
 
 `MAIN` has a few columns with keys. `values_table` has a column of each type, and rows that differ from each other in
 one value only, at the bounds of its type. `WINDOWS` has no keys, so its rows are found by their time.
@@ -88,15 +88,15 @@ class MadeTable:
 
     def content_after(self, batches: int) -> Content:
         """Return the rows that the table has after a number of batches, by key."""
-        found: dict[str | datetime, Row] = {}
+        content: dict[str | datetime, Row] = {}
         for number in range(batches):
             batch = self.batch(number)
             for row in batch.rows:
                 if batch.removes:
-                    found.pop(row[0], None)
+                    content.pop(row[0], None)
                 else:
-                    found[row[0]] = row
-        return found
+                    content[row[0]] = row
+        return content
 
     def label(self, key: str | datetime, batches: int) -> str:
         """Return what is special about the row of a key after a number of batches; empty for nothing."""
@@ -177,20 +177,20 @@ class SinkContents:
 
 def main_batch(number: int) -> MadeBatch:
     """Return a batch of MAIN."""
-    found = {}
-    for each in range(ROWS):
+    rows = {}
+    for index in range(ROWS):
         # the first row is new
-        window = (number * 3 + each) % WINDOWS_OF_MAIN if each else WINDOWS_OF_MAIN + number
+        window = (number * 3 + index) % WINDOWS_OF_MAIN if index else WINDOWS_OF_MAIN + number
         level, note = _LEVELS[window % len(_LEVELS)], _NOTES[window % len(_NOTES)]
         key = hashlib.sha256(f"{window}".encode()).hexdigest()
         at = _BEGIN + timedelta(minutes=window * 197)
         values = (number * 1000 + window, Decimal(10) ** 37 + number, None if number % 3 else number / 3)
-        found[key] = (key, at, level, note, *values, at + timedelta(microseconds=number + 1))
-    return MadeBatch([found[key] for key in sorted(found)])
+        rows[key] = (key, at, level, note, *values, at + timedelta(microseconds=number + 1))
+    return MadeBatch([rows[key] for key in sorted(rows)])
 
 
 def _schema(types: Mapping[str, DataType]) -> StructType:
-    return StructType([StructField(LOG_TIME, TimestampType()), *(StructField(*each) for each in types.items())])
+    return StructType([StructField(LOG_TIME, TimestampType()), *(StructField(*item) for item in types.items())])
 
 
 MAIN = MadeTable(
@@ -294,33 +294,33 @@ _TEXTS: Mapping[str, str] = {
 
 def _cases(*, nul: bool) -> list[tuple[str, Mapping[str, Any]]]:
     """Return rows that each differ from a first one in one value: what is special about it, and the value."""
-    found: list[tuple[str, str, Any]] = [(text, "body", value) for text, value in _TEXTS.items()]
-    found += [(text, "note", value) for text, value in _TEXTS.items()]
-    found += [("U+0000", name, "a\0b") for name in ("body", "note") if nul]
-    found += [("NULL", name, None) for name in (*_KEYS, *_MEASURES) if name != "lines"]
-    found += [("another text", "level", "INFO"), ("true", "flag", True)]
-    found += [("no byte", "raw", b""), ("each byte", "raw", bytes(range(256))), ("a byte 0", "raw", b"\x01\x00")]
-    found += [("the first day", "day", _FIRST.date()), ("the last day", "day", _LAST.date())]
-    found += [("a day before 1970", "day", date(1969, 12, 31)), ("no line", "lines", 0)]
-    found += [("the largest count", "lines", 2**63 - 1)]
+    diffs: list[tuple[str, str, Any]] = [(text, "body", value) for text, value in _TEXTS.items()]
+    diffs += [(text, "note", value) for text, value in _TEXTS.items()]
+    diffs += [("U+0000", name, "a\0b") for name in ("body", "note") if nul]
+    diffs += [("NULL", name, None) for name in (*_KEYS, *_MEASURES) if name != "lines"]
+    diffs += [("another text", "level", "INFO"), ("true", "flag", True)]
+    diffs += [("no byte", "raw", b""), ("each byte", "raw", bytes(range(256))), ("a byte 0", "raw", b"\x01\x00")]
+    diffs += [("the first day", "day", _FIRST.date()), ("the last day", "day", _LAST.date())]
+    diffs += [("a day before 1970", "day", date(1969, 12, 31)), ("no line", "lines", 0)]
+    diffs += [("the largest count", "lines", 2**63 - 1)]
     for bits, name in ((8, "tiny"), (16, "small"), (32, "medium"), (64, "large")):
-        found += [("the smallest", name, -(2 ** (bits - 1))), ("the largest", name, 2 ** (bits - 1) - 1)]
-        found += [("-1", name, -1), ("0", name, 0)]
-    found += [("a number that 32 bits do not hold", "large", 2**31), ("one that no float holds", "large", 2**53 + 1)]
+        diffs += [("the smallest", name, -(2 ** (bits - 1))), ("the largest", name, 2 ** (bits - 1) - 1)]
+        diffs += [("-1", name, -1), ("0", name, 0)]
+    diffs += [("a number that 32 bits do not hold", "large", 2**31), ("one that no float holds", "large", 2**53 + 1)]
     for name, most in (("wide", Decimal("9" * 38)), ("fine", Decimal("9" * 20 + "." + "9" * 18))):
-        found += [("38 digits", name, most), ("38 digits below 0", name, most.copy_negate()), ("0", name, Decimal(0))]
-    found += [
+        diffs += [("38 digits", name, most), ("38 digits below 0", name, most.copy_negate()), ("0", name, Decimal(0))]
+    diffs += [
         ("the smallest step", "fine", Decimal("1E-18")),
         ("18 digits after the point", "fine", Decimal("0." + "3" * 18)),
     ]
-    found += [("a third", "share", 1 / 3), ("-0.0", "share", -0.0), ("0.1 + 0.2", "share", 0.1 + 0.2)]
-    found += [("the largest", "share", sys.float_info.max), ("the least", "share", -sys.float_info.max)]
-    found += [("the smallest above 0", "share", sys.float_info.min), ("2^53 - 1", "share", 2.0**53 - 1)]
-    found += [(text, name, value) for text, value in _TIMES.items() for name in (LOG_TIME, "latest")]
-    found += [("a microsecond", "latest", _BEGIN + timedelta(microseconds=1))]
-    found += [("the last microsecond", "latest", _LAST + timedelta(microseconds=999_999))]
+    diffs += [("a third", "share", 1 / 3), ("-0.0", "share", -0.0), ("0.1 + 0.2", "share", 0.1 + 0.2)]
+    diffs += [("the largest", "share", sys.float_info.max), ("the least", "share", -sys.float_info.max)]
+    diffs += [("the smallest above 0", "share", sys.float_info.min), ("2^53 - 1", "share", 2.0**53 - 1)]
+    diffs += [(text, name, value) for text, value in _TIMES.items() for name in (LOG_TIME, "latest")]
+    diffs += [("a microsecond", "latest", _BEGIN + timedelta(microseconds=1))]
+    diffs += [("the last microsecond", "latest", _LAST + timedelta(microseconds=999_999))]
     cases = [("the first row", _BASE)]
-    for text, name, value in found:
+    for text, name, value in diffs:
         cases.append((f"{name}: {text}", {**_BASE, name: value}))
     return cases
 
@@ -356,7 +356,7 @@ def values_table(*, nul: bool) -> MadeTable:
         return MadeBatch([rows[key] for key in sorted(rows)], labels=labels)
 
     def removed(numbers: range) -> MadeBatch:
-        keys = sorted({_key_of(each) for each in (*numbers, _NOWHERE)}) if numbers else []
+        keys = sorted({_key_of(number) for number in (*numbers, _NOWHERE)}) if numbers else []
         return MadeBatch([(key,) for key in keys], removes=True)
 
     def batch(number: int) -> MadeBatch:
@@ -379,18 +379,18 @@ def values_table(*, nul: bool) -> MadeTable:
 # --- a table without keys ---
 
 
-def windows_batch(number: int) -> MadeBatch:
+def _windows_batch(number: int) -> MadeBatch:
     """Return a batch of WINDOWS: the first one has no rows."""
     near = {f"a window {count} s later": _BEGIN + timedelta(seconds=count) for count in (0, 1, 60, 3600, 86_400)}
-    found: dict[str | datetime, str] = {at: label for label, at in (*_TIMES.items(), *near.items()) if number}
-    return MadeBatch([(at, number * 100 + each) for each, at in enumerate(sorted(found, key=str))], labels=found)
+    labels: dict[str | datetime, str] = {at: label for label, at in (*_TIMES.items(), *near.items()) if number}
+    return MadeBatch([(at, number * 100 + index) for index, at in enumerate(sorted(labels, key=str))], labels=labels)
 
 
 WINDOWS = MadeTable(
     f"{NAME}_windows",
     GoldTable.model_validate({"every": "1 second", "measures": {"lines": "count"}}),
     _schema({"lines": LongType()}),
-    windows_batch,
+    _windows_batch,
 )
 
 

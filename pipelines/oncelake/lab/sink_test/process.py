@@ -110,7 +110,7 @@ class Step:
         """Wait until the process stops itself or ends; return True if it has stopped."""
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
-            self._take(_POLL)
+            self._receive(_POLL)
             done, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if done and os.WIFSTOPPED(status):
                 return True
@@ -122,7 +122,7 @@ class Step:
     def outcome(self, limit: float = LIMIT) -> Outcome | None:
         """Return how the process ended; None if it has not ended within some seconds."""
         until = time.monotonic() + limit
-        while self._take(max(0.0, min(0.1, until - time.monotonic()))):
+        while self._receive(max(0.0, min(0.1, until - time.monotonic()))):
             if time.monotonic() >= until:
                 return None
         if self._pid:
@@ -134,8 +134,8 @@ class Step:
                 import_module(name)
         return ended
 
-    def _take(self, seconds: float) -> bool:
-        """Take what the process has sent; return False at the end."""
+    def _receive(self, seconds: float) -> bool:
+        """Read what the process has sent; return False at its end."""
         with selectors.DefaultSelector() as selector:  # select() itself refuses a descriptor above 1,023
             selector.register(self._read, selectors.EVENT_READ)
             if not selector.select(seconds):

@@ -86,7 +86,7 @@ class SinkTest:
         """
         self._kind = sink_class(self.name)
         sink = make_sink(self.name, NAME, self.options)
-        self._places = places_of(self._kind)
+        self._places = _places_of(self._kind)
         self._main, self._values = self._course(MAIN), self._course(values_table(nul=sink.keeps_nul))
         steps: list[tuple[str, Callable[[], str]]] = [
             ("an emptied table", self._emptied),
@@ -161,7 +161,7 @@ class SinkTest:
 
     def _seeding(self) -> str:  # guard: kit-writes-in-turns
         main = self._main
-        seen, note = main.look(), main.made.metadata(main.done - 1, main.query)
+        seen, note = main.look(), main.table.metadata(main.done - 1, main.query)
         if (seen.query, seen.batch_id, seen.offset_log) != (note.query_id, note.batch_id, note.after):
             raise FaultError(
                 f"a new process finds batch {seen.batch_id} of query {seen.query!r} and the checkpoint text "
@@ -205,17 +205,17 @@ class SinkTest:
         for one, other in ((self._values, self._main), (self._main, self._values)):
             if one is self._main:
                 one.apply_next()
-            name = one.made.name
+            name = one.table.name
             other.must_be(other.done, f"after {name} was {'written' if one is self._main else 'emptied'}")
         self._values.apply_next()
-        self._main.must_be(self._main.done, f"after {self._values.made.name} was written")
+        self._main.must_be(self._main.done, f"after {self._values.table.name} was written")
         return "two tables were emptied and written in turns: neither changed the other"
 
     def _value_checks(self) -> str:
         self._begin_values()
         while self._values.done < VALUES:
             self._values.apply_next()
-        rows = len(self._values.made.batch(0).rows)
+        rows = len(self._values.table.batch(0).rows)
         return f"{rows} rows that differ in one value or in a few characters of their key came back as they were"
 
     def _sizes(self) -> str:  # guard: kit-writes-any-size
@@ -268,13 +268,13 @@ class SinkTest:
 
     def _next_removal(self) -> None:
         """Write batches up to the next one that removes rows."""
-        while not self._values.made.batch(self._values.done).removes:
+        while not self._values.table.batch(self._values.done).removes:
             self._values.apply_next()
 
     def _errors_of_rows(self) -> str:
         """Raise an error before a part of the rows, after the last part, and in the middle of a part."""
         main = self._main
-        parts = -(-len(main.made.batch(main.done).rows) // PART)
+        parts = -(-len(main.table.batch(main.done).rows) // PART)
         places = [f"before part {at + 1}" for at in range(parts)]
         places += ["after the last part", "in the middle of part 2"]
         for at, place in enumerate(places):
@@ -282,7 +282,7 @@ class SinkTest:
             self._raise_in_rows(at + 1 if at <= parts else None, PART + 1 if at > parts else None, place)
         return f"{count_of(len(places), 'error')} while the rows were taken: each passed, and nothing was stored"
 
-    def _raise_in_rows(self, asked: int | None, row: int | None, place: str) -> None:
+    def _raise_in_rows(self, calls: int | None, row: int | None, place: str) -> None:
         main, number = self._main, self._main.done
         when = f"after the rows of batch {number} raised an error {place}"
 
@@ -291,13 +291,13 @@ class SinkTest:
 
             def fence() -> None:
                 nonlocal count
-                if asked is not None and count >= asked:
+                if calls is not None and count >= calls:
                     raise MadeError("this process may no longer write: an error made by the test")
                 count += 1
 
             try:
-                main.made.served_by(sink).apply(
-                    main.made.rows(number, row), main.made.metadata(number, main.query), NONE, fence
+                main.table.served_by(sink).apply(
+                    main.table.rows(number, row), main.table.metadata(number, main.query), NONE, fence
                 )
             except MadeError:
                 return ""
@@ -366,8 +366,8 @@ class SinkTest:
             number = main.done
 
             def both(number: int = number) -> None:
-                for each in (number, number + 1):
-                    main.batch(each)()
+                for batch_number in (number, number + 1):
+                    main.batch(batch_number)()
 
             with Step(main.batch(number), Halt(at, signal.SIGSTOP, self._places)) as old:
                 old.has_stopped()
@@ -398,7 +398,7 @@ class SinkTest:
 
     def _killed_in_a_rebuild(self) -> str:
         main = self._main
-        empty = main.child(lambda sink: main.made.served_by(sink).empty())
+        empty = main.child(lambda sink: main.table.served_by(sink).empty())
         lines = must(run(empty, Halt(None, signal.SIGKILL, self._places)), "empty").lines
         chosen = _spread(list(enumerate(lines)), self.pauses)
         for at, line in chosen:
@@ -426,9 +426,9 @@ class SinkTest:
         return f"{count_of(self.kills, 'kill')}, {hit} of them in the middle of a batch, seed {self.seed}"
 
 
-def places_of(kind: type[Sink]) -> tuple[str, ...]:
+def _places_of(kind: type[Sink]) -> tuple[str, ...]:
     """Return the directories of a sink's own code: those of its class and of the classes that it derives from."""
-    modules = {each.__module__ for each in kind.__mro__ if each not in (Sink, ABC, object)}
+    modules = {class_.__module__ for class_ in kind.__mro__ if class_ not in (Sink, ABC, object)}
     files = (getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules))
     return tuple(sorted({str(Path(file).parent) for file in files if file}))
 
@@ -437,7 +437,7 @@ def _spread(lines: list[tuple[int, Line]], most: int) -> list[tuple[int, Line]]:
     """Return at most this many lines, evenly spread."""
     if len(lines) <= most:
         return lines
-    return [lines[each * len(lines) // most] for each in range(most)]
+    return [lines[index * len(lines) // most] for index in range(most)]
 
 
 def _named(line: Line) -> str:

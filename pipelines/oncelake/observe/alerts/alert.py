@@ -1,6 +1,6 @@
-"""One alert: look at the lake, keep what is due, send it, then record that it is sent.
+"""One alert: look at the lake, store the due messages, send them, then record them as sent.
 
-What is due is written before it is sent, together with the position that was looked at. It is recorded as sent after
+A due message is written before it is sent, together with the position that was looked at. It is recorded as sent after
 the receiver has accepted it. So a process that dies in between sends it again, with the same key, and loses nothing.
 """
 
@@ -52,7 +52,7 @@ class Alert:
         return directory(self.root, self.name)
 
     def round(self, seconds: float | None = None) -> AlertState:
-        """Look once, and send what is due.
+        """Look once, and send the due messages.
 
         Args:
             seconds: no message is begun this long after the look; None for no limit.
@@ -89,7 +89,7 @@ class Alert:
         return message
 
     def _begun(self, state: AlertState | None, now: int) -> AlertState:
-        """Return the state to go on from: a new one, or that of a changed declaration."""
+        """Return the state to continue from; a new one before the first look, or for a changed condition."""
         when, since = self.settings.when, self.settings.since
         declared = int(since.timestamp() * 1000) if since is not None else None
         if state is None:
@@ -131,12 +131,12 @@ class Alert:
         waits = until is not None and newest is not None and state.until_ms < min(until, newest + self._length)
         if changed or waits:
             most = len(state.done) + len(state.entries) + MOST + 1
-            found = self.look.windows(version, state.since_ms, until, most)
-            whole = len(found) < most
+            windows = self.look.windows(version, state.since_ms, until, most)
+            whole = len(windows) < most
             if whole:
-                state = _fallen(state, found, now)
-            state, all_taken = self._taken(state, found)
-            if whole and all_taken:  # guard: alert-position-when-kept
+                state = _fallen(state, windows, now)
+            state, all_added = self._add_windows(state, windows)
+            if whole and all_added:  # guard: alert-position-when-kept
                 state = replace(state, table_id=table_id, version=version, newest_ms=newest, until_ms=until or 0)
         if clock != now and state.open and self.look.settled() and self.look.head() == head:
             clock = now
@@ -158,34 +158,34 @@ class Alert:
             _over(entry, now, "the clock was set back") if entry.start_ms > now else entry for entry in state.entries
         )
         state = replace(state, entries=tuple(entries))
-        found, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
+        windows, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
         before = len(state.entries)
-        state, all_taken = self._taken(state, found)
-        if not all_taken:
-            until = found[len(state.entries) - before].start_ms
+        state, all_added = self._add_windows(state, windows)
+        if not all_added:
+            until = windows[len(state.entries) - before].start_ms
         state = replace(state, until_ms=max(until, known))
         return _ended(state, now, now)
 
-    def _taken(self, state: AlertState, found: list[Window]) -> tuple[AlertState, bool]:
-        """Return the state with the new windows as due, as far as there is room, and whether there was for all."""
+    def _add_windows(self, state: AlertState, windows: list[Window]) -> tuple[AlertState, bool]:
+        """Add new windows to the state as due, as far as there is room; return it, and True if there was for all."""
         done, keys = frozenset(state.done), {entry.key for entry in state.entries}
         fresh = []
-        for each in found:
-            key = self._key(each.start_ms)
-            if each.start_ms not in done and key not in keys:  # guard: one-message-per-window
-                fresh.append(Entry(key, each.start_ms, each.end_ms, each.text))
+        for window in windows:
+            key = self._key(window.start_ms)
+            if window.start_ms not in done and key not in keys:  # guard: one-message-per-window
+                fresh.append(Entry(key, window.start_ms, window.end_ms, window.text))
         room = max(MOST - state.unsent, 0)
         return replace(state, entries=(*state.entries, *fresh[:room])), len(fresh) <= room
 
     def _holding(self, state: AlertState, now: int) -> AlertState:
-        found = self.look.holding(now)
-        if found is None:
+        holding = self.look.holding(now)
+        if holding is None:
             return state
-        if not found.holds:
-            return replace(state, entries=tuple(_over(entry, now, found.text) for entry in state.entries))
+        if not holding.holds:
+            return replace(state, entries=tuple(_over(entry, now, holding.text) for entry in state.entries))
         if any(entry.over_ms is None for entry in state.entries) or state.unsent >= MOST:
             return state
-        return replace(state, entries=(*state.entries, Entry(self._key(now), now, None, found.text)))
+        return replace(state, entries=(*state.entries, Entry(self._key(now), now, None, holding.text)))
 
     def _key(self, start_ms: int) -> str:
         return key_of(self.lake, self.name, self.settings.when, utc(start_ms))
@@ -193,16 +193,16 @@ class Alert:
     # --- send ---
 
     def _sent(self, state: AlertState, until: float | None) -> AlertState:
-        """Send what is due, the oldest first, and record each message as sent; stop if the receiver is away."""
-        failed, left = "", MOST
+        """Send the due messages, the oldest first, and record each as sent; stop if the receiver does not answer."""
+        failed, room = "", MOST
         for due in state.entries:
             entry = due
             for status in ("alert", "end"):
                 if not _is_due(entry, status):
                     continue
-                if left == 0 or (until is not None and time.monotonic() > until):
+                if room == 0 or (until is not None and time.monotonic() > until):
                     return self._failed(state, failed)
-                left -= 1
+                room -= 1
                 try:
                     self.send(self._message(entry, status, self.now_ms()))  # guard: alert-sent-then-recorded
                 except DeliveryError as error:
@@ -236,9 +236,9 @@ def _over(entry: Entry, now: int, why: str) -> Entry:
     return entry if entry.over_ms is not None else replace(entry, over_ms=now, over=why)
 
 
-def _fallen(state: AlertState, found: list[Window], now: int) -> AlertState:
-    """Return the state with the open windows as over in which the condition no longer holds."""
-    holding = {each.start_ms for each in found}
+def _fallen(state: AlertState, windows: list[Window], now: int) -> AlertState:
+    """End the open windows in which the condition no longer holds, and return the state."""
+    holding = {window.start_ms for window in windows}
     entries = (
         entry if entry.start_ms in holding else _over(entry, now, "the condition no longer holds in this window")
         for entry in state.entries
@@ -247,12 +247,12 @@ def _fallen(state: AlertState, found: list[Window], now: int) -> AlertState:
 
 
 def _ended(state: AlertState, clock: int, now: int, *, extra: bool = False) -> AlertState:
-    """Return the state with the windows as over that ended the length of a window ago, with `extra` two of them."""
+    """End the windows whose end is one window length ago, with `extra` two lengths, and return the state."""
 
     def is_past(entry: Entry) -> bool:
         if entry.end_ms is None:
             return False
         return clock >= entry.end_ms + (entry.end_ms - entry.start_ms) * (2 if extra else 1)
 
-    entries = (_over(each, now, "the window is over") if is_past(each) else each for each in state.entries)
+    entries = (_over(entry, now, "the window is over") if is_past(entry) else entry for entry in state.entries)
     return replace(state, entries=tuple(entries))

@@ -1,4 +1,4 @@
-"""Watch the alerts during a run: a thread for each alert, which no receiver and no error can make the run wait for."""
+"""Watch the alerts during a run: each alert has its own thread, so no receiver and no error delays the run."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from oncelake.observe.alerts.look import LakeLook, write_proof
 from oncelake.observe.alerts.message import Message
 from oncelake.observe.alerts.send import Sender
 from oncelake.observe.alerts.state import AlertState, AlertStatus, directory, read_states, status_of
-from oncelake.observe.log_cache import kept
+from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import ignore
 from oncelake.proof.result import ProofResult
 
@@ -55,7 +55,7 @@ def alert_of(chain: Chain, spark: Callable[[], SparkSession], name: str, ended: 
         lake.catalog or lake.root,
         lake.root,
         files,
-        LakeLook(kept(chain), settings.condition, spark, files),
+        LakeLook(cached(chain), settings.condition, spark, files),
         Sender(name, settings.to, ended or threading.Event()),
         partial(alone, lake, name),
     )
@@ -75,9 +75,9 @@ def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Even
         ConfigError: a secret cannot be read here, or a measure is no number.
     """
     declared = chain.settings.alerts
-    for name, each in declared.items():
-        each.to.check()
-        if each.condition.subject == "gold":
+    for name, alert in declared.items():
+        alert.to.check()
+        if alert.condition.subject == "gold":
             _refuse_text(chain, spark, name)
     if not declared:
         yield ignore
@@ -114,7 +114,7 @@ def alerting(chain: Chain, spark: SparkSession, say: EventSink) -> Iterator[Even
 def round_of(
     chain: Chain, spark: Callable[[], SparkSession], say: Callable[[str], None], *names: str
 ) -> dict[str, AlertState]:
-    """Make one round of alerts and return the states afterwards; an error is only said.
+    """Make one round of alerts and return the states afterwards; an error is reported to `say`, not raised.
 
     Args:
         chain: the chain.
@@ -122,19 +122,19 @@ def round_of(
         say: called with one line of text for each alert whose messages cannot be sent.
         names: the alerts.
     """
-    found = {}
+    states = {}
     for name in names:
         alert = alert_of(chain, spark, name)
 
         def one(seconds: float | None, alert: Alert = alert, name: str = name) -> AlertState:
-            found[name] = state = alert.round(seconds)
+            states[name] = state = alert.round(seconds)
             return state
 
-        def told(text: str, name: str = name) -> None:
+        def say_failure(text: str, name: str = name) -> None:
             say(f"alert {name}: {text}")
 
-        AlertWatch(one, told).once()
-    return found
+        AlertWatch(one, say_failure).once()
+    return states
 
 
 def alert_statuses(
@@ -166,7 +166,7 @@ def send_test(chain: Chain, spark: Callable[[], SparkSession], name: str) -> Mes
 
 
 def _moves(chain: Chain, name: str) -> str:
-    """Return the stage after whose batches an alert is looked at at once; empty if there is none."""
+    """Return the stage whose batches start an alert's next round early; empty if there is none."""
     condition = chain.settings.alerts[name].condition
     return f"gold.{condition.table}" if condition.subject == "gold" else ""
 
@@ -189,7 +189,7 @@ class AlertWatch:
     Attributes:
         round: looks once and sends what is due, for at most some seconds.
         say: called with one line of text if messages cannot be sent, and when they can again.
-        moves: the stage after whose batches the alert is looked at soon.
+        moves: the stage whose batches start the next round early; empty for none.
         often, seldom: the seconds between two rounds, with and without batches.
         fails: how many rounds in a row failed.
     """
@@ -202,7 +202,7 @@ class AlertWatch:
     fails: int = 0
 
     def is_moved_by(self, event: Event) -> bool:
-        """Return True if an event is a batch after which the alert is looked at soon."""
+        """Return True if an event is a batch that starts the next round early."""
         return isinstance(event, BatchReport) and event.stage == self.moves
 
     def thread(self, name: str) -> Background:
@@ -210,21 +210,21 @@ class AlertWatch:
         return Background(name, self._round, last=lambda: self.once(LAST))
 
     def once(self, seconds: float | None = None) -> None:
-        """Make one round; an error is only said, once for each row of failures."""
-        said = ""
+        """Make one round; report the first error of a series of failures to `say`, and raise none."""
+        message = ""
         try:
             state = self.round(seconds)
             if state.failed:
-                said = f"{state.failed}; unsent: {state.unsent}. Nothing is lost: it is tried again"
+                message = f"{state.failed}; unsent: {state.unsent}. Nothing is lost: it is tried again"
         except LockedError:  # another process is sending the same
             return
         except Exception as error:  # no error of an alert may stop the run
-            said = str(error) if isinstance(error, OncelakeError) else f"{type(error).__name__}: {reason(error)}"
-        if said and not self.fails:
-            self.say(said)
-        elif not said and self.fails:
+            message = str(error) if isinstance(error, OncelakeError) else f"{type(error).__name__}: {reason(error)}"
+        if message and not self.fails:
+            self.say(message)
+        elif not message and self.fails:
             self.say("works again")
-        self.fails = self.fails + 1 if said else 0
+        self.fails = self.fails + 1 if message else 0
 
     def _round(self) -> Pause:
         self.once()
@@ -241,12 +241,12 @@ def tell_proof(chain: Chain, spark: SparkSession, result: ProofResult, warn: Cal
         result: the proof.
         warn: called with the reason if the alerts cannot learn of it; the proof's own result does not depend on that.
     """
-    asked = [name for name, alert in chain.settings.alerts.items() if alert.condition.subject == "proof"]
-    if not asked:
+    names = [name for name, alert in chain.settings.alerts.items() if alert.condition.subject == "proof"]
+    if not names:
         return
     try:
         write_proof(files_at(chain.lake.root, spark), chain.lake.root, holds=result.holds, text=result.words)
     except Exception as error:
         warn(f"the alerts do not learn of this proof: {reason(error)}")
         return
-    round_of(chain, lambda: spark, warn, *asked)
+    round_of(chain, lambda: spark, warn, *names)

@@ -1,4 +1,4 @@
-"""Look at the lake for what an alert's condition is about."""
+"""Read from the lake what an alert's condition compares."""
 
 import json
 from collections import Counter
@@ -34,7 +34,7 @@ PROOF = "proof.json"
 
 @dataclass(frozen=True)
 class Window:
-    """A window in which a condition holds: its start and end in milliseconds since 1970, and what was found."""
+    """A window in which a condition holds: its start and end in milliseconds since 1970, and the value in words."""
 
     start_ms: int
     end_ms: int
@@ -43,7 +43,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Holding:
-    """Whether a condition that is not about windows holds, and what was found."""
+    """Whether a condition that is not about windows holds, and the value in words."""
 
     holds: bool
     text: str
@@ -108,8 +108,8 @@ class LakeLook(Look):
         return built_by(self.chain, self.condition.table).seconds * 1000
 
     def settled(self) -> bool:
-        wanted = ("silver", str(self._gold))
-        needed = [stage for stage in self.chain.stages if not stage.reads or stage.name in wanted]
+        stage_names = ("silver", str(self._gold))
+        needed = [stage for stage in self.chain.stages if not stage.reads or stage.name in stage_names]
         try:
             complete = sum(not stage.reads for stage in needed) == len(self.chain.settings.by_name)
             return complete and all(backlog(self.chain.stage_state(stage)).count == 0 for stage in needed)
@@ -122,8 +122,8 @@ class LakeLook(Look):
         return (log.table_id() or "", version) if version is not None else None
 
     def newest(self, version: int) -> int | None:
-        found = self._rows(version).agg(F.unix_millis(F.max(LOG_TIME)).alias("newest")).first()
-        return found["newest"] if found else None
+        row = self._rows(version).agg(F.unix_millis(F.max(LOG_TIME)).alias("newest")).first()
+        return row["newest"] if row else None
 
     def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
         declared = built_by(self.chain, self.condition.table)
@@ -141,14 +141,14 @@ class LakeLook(Look):
             rows = rows.where(F.col(LOG_TIME) <= F.timestamp_millis(F.lit(until_ms - length)))
         row = F.struct(value.alias("value"), *(F.col(quoted(name)).cast("string").alias(name) for name in declared.by))
         worst = F.max(row) if ">" in self.condition.operator else F.min(row)
-        found = rows.groupBy(LOG_TIME).agg(F.count("*").alias("groups"), worst.alias("worst")).orderBy(LOG_TIME)
-        collected = found.select(F.unix_millis(LOG_TIME).alias("start"), "groups", "worst").limit(most).collect()
-        return [Window(each["start"], each["start"] + length, self._text(each)) for each in collected]
+        grouped = rows.groupBy(LOG_TIME).agg(F.count("*").alias("groups"), worst.alias("worst")).orderBy(LOG_TIME)
+        collected = grouped.select(F.unix_millis(LOG_TIME).alias("start"), "groups", "worst").limit(most).collect()
+        return [Window(window["start"], window["start"] + length, self._text(window)) for window in collected]
 
     def _text(self, row: Row) -> str:
         worst: dict[str, Any] = row["worst"].asDict()
         value = worst.pop("value")
-        where = ", ".join(f"{name}={printable(str(each), 60)}" for name, each in worst.items())
+        where = ", ".join(f"{name}={printable(str(key), 60)}" for name, key in worst.items())
         others = f", and of {count_of(row['groups'] - 1, 'other group')}" if row["groups"] > 1 else ""
         return f"{self.condition.column} is {value:,.15g}{f' for {where}' if where else ''}{others}"
 
@@ -164,19 +164,19 @@ class LakeLook(Look):
             until_ms = min(until_ms, last.timestamp)  # its refused lines may not be written yet
         until_ms -= until_ms % length
         read, refused = self._lines(silver, after_ms, until_ms, length)
-        found = []
+        windows = []
         for start in sorted(read):
             part = refused[start] / read[start] if read[start] else 0.0
             if part > self.condition.limit:
                 text = f"{share(part)} of {count_of(read[start], 'line')} are refused"
-                found.append(Window(start, start + length, text))
-        return found, until_ms
+                windows.append(Window(start, start + length, text))
+        return windows, until_ms
 
     def _lines(self, silver: Stage, after_ms: int, until_ms: int, length: int) -> tuple[Counter[int], Counter[int]]:
         """Return how many lines silver's batches read, and how many of them it refused, by the start of the time."""
         starts: dict[tuple[str, int], int] = {}
         read, refused = Counter[int](), Counter[int]()
-        for table in (SILVER, *(each for each in silver.tables if each != SILVER)):
+        for table in (SILVER, *(other for other in silver.tables if other != SILVER)):
             for commit, stands in self.chain.commit_log(table).newest_first():
                 metadata = commit.metadata
                 if commit.timestamp < after_ms:
@@ -194,8 +194,8 @@ class LakeLook(Look):
     def holding(self, now_ms: int) -> Holding | None:
         condition = self.condition
         if condition.subject == "proof":
-            return read_proof(self.files, self.chain.lake.root)
-        stage = next((each for each in self.chain.stages if each.name == condition.stage), None)
+            return _read_proof(self.files, self.chain.lake.root)
+        stage = next((candidate for candidate in self.chain.stages if candidate.name == condition.stage), None)
         if stage is None:  # its source has failed, and the other sources go on
             return None
         state = self.chain.stage_state(stage)
@@ -203,28 +203,28 @@ class LakeLook(Look):
             waits = backlog(state)
             if waits.count is None:
                 return None
-            said = f"the backlog of {stage.name} is {backlog_words(waits.count, waits.unit, waits.behind)}"
-            return Holding(waits.count > condition.limit, said)
+            text = f"the backlog of {stage.name} is {backlog_words(waits.count, waits.unit, waits.behind)}"
+            return Holding(waits.count > condition.limit, text)
         last = state.first.last
         if last is None:
             return None
         # guard: future-commit-not-fresh
         age = abs(now_ms - last.timestamp) / 1000  # a clock that was ahead, and is right again, tells no age
         when = ago(age) if last.timestamp <= now_ms else "later than this machine's clock"
-        said = f"the last commit of {stage.name} was {when}, at {utc(last.timestamp)}"
-        return Holding(age > condition.limit, f"{said}; the limit is {duration(round(condition.limit))}")
+        text = f"the last commit of {stage.name} was {when}, at {utc(last.timestamp)}"
+        return Holding(age > condition.limit, f"{text}; the limit is {duration(round(condition.limit))}")
 
 
-def proof_path(lake: str) -> str:
+def _proof_path(lake: str) -> str:
     """Return the path of the result of the last proof."""
     return f"{lake}/_alerts/{PROOF}"
 
 
-def read_proof(files: Files, lake: str) -> Holding | None:
+def _read_proof(files: Files, lake: str) -> Holding | None:
     """Return whether the last proof failed; None if there is none, or its result cannot be read."""
     try:
-        found = json.loads(files.read(proof_path(lake)) or "{}")
-        return Holding(not found["holds"], str(found["text"]))
+        result = json.loads(files.read(_proof_path(lake)) or "{}")
+        return Holding(not result["holds"], str(result["text"]))
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -235,4 +235,4 @@ def write_proof(files: Files, lake: str, *, holds: bool, text: str) -> None:
     Raises:
         OSError: the lake is not writable.
     """
-    files.write(proof_path(lake), json.dumps({"holds": holds, "text": text}))
+    files.write(_proof_path(lake), json.dumps({"holds": holds, "text": text}))

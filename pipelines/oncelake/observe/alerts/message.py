@@ -21,14 +21,14 @@ class Message:
     """One message.
 
     Attributes:
-        key: the same for each attempt, and for the message that something began and the one that it ended.
+        key: the same for each attempt, and for the first message of an alert and its end message.
         alert: the alert's name.
         status: whether the condition holds, has ended, or this is a test.
         condition: the condition as configured.
         text: what was found.
         window: the start of the window in UTC, or of the time in which the condition holds.
         lake: the lake's root or catalog.
-        at: when it was found, in UTC.
+        at: when the condition was checked, in UTC.
     """
 
     key: str
@@ -132,17 +132,17 @@ FORMS: Mapping[str, Callable[[Message, str], dict[str, Any]]] = {
 
 def mail(message: Message, sender: str, recipients: tuple[str, ...]) -> EmailMessage:
     """Return the message as an e-mail; its ID follows from the key, and the end message answers the first one."""
-    found = EmailMessage()
-    found["Subject"] = message.title
-    found["From"] = sender
-    found["To"] = ", ".join(recipients)
-    found["Date"] = datetime.fromisoformat(message.at)
-    found["Message-ID"] = _mail_id(message.key, message.status)
+    letter = EmailMessage()
+    letter["Subject"] = message.title
+    letter["From"] = sender
+    letter["To"] = ", ".join(recipients)
+    letter["Date"] = datetime.fromisoformat(message.at)
+    letter["Message-ID"] = _mail_id(message.key, message.status)
     if message.status == "end":
-        found["In-Reply-To"] = found["References"] = _mail_id(message.key, "alert")
-    found["Auto-Submitted"] = "auto-generated"
-    found.set_content("\n".join(f"{name}: {text}" for name, text in message.facts))
-    return found
+        letter["In-Reply-To"] = letter["References"] = _mail_id(message.key, "alert")
+    letter["Auto-Submitted"] = "auto-generated"
+    letter.set_content("\n".join(f"{name}: {text}" for name, text in message.facts))
+    return letter
 
 
 def _mail_id(key: str, status: Status) -> str:

@@ -16,15 +16,15 @@ from oncelake.exactly_once.files import Files
 from oncelake.observe.alerts.message import utc
 
 FORM = 1
-# The number of files to keep.
-KEPT = 3
-# An alert remembers this many windows that it has told about; it looks only at windows after those it has forgotten.
+# The number of files that are not removed.
+STATE_FILES = 3
+# An alert remembers this many windows whose messages are sent; it looks only at windows after those it has forgotten.
 MEMORY = 2_000
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One window, or one time in which a condition holds, and how far its messages are sent.
+    """One window, or one span of time, in which the condition holds, and which of its messages are sent.
 
     Attributes:
         key: the key of its messages.
@@ -92,15 +92,15 @@ class AlertState:
         return sum(entry.over_ms is None for entry in self.entries)
 
     def put(self, entry: Entry) -> Self:
-        """Return the state with another entry of the same key in the place of the one it has."""
-        return replace(self, entries=tuple(entry if each.key == entry.key else each for each in self.entries))
+        """Replace the entry that has the same key, and return the state."""
+        return replace(self, entries=tuple(entry if other.key == entry.key else other for other in self.entries))
 
     def finish(self, entry: Entry) -> Self:
         """Return the state without an entry whose messages are all sent; its window is remembered.
 
         If there are too many windows to remember, the earliest is forgotten, and earlier ones no longer count.
         """
-        entries = tuple(each for each in self.entries if each.key != entry.key)
+        entries = tuple(other for other in self.entries if other.key != entry.key)
         if entry.end_ms is None:
             return replace(self, entries=entries)
         done, since = sorted({*self.done, entry.start_ms}), self.since_ms
@@ -120,8 +120,8 @@ def key_of(lake: str, alert: str, when: str, start: str) -> str:
         start: the window's start, in UTC.
     """
     # guard: alert-key-from-window
-    made = hashlib.sha256("\n".join((lake, alert, when, start)).encode()).hexdigest()[:16]
-    return f"{alert}/{start}/{made}"
+    digest = hashlib.sha256("\n".join((lake, alert, when, start)).encode()).hexdigest()[:16]
+    return f"{alert}/{start}/{digest}"
 
 
 def directory(lake: str, alert: str) -> str:
@@ -140,7 +140,7 @@ def read_state(files: Files, where: str) -> AlertState | None:
         try:
             value: dict[str, Any] = json.loads(files.read(_path(where, number)) or "")
             if value.pop("form") == FORM:
-                entries = tuple(Entry(**each) for each in value.pop("entries"))
+                entries = tuple(Entry(**entry) for entry in value.pop("entries"))
                 return AlertState(**{**value, "done": tuple(value["done"])}, entries=entries, number=number)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -173,7 +173,7 @@ def write_state(files: Files, where: str, state: AlertState) -> AlertState:
     number = max(state.number, *_numbers(files, where), 0) + 1
     del value["number"]
     files.write(_path(where, number), json.dumps({"form": FORM, **value}))
-    for old in _numbers(files, where)[:-KEPT]:
+    for old in _numbers(files, where)[:-STATE_FILES]:
         files.remove(_path(where, old))
     return replace(state, number=number)
 

@@ -61,8 +61,8 @@ class Auditor:
         Raises:
             ConfigError: Great Expectations refuses the suite; the message names the expectation and the reason.
         """
-        found = self._run(suite, frame)
-        by_rule = {each.expectation_config.meta["rule"]: each for each in found}
+        results = self._run(suite, frame)
+        by_rule = {result.expectation_config.meta["rule"]: result for result in results}
         return [_result(suite, number, by_rule[name]) for number, name in enumerate(suite.ids)]
 
     def _run(self, suite: Suite, frame: DataFrame) -> Sequence[Any]:
@@ -89,17 +89,17 @@ class Auditor:
         for identifier in stored:
             path = (self.root / "gx" / "uncommitted" / "validations").joinpath(*identifier.to_tuple())
             path = path.with_name(f"{path.name}.json")
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            for each in kept["results"]:
-                each.update({key: _escaped(each.get(key)) for key in ("result", "exception_info")})
-            path.write_text(json.dumps(kept), encoding="utf-8")
+            validation = json.loads(path.read_text(encoding="utf-8"))
+            for result in validation["results"]:
+                result.update({key: _escaped(result.get(key)) for key in ("result", "exception_info")})
+            path.write_text(json.dumps(validation), encoding="utf-8")
         context.build_data_docs(resource_identifiers=stored)
 
 
 def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
     """Return the rows with map keys as struct fields, because Great Expectations cannot name a map's keys."""
-    wanted = {name.partition(".")[2] for expectation in suite.declared.expectations for name in expectation.columns}
-    keys = sorted(key for key in wanted if key)
+    names = {name.partition(".")[2] for expectation in suite.declared.expectations for name in expectation.columns}
+    keys = sorted(key for key in names if key)
     if not keys or FIELDS not in frame.columns:
         return frame
     return frame.withColumn(FIELDS, F.struct(*(F.col(FIELDS)[key].alias(key) for key in keys)))
@@ -122,40 +122,40 @@ def _context(root: Path) -> "AbstractDataContext":
 def _suite(suite: Suite) -> Any:
     from great_expectations.core import ExpectationSuite  # noqa: PLC0415
 
-    made = ExpectationSuite(name=str(suite.table))
-    for number, each in enumerate(suite.declared.expectations):
-        given = {"type": each.type, "kwargs": each.kwargs, "severity": each.severity, "notes": each.notes}
-        given["meta"] = {**(each.meta or {}), "rule": suite.ids[number]}
+    gx_suite = ExpectationSuite(name=str(suite.table))
+    for number, rule in enumerate(suite.declared.expectations):
+        config = {"type": rule.type, "kwargs": rule.kwargs, "severity": rule.severity, "notes": rule.notes}
+        config["meta"] = {**(rule.meta or {}), "rule": suite.ids[number]}
         try:
-            # its own suite: in a shared one it would replace an expectation of the same type on the same column
+            # its own suite: in a shared one it would replace an rule of the same type on the same column
             alone = ExpectationSuite(name=str(suite.table))
-            alone.add_expectation_configurations([_configuration(given)])
+            alone.add_expectation_configurations([_configuration(config)])
         except Exception as error:
             raise ConfigError(f"{suite.at(number)}: {reason(error)}") from None
-        made.expectations.extend(alone.expectations)
-    return made
+        gx_suite.expectations.extend(alone.expectations)
+    return gx_suite
 
 
-def _configuration(given: Mapping[str, Any]) -> Any:
+def _configuration(config: Mapping[str, Any]) -> Any:
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
 
-    return ExpectationConfiguration(**{key: value for key, value in given.items() if value is not None})
+    return ExpectationConfiguration(**{key: value for key, value in config.items() if value is not None})
 
 
-def _result(suite: Suite, number: int, found: Any) -> Result:
-    declared, result = suite.declared.expectations[number], found.result or {}
+def _result(suite: Suite, number: int, evaluation: Any) -> Result:
+    declared, result = suite.declared.expectations[number], evaluation.result or {}
     rows = result.get("partial_unexpected_index_list") or []
     return Result(
         rule=suite.ids[number],
         type=declared.type,
         columns=declared.columns,
         severity=declared.severity,
-        success=bool(found.success),
+        success=bool(evaluation.success),
         rows=result.get("element_count"),
         unexpected=result.get("unexpected_count"),
         observed=observed(result.get("observed_value")),
         lines=[str(row[LINE]) for row in rows],
-        error=next(errors(found.exception_info), None),
+        error=next(errors(evaluation.exception_info), None),
     )
 
 
@@ -163,12 +163,12 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, str):
         return html.escape(value)
     if isinstance(value, list):
-        return [_escaped(each) for each in value]
-    return {_escaped(key): _escaped(each) for key, each in value.items()} if isinstance(value, dict) else value
+        return [_escaped(item) for item in value]
+    return {_escaped(key): _escaped(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def errors(info: Any) -> Iterator[str]:
     """Yield why an expectation could not be evaluated, from either of the library's two formats."""
-    for each in [info, *info.values()] if isinstance(info, dict) else []:
-        if isinstance(each, dict) and each.get("raised_exception"):
-            yield reason(Exception(each.get("exception_message")))
+    for part in [info, *info.values()] if isinstance(info, dict) else []:
+        if isinstance(part, dict) and part.get("raised_exception"):
+            yield reason(Exception(part.get("exception_message")))

@@ -140,37 +140,39 @@ class Audits:
         newest, table_id = commit_log.newest(), commit_log.table_id()
         if newest is None or table_id is None:
             raise OncelakeError(f"there is no table {table} yet. Run: oncelake run")
-        kept = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
+        results_table = self._path(RESULTS_TABLE), self.chain.commit_log(RESULTS_TABLE)
         # a catalog does not name new files
         growing = new and table.layer in _GROWING and not is_name(self._path(table))
-        since = last_audited(self.spark, *kept, table, table_id) if growing else None
+        since = last_audited(self.spark, *results_table, table, table_id) if growing else None
         audited = AuditedRows(table, table_id, newest, since, fingerprint(suite.declared))
         rows = read_version(self.spark, self._path(table), audited.version)
         if since is not None:
-            added = [file for each in range(since + 1, audited.version + 1) for file in commit_log.files_added(each)]
+            added = [file for version in range(since + 1, newest + 1) for file in commit_log.files_added(version)]
             rows = rows.where(file_name(F.col("_metadata.file_path")).isin([unquote(_name(file)) for file in added]))
-        found = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
-        results = self._with_lines(found) if table == SILVER else found
-        recorded = record(self.spark, *kept, audited, results)
+        raw_results = self.auditor.judge(suite, prepared(rows.withColumn(LINE, _line(table)), suite))
+        results = self._with_lines(raw_results) if table == SILVER else raw_results
+        recorded = record(self.spark, *results_table, audited, results)
         return Audit(audited, results, recorded)
 
     def _with_lines(self, results: list[Result]) -> list[Result]:
         """Replace each row that is shown as JSON of its silver columns by the line it came from."""
-        wanted = {line for result in results for line in result.lines if line.startswith("{")}
-        if not wanted:
+        keys = {line for result in results for line in result.lines if line.startswith("{")}
+        if not keys:
             return results
-        files = sorted({json.loads(line)["file"] for line in wanted})
+        files = sorted({json.loads(line)["file"] for line in keys})
         parsed = by_event(self.chain.silver.parse(self._bronze().where(F.col("file").isin(files)))).select(
             _of_silver().alias("key"), line_of().alias("line")
         )
-        lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(wanted))).collect()}
+        lines = {row["key"]: row["line"] for row in parsed.where(F.col("key").isin(sorted(keys))).collect()}
         return [replace(result, lines=[lines.get(line, line) for line in result.lines]) for result in results]
 
     def _bronze(self) -> DataFrame:
         if not self.chain.silver.named:
             return tables.read(self.spark, self._path(BRONZE))
-        there = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
-        parts = (tables.read(self.spark, self._path(each)).withColumn(SOURCE.name, F.lit(each.name)) for each in there)
+        kinds = [kind for kind in self.chain.kinds if self.chain.commit_log(kind).newest() is not None]
+        parts = (
+            tables.read(self.spark, self._path(table)).withColumn(SOURCE.name, F.lit(table.name)) for table in kinds
+        )
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
     def _path(self, table: Table) -> str:

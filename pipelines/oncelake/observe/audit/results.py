@@ -7,15 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from oncelake.common import tables
 from oncelake.common.lake import Table
@@ -106,8 +98,8 @@ def last_audited(spark: SparkSession, path: str, commit_log: DeltaLog, table: Ta
     """Return the newest audited version of a table; None if no audit is recorded."""
     if commit_log.newest() is None:
         return None
-    found = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
-    (newest,) = found.agg({"version": "max"}).collect()[0]
+    rows = tables.read(spark, path).where(f"table = '{table}' AND table_id = '{table_id}'")
+    (newest,) = rows.agg({"version": "max"}).collect()[0]
     return int(newest) if newest is not None else None
 
 

@@ -75,17 +75,17 @@ class Collector:
         """
         chain = self.chain
         declared = [target.table for stage in chain.stages for target in stage.writes]
-        found = [self._table(table) for table in reversed(declared)]
+        table_facts = [self._table(table) for table in reversed(declared)]
         batches = self._try("batches", lambda: tuple(_batches(record(chain)))) or ()
         drawn = Measures(chain, self.spark, self.period)
         measures = tuple(self._measures(drawn))
         facts = Facts(
-            at_ms=now_ms(),
+            at_ms=_now_ms(),
             lake=chain.lake.root if chain.lake.catalog is None else chain.lake.catalog,
             source=", ".join(kind.words_with_place for kind in chain.kinds.values()),
             proof=proof,
             writing=writing(chain.lake),
-            tables=tuple(each for each in reversed(found) if each),
+            tables=tuple(table for table in reversed(table_facts) if table),
             stages=tuple(self._stages()),
             lines=self._try("lines over time", lambda: lines_over_time(chain, self.spark, self.period)),
             late=self._try("late lines", lambda: late_lines(chain, self.spark)),
@@ -112,26 +112,26 @@ class Collector:
             return None
 
     def _period(self, batches: Sequence[BatchFacts]) -> PeriodFacts | None:
-        asked = self.period
-        if asked is None:
+        period = self.period
+        if period is None:
             return None
-        return self._try("what happened", lambda: PeriodEvents(self.chain, self.spark, asked).facts(batches))
+        return self._try("what happened", lambda: PeriodEvents(self.chain, self.spark, period).facts(batches))
 
     def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
         room = PLOTS
         for name in self.chain.settings.gold:
-            found = self._try(f"measures of gold.{name}", partial(self._drawn, drawn, name, room)) or ()
-            room -= len(found)
-            yield from found
+            measures = self._try(f"measures of gold.{name}", partial(self._drawn, drawn, name, room)) or ()
+            room -= len(measures)
+            yield from measures
 
     def _drawn(self, drawn: Measures, name: str, room: int) -> tuple[MeasureFacts, ...]:
         return tuple(drawn.of(name, built_by(self.chain, name), room))
 
     def _stages(self) -> Iterator[StageFacts]:
         for stage in self.chain.stages:
-            found = self._try(stage.name, partial(stage_facts, self.chain, stage))
-            if found is not None:
-                yield found
+            facts = self._try(stage.name, partial(_stage_facts, self.chain, stage))
+            if facts is not None:
+                yield facts
 
     def _table(self, table: Table) -> TableFacts | None:
         commit_log = self.chain.commit_log(table, at_one_moment=True)
@@ -150,24 +150,24 @@ class Collector:
         return replace(facts, rows=rows.count(), files=detail[0], size=detail[1], lines=lines)
 
     def _masked(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for table, kind in self.chain.kinds.items():
             if kind.rules and self.chain.commit_log(table).newest() is not None:
                 rows = tables.read(self.spark, self.chain.lake.at(table))
                 if MASKED in rows.columns:
-                    found.update(_matches(rows))
-        return dict(found)
+                    counts.update(_matches(rows))
+        return dict(counts)
 
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
-        found = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
-        return tuple(ReasonFacts(each.rule, each.column, each.lines, tuple(each.samples)) for each in found)
+        broken_rules = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
+        return tuple(ReasonFacts(why.rule, why.column, why.lines, tuple(why.samples)) for why in broken_rules)
 
 
 def _matches(rows: DataFrame) -> dict[str, int]:
-    each = rows.where(F.col(MASKED).isNotNull()).select(F.explode(MASKED).alias("rule", "count"))
-    return {row[0]: row[1] for row in each.groupBy("rule").agg(F.sum("count")).orderBy("rule").collect()}
+    matches = rows.where(F.col(MASKED).isNotNull()).select(F.explode(MASKED).alias("rule", "count"))
+    return {row[0]: row[1] for row in matches.groupBy("rule").agg(F.sum("count")).orderBy("rule").collect()}
 
 
 def why(error: Exception) -> str:
@@ -181,30 +181,30 @@ def why(error: Exception) -> str:
     return str(error) if isinstance(error, OncelakeError) else explain(error).split("; ")[0]
 
 
-def now_ms() -> int:
+def _now_ms() -> int:
     """Return the current time in milliseconds since 1970."""
     return int(datetime.now(UTC).timestamp() * 1000)
 
 
-def _batches(found: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
-    for each in (batch for batches in found.values() for batch in batches):
-        quality = each.quality
+def _batches(records: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
+    for batch in (batch for batches in records.values() for batch in batches):
+        quality = batch.quality
         yield BatchFacts(
-            stage=each.stage,
-            batch_id=each.batch_id,
-            committed_ms=each.committed_ms,
-            seconds=each.seconds,
-            rows=sum(each.rows.values()),
-            freshness=each.freshness,
-            waiting=each.waiting,
+            stage=batch.stage,
+            batch_id=batch.batch_id,
+            committed_ms=batch.committed_ms,
+            seconds=batch.seconds,
+            rows=sum(batch.rows.values()),
+            freshness=batch.freshness,
+            waiting=batch.waiting,
             refused=quality.get("rules", {}),
             lines=quality.get("lines", 0),
             warned=tuple(quality.get("warned", ())),
-            lost=each.lost,
+            lost=batch.lost,
         )
 
 
-def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
+def _stage_facts(chain: Chain, stage: Stage) -> StageFacts:
     """Return the facts of one stage; its position comes from the newest batch in its first table."""
     ends: Mapping[str, int] = {}
     try:
@@ -219,8 +219,8 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
     if table_state.last is None:
         return replace(facts, position="before the first batch")
     at = table_state.end
-    found = position_of(at)
-    offsets = found.partitions() if found else {}
+    position = position_of(at)
+    offsets = position.partitions() if position else {}
     topics = {name.rpartition("/")[0] for name in offsets}
     numbers = {name: int(name.rpartition("/")[2]) if len(topics) == 1 else name for name in offsets}
     return replace(
@@ -228,7 +228,7 @@ def stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
-        position=(found.words(str(stage.reads)) if found else None) or at or "",
+        position=(position.words(str(stage.reads)) if position else None) or at or "",
         partitions=tuple(
             Partition(numbers[name], offsets[name], ends.get(name)) for name in sorted(offsets, key=_by_number)
         ),
@@ -242,20 +242,20 @@ def _by_number(name: str) -> tuple[str, int]:
 
 def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
     """Run a proof of all that no earlier proof covers; see `oncelake.proof.prove`."""
-    began, links, said = time.monotonic(), list[Link](), ""
+    began, links, failure = time.monotonic(), list[Link](), ""
     proof = Proof(chain, spark)
     try:
         for link in proof.links():
             links.append(link)
     except Exception as error:
-        said = why(error)
+        failure = why(error)
     seconds = round(time.monotonic() - began, 1)
     return ProofFacts(
-        "not possible" if said else "made",
-        now_ms(),
+        "not possible" if failure else "made",
+        _now_ms(),
         seconds,
         proof.lines,
         tuple(links),
-        said,
+        failure,
         in_records=proof.in_records,
     )

@@ -102,7 +102,7 @@ def attention(facts: Facts) -> Iterator[str]:
 
 def balance(facts: Facts) -> str:
     """Return in words how the lines of bronze divide into silver, quarantine and repeats."""
-    in_bronze = [each.rows for each in facts.tables if each.name.startswith(f"{BRONZE.layer}.")]
+    in_bronze = [table.rows for table in facts.tables if table.name.startswith(f"{BRONZE.layer}.")]
     bronze = None if None in in_bronze or not in_bronze else sum(rows or 0 for rows in in_bronze)
     silver, refused = (facts.lines_of(str(table)) for table in (SILVER, QUARANTINE))
     if bronze is None or silver is None or refused is None:
@@ -110,13 +110,13 @@ def balance(facts: Facts) -> str:
     dropped = facts.rows(str(DUPLICATES)) if facts.table(str(DUPLICATES)) else None
     waits = bronze - silver - refused - (dropped or 0)
     masked = ", ".join(f"{rule} {count:,}" for rule, count in facts.masked.items())
-    said = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
-    said += f" + {dropped:,} dropped as repeats" if dropped is not None else ""
+    text = f"{count_of(bronze, 'line')} in bronze = {silver:,} in silver + {refused:,} in quarantine"
+    text += f" + {dropped:,} dropped as repeats" if dropped is not None else ""
     if waits > 0:
-        said = f"{said} + {waits:,} that silver has not read yet"
+        text = f"{text} + {waits:,} that silver has not read yet"
     elif waits:
-        said = f"{said}, {-waits:,} more than bronze has"
-    return f"{said}. Masked before bronze: {masked}" if masked else said
+        text = f"{text}, {-waits:,} more than bronze has"
+    return f"{text}. Masked before bronze: {masked}" if masked else text
 
 
 def contents(facts: Facts) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def contents(facts: Facts) -> dict[str, Any]:
         "notices": list(attention(facts)),
         "balance": balance(facts),
         "layers": list(_layers(facts)),
-        "peaks": sorted((each for each in bins if each[1]), key=lambda each: (-each[1], each[0]))[: LISTED // 2],
+        "peaks": sorted((peak for peak in bins if peak[1]), key=lambda peak: (-peak[1], peak[0]))[: LISTED // 2],
         "stages": list(stage_colours(batch.stage for batch in facts.batches)),
         "sums": list(_sums(facts)),
         "warned": [batch for batch in reversed(facts.batches) if batch.warned][:LISTED],
@@ -140,7 +140,7 @@ def contents(facts: Facts) -> dict[str, Any]:
 
 
 def changes(period: PeriodFacts) -> Iterator[ChangeWords]:
-    """Yield what changed in words: a difference in the figure's own unit, for lines also as a share."""
+    """Yield each figure's change in words: a difference in the figure's own unit, for lines also as a share."""
     for change in period.changes:
         value, before = _in_words(change.value, change.unit), _in_words(change.before, change.unit)
         yield ChangeWords(change.name, change.meaning, change.by, value, before, _difference(change))
@@ -173,16 +173,16 @@ def _difference(change: ChangeFacts) -> str:
 def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str]]]]:
     """Yield each layer with its tables: name, rows, and a line of details. Served tables come from their stages."""
     for layer in ("bronze", "silver", "gold"):
-        found = [
+        entries = [
             (table.name.split(".")[1], table.rows, f"version {table.version:,}, {size(table.size or 0)}")
             for table in facts.tables
             if table.name.startswith(f"{layer}.")
         ]
-        if found:
-            yield layer, found
+        if entries:
+            yield layer, entries
     served = [stage for stage in facts.stages if stage.stage.startswith("serving.")]
     if served:
-        yield "serving", [(each.stage.split(".")[1], each.rows, f"batch {each.batch_id}") for each in served]
+        yield "serving", [(stage.stage.split(".")[1], stage.rows, f"batch {stage.batch_id}") for stage in served]
 
 
 def _sums(facts: Facts) -> Iterator[dict[str, Any]]:

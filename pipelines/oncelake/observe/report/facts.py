@@ -98,13 +98,13 @@ class LinesFacts:
     @property
     def errors(self) -> list[int]:
         """Lines of level ERROR or FATAL per bin."""
-        found = [counts for level, counts in self.levels.items() if level in ERRORS]
-        return [sum(each) for each in zip(*found, strict=True)] if found else [0] * len(self.starts)
+        of_errors = [counts for level, counts in self.levels.items() if level in ERRORS]
+        return [sum(counts) for counts in zip(*of_errors, strict=True)] if of_errors else [0] * len(self.starts)
 
     @property
     def all(self) -> list[int]:
         """Lines of all levels per bin."""
-        return [sum(each) for each in zip(*self.levels.values(), strict=True)]
+        return [sum(bin_counts) for bin_counts in zip(*self.levels.values(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class ReasonFacts:
     samples: tuple[str, ...]
 
 
-# What times decide in which period something counts.
+# The time that decides in which period something counts.
 By = Literal["log time", "ingest time", "commit time"]
 
 
@@ -346,13 +346,13 @@ class Facts:
 
     def rows(self, name: str) -> int | None:
         """Return a table's number of rows: 0 if the table does not exist, None if they could not be counted."""
-        found = self.table(name)
-        return found.rows if found else 0
+        table = self.table(name)
+        return table.rows if table else 0
 
     def lines_of(self, name: str) -> int | None:
         """Return the lines that a table's rows come from: 0 if it does not exist, None if they could not be counted."""
-        found = self.table(name)
-        return self.rows(name) if found is None or found.lines is None else found.lines
+        table = self.table(name)
+        return self.rows(name) if table is None or table.lines is None else table.lines
 
     @property
     def last_commit_ms(self) -> int | None:

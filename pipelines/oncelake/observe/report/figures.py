@@ -37,14 +37,14 @@ def stage_colours(stages: Iterable[str]) -> Iterator[tuple[str, Pair]]:
 
 def figures(facts: Facts) -> dict[str, Figure]:
     """Return every figure that has data, by name."""
-    found: dict[str, Figure] = {}
+    by_name: dict[str, Figure] = {}
     if facts.lines is not None:
-        found["lines"] = lines_figure(facts.lines)
+        by_name["lines"] = _lines_figure(facts.lines)
     if any(batch.refused for batch in facts.batches):
-        found["quality"] = _quality([batch for batch in facts.batches if batch.refused])
+        by_name["quality"] = _quality([batch for batch in facts.batches if batch.refused])
     if facts.batches:
-        found |= {name: _over_batches(facts.batches, name, *axis) for name, axis in _OVER_BATCHES.items()}
-    return found | {measure_id(number): measure_figure(each) for number, each in enumerate(facts.measures)}
+        by_name |= {name: _over_batches(facts.batches, name, *axis) for name, axis in _OVER_BATCHES.items()}
+    return by_name | {measure_id(number): measure_figure(measure) for number, measure in enumerate(facts.measures)}
 
 
 def measure_id(number: int) -> str:
@@ -59,7 +59,7 @@ def measure_figure(facts: MeasureFacts) -> Figure:
     """
     adds = facts.function in ("count", "sum")
     named = [(name or facts.measure, values) for name, values in facts.groups.items()]
-    series = [(*each, LEVELS.get(each[0], colours)) for each, colours in zip(named, SERIES, strict=False)]
+    series = [(*group, LEVELS.get(group[0], colours)) for group, colours in zip(named, SERIES, strict=False)]
     if facts.others:
         series.append(("others", facts.others, REST))
     data = []
@@ -177,7 +177,7 @@ def _no_template(text: str) -> str:
     return text.replace("%{", "%&#123;")
 
 
-def lines_figure(lines: LinesFacts) -> Figure:
+def _lines_figure(lines: LinesFacts) -> Figure:
     """Return the figure of lines per bin and level, with the share of errors below."""
     data = [_bars(lines, level, counts, f"{level} %{{y:,}}") for level, counts in lines.levels.items()]
     shares = [100 * error / max(every, 1) for error, every in zip(lines.errors, lines.all, strict=True)]
@@ -239,11 +239,13 @@ def _highest(lines: LinesFacts, shares: list[float]) -> float:
 def _bins(lines: LinesFacts) -> Figure:
     """Return the bin lengths that the page offers, and the one that it starts with."""
     first, last = opening(lines)
-    wider = [each for each in (300, 3600, 86_400) if each > lines.seconds and each % lines.seconds == 0]
+    wider = [length for length in (300, 3600, 86_400) if length > lines.seconds and length % lines.seconds == 0]
     bins = [lines.seconds, *wider]
-    drawn = {each: len({start // each for start in lines.starts if first <= start * 1000 < last}) for each in bins}
-    start = next((each for each in bins if drawn[each] <= CALM), bins[-1])
-    return {"bins": [[each, each_bin(each)] for each in bins], "start": start}
+    drawn = {
+        length: len({start // length for start in lines.starts if first <= start * 1000 < last}) for length in bins
+    }
+    start = next((length for length in bins if drawn[length] <= CALM), bins[-1])
+    return {"bins": [[length, each_bin(length)] for length in bins], "start": start}
 
 
 def opening(lines: LinesFacts) -> list[int]:

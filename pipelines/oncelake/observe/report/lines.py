@@ -51,10 +51,10 @@ def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> 
     Only files that can hold rows of the period are read.
     """
     for name, declared in all_built_by(chain).items():
-        found = _columns(declared)
-        if found and chain.commit_log(Table("gold", name)).newest() is not None:
+        columns = _columns(declared)
+        if columns and chain.commit_log(Table("gold", name)).newest() is not None:
             table = Table("gold", name)
-            level, count = (F.col(each) for each in found)
+            level, count = (F.col(column) for column in columns)
             rows = in_period(tables.read(spark, chain.lake.at(table)), period)
             return LineCounts(_counts(rows, level, count), str(table), declared.seconds)
     if chain.commit_log(SILVER).newest() is None:
@@ -77,18 +77,18 @@ def timestamp(at: datetime) -> Column:
 
 def lines_over_time(chain: Chain, spark: SparkSession, period: Period | None = None) -> LinesFacts | None:
     """Count lines per bin and level, see `counted`; None if there are no lines."""
-    found = counted(chain, spark, period)
-    if found is None:
+    counts = counted(chain, spark, period)
+    if counts is None:
         return None
-    seconds = bin_length(found.rows, found.every)
-    rows = found.rows.groupBy(bin_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
-    return _facts(rows, found.table, seconds) if rows else None
+    seconds = bin_length(counts.rows, counts.every)
+    rows = counts.rows.groupBy(bin_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
+    return _facts(rows, counts.table, seconds) if rows else None
 
 
 def _columns(declared: GoldTable) -> tuple[str, str] | None:
     """Return the level and count columns if a gold table counts all lines by level, per hour or finer."""
     level = next((name for name, text in declared.by.items() if text.strip() == "level"), None)
-    count = next((each.name for each in declared.parsed if each.function == "count"), None)
+    count = next((measure.name for measure in declared.parsed if measure.function == "count"), None)
     counts_all = declared.where is None and declared.seconds <= _HOUR
     return (level, count) if counts_all and level and count else None
 
@@ -105,10 +105,10 @@ def bin_length(rows: DataFrame, every: int, most: int = MOST) -> int:
         every: the length of their windows; a bin is a multiple of it.
         most: the largest number of bins.
     """
-    bins = sorted({-(-each // every) * every for each in _BINS})
-    used = [F.approx_count_distinct(F.floor(F.col("at") / each)).alias(str(each)) for each in bins]
-    found = rows.agg(*used).collect()[0]
-    return next((each for each in bins if found[str(each)] <= most), bins[-1])
+    bins = sorted({-(-length // every) * every for length in _BINS})
+    used = [F.approx_count_distinct(F.floor(F.col("at") / length)).alias(str(length)) for length in bins]
+    counts = rows.agg(*used).collect()[0]
+    return next((length for length in bins if counts[str(length)] <= most), bins[-1])
 
 
 def bin_start(seconds: int) -> Column:
@@ -122,9 +122,9 @@ def _level() -> Column:
 
 def _facts(rows: Sequence[Row], table: str, seconds: int) -> LinesFacts:
     starts = sorted({row["start"] for row in rows})
-    found = {(row["level"], row["start"]): int(row["lines"]) for row in rows}
-    there = {level for level, _ in found}
-    levels = {each: tuple(found.get((each, start), 0) for start in starts) for each in _order() if each in there}
+    counts = {(row["level"], row["start"]): int(row["lines"]) for row in rows}
+    present = {level for level, _ in counts}
+    levels = {level: tuple(counts.get((level, start), 0) for start in starts) for level in _order() if level in present}
     return LinesFacts(table, seconds, tuple(starts), levels)
 
 
@@ -148,11 +148,11 @@ def late_lines(chain: Chain, spark: SparkSession) -> LateFacts | None:
     late = rows.join(F.broadcast(known), "ingested_at").withColumn("late", F.col("newest") - F.col("at"))
     bounds = zip(SPANS.items(), [0, *SPANS.values()], strict=False)
     counts = [F.count_if((F.col("late") > low) & (F.col("late") <= high)).alias(name) for (name, high), low in bounds]
-    found = late.agg(
+    totals = late.agg(
         F.count(F.lit(1)).alias("lines"),
         F.max("late").alias("most"),
         F.count_distinct(F.when(F.col("late") > 0, F.col("ingested_at"))).alias("batches"),
         *counts,
     ).collect()[0]
-    by = {name: int(found[name]) for name in SPANS}
-    return LateFacts(int(found["lines"]), by, max(int(found["most"] or 0), 0), int(found["batches"]))
+    by = {name: int(totals[name]) for name in SPANS}
+    return LateFacts(int(totals["lines"]), by, max(int(totals["most"] or 0), 0), int(totals["batches"]))

@@ -43,12 +43,12 @@ class Measures:
         if self.chain.commit_log(table).newest() is None:
             return
         rows = in_period(tables.read(self.spark, self.chain.lake.at(table)), self.period)
-        there = {field.name: field.dataType for field in rows.schema}
-        numbers = [each for each in declared.parsed if isinstance(there.get(each.name), NumericType)]
-        for each in declared.parsed:
-            if each not in numbers:
-                why = "is not a number" if each.name in there else "is not in the table yet"
-                self.not_drawn.append(f"{table}: {each.name} {why}")
+        columns = {field.name: field.dataType for field in rows.schema}
+        numbers = [measure for measure in declared.parsed if isinstance(columns.get(measure.name), NumericType)]
+        for measure in declared.parsed:
+            if measure not in numbers:
+                why = "is not a number" if measure.name in columns else "is not in the table yet"
+                self.not_drawn.append(f"{table}: {measure.name} {why}")
         self.not_drawn += [
             f"{table}: {number.name}, as {PLOTS} measures are drawn already" for number in numbers[room:]
         ]
@@ -71,12 +71,12 @@ def over_time(rows: DataFrame, table: str, declared: GoldTable, measures: Sequen
     seconds = bin_length(rows.select(at), declared.seconds, BINS)
     by = f" by {', '.join(declared.by)}" if declared.by else ""
     for measure in measures:
-        held = sketch_column(measure) if measure.how.merge == "sketch" else measure.name
-        placed = rows.select(at, group, F.col(quoted(held)).alias("value"))
-        found = _measured(placed, measure.how.merge, seconds)
-        if found is not None:
+        column = sketch_column(measure) if measure.how.merge == "sketch" else measure.name
+        placed = rows.select(at, group, F.col(quoted(column)).alias("value"))
+        series = _measured(placed, measure.how.merge, seconds)
+        if series is not None:
             how = f"{declared.measures[measure.name]} per {declared.every}{by}"
-            yield MeasureFacts(table, measure.name, how, measure.function, seconds, *found)
+            yield MeasureFacts(table, measure.name, how, measure.function, seconds, *series)
 
 
 def _words(key: StructField) -> Column:

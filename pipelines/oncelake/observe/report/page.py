@@ -31,9 +31,9 @@ def page(facts: Facts, number: int | None = None) -> str:
         facts: the content of the page.
         number: for a served page, which asks for updates: the number of the look at the lake that it shows.
     """
-    script, plotly = (_script(each) for each in (_text("page.js"), get_plotlyjs()))
+    script, plotly = (_script(source) for source in (_text("page.js"), get_plotlyjs()))
     values = contents(facts) | {"live": number is not None, "number": number}
-    policy = policy_for((script, plotly), live=number is not None)
+    policy = _policy_for((script, plotly), live=number is not None)
     script_data = {"figures": figures(facts), "facts": facts.to_dict()}
     data = htmlsafe_json_dumps(script_data, separators=(",", ":"), allow_nan=False)
     text: str = _template().render(values, policy=policy, css=_css(), data=data, plotly=plotly, script=script)
@@ -47,13 +47,13 @@ def parts(facts: Facts) -> dict[str, str]:
     return {name: "".join(block(context)) for name, block in template.blocks.items()}
 
 
-def policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
+def _policy_for(scripts: tuple[str, ...], *, live: bool) -> str:
     """Return the Content-Security-Policy of a page.
 
     It allows only these scripts. It allows no request, except from a live page to its own server.
     """
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     asks = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "

@@ -1,4 +1,4 @@
-"""What happened in a period: what changed against the period before, and the peaks with their messages.
+"""Collect what changed in a period against the period before, and the peaks of errors with their messages.
 
 Lines and errors count in the period of their log time. Quarantine counts by the time at which a line was ingested,
 because a refused line may have no time, and freshness by the time of a batch's commit.
@@ -20,18 +20,12 @@ from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.record import LOOK
-from oncelake.observe.report.facts import (
-    ERRORS,
-    BatchFacts,
-    ChangeFacts,
-    MessageFacts,
-    PeakFacts,
-    PeriodFacts,
-)
+from oncelake.observe.report.facts import ERRORS, BatchFacts, ChangeFacts, MessageFacts, PeakFacts, PeriodFacts
 from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period, timestamp
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.shell import trace_command
 from oncelake.observe.report.templates import LONGEST, grouped
+from oncelake.quality.reasons import at_micros
 from oncelake.silver.parsing.events import by_event
 from oncelake.silver.schema import SOURCE
 from oncelake.silver.transform import is_accepted
@@ -58,19 +52,19 @@ class PeriodEvents:
 
     def facts(self, batches: Sequence[BatchFacts]) -> PeriodFacts:
         """Return what happened in the period; the batches are the newest ones of each stage."""
-        found = counted(self.chain, self.spark, Period(self.period.before.since, self.period.until))
-        changes = [*(self._lines(found) if found else ()), *self._quarantine(), *freshness(batches, self.period)]
+        counts = counted(self.chain, self.spark, Period(self.period.before.since, self.period.until))
+        changes = [*(self._lines(counts) if counts else ()), *self._quarantine(), *freshness(batches, self.period)]
         return PeriodFacts(
             self.period.since_ms,
             self.period.until_ms,
             self.period.before.since_ms,
-            found.table if found else str(SILVER),
-            found.every if found else 1,
+            counts.table if counts else str(SILVER),
+            counts.every if counts else 1,
             tuple(changes),
-            tuple(self._peaks(found)) if found else (),
+            tuple(self._peaks(counts)) if counts else (),
         )
 
-    def _lines(self, found: LineCounts) -> Iterator[ChangeFacts]:
+    def _lines(self, counts: LineCounts) -> Iterator[ChangeFacts]:
         is_error = F.col("level").isin(list(ERRORS))
         now = F.col("at") >= int(self.period.since.timestamp())
         sums = {
@@ -79,12 +73,12 @@ class PeriodEvents:
             "errors": F.sum(F.when(now & is_error, F.col("lines"))),
             "errors_before": F.sum(F.when(~now & is_error, F.col("lines"))),
         }
-        row = found.rows.agg(*(each.alias(name) for name, each in sums.items())).collect()[0]
-        of = {name: int(row[name] or 0) for name in sums}
-        yield ChangeFacts("Lines", "all lines that count", "lines", "log time", of["lines"], of["lines_before"])
+        row = counts.rows.agg(*(column.alias(name) for name, column in sums.items())).collect()[0]
+        totals = {name: int(row[name] or 0) for name in sums}
+        yield ChangeFacts("Lines", "all lines that count", "lines", "log time", totals["lines"], totals["lines_before"])
         meaning = "lines of level ERROR or FATAL"
-        yield ChangeFacts("Errors", meaning, "lines", "log time", of["errors"], of["errors_before"])
-        shares = (_percent(of[f"errors{each}"], of[f"lines{each}"]) for each in ("", "_before"))
+        yield ChangeFacts("Errors", meaning, "lines", "log time", totals["errors"], totals["errors_before"])
+        shares = (_percent(totals[f"errors{suffix}"], totals[f"lines{suffix}"]) for suffix in ("", "_before"))
         yield ChangeFacts("Share of errors", "errors of all lines", "percent", "log time", *shares)
 
     def _quarantine(self) -> Iterator[ChangeFacts]:
@@ -93,17 +87,17 @@ class PeriodEvents:
         both = Period(self.period.before.since, self.period.until)
         rows = in_period(tables.read(self.spark, self.chain.lake.at(QUARANTINE)), both, "ingested_at")
         now = (F.col("ingested_at") >= timestamp(self.period.since)).alias("now")
-        each = rows.select(now, F.explode(F.array_append(F.array_distinct("reasons.rule"), F.lit(""))).alias("rule"))
-        counts = {(row[0], row[1]): row[2] for row in each.groupBy("rule", "now").agg(F.count(F.lit(1))).collect()}
+        by_rule = rows.select(now, F.explode(F.array_append(F.array_distinct("reasons.rule"), F.lit(""))).alias("rule"))
+        counts = {(row[0], row[1]): row[2] for row in by_rule.groupBy("rule", "now").agg(F.count(F.lit(1))).collect()}
         yield _in_quarantine("In quarantine", "lines that broke a rule; they count nowhere", counts, "")
         rules = sorted({rule for rule, _ in counts if rule}, key=lambda rule: (-_most(counts, rule), rule))
         for rule in rules[:RULES]:
             yield _in_quarantine(f"In quarantine: {rule}", "lines that broke this rule", counts, rule)
 
-    def _peaks(self, found: LineCounts) -> Iterator[PeakFacts]:
-        seconds = -(-PEAK_SECONDS // found.every) * found.every
+    def _peaks(self, counts: LineCounts) -> Iterator[PeakFacts]:
+        seconds = -(-PEAK_SECONDS // counts.every) * counts.every
         errors = F.sum(F.when(F.col("level").isin(list(ERRORS)), F.col("lines")).otherwise(0))
-        rows = found.rows.where(F.col("at") >= int(self.period.since.timestamp())).groupBy(bin_start(seconds))
+        rows = counts.rows.where(F.col("at") >= int(self.period.since.timestamp())).groupBy(bin_start(seconds))
         spans = rows.agg(errors.alias("errors"), F.sum("lines").alias("lines")).where("errors > 0")
         highest = spans.orderBy(F.desc("errors"), "start").limit(_CANDIDATES).collect()
         for row in apart(highest):
@@ -153,16 +147,16 @@ class PeriodEvents:
         for table in self._bronze(row):
             bronze = tables.read(self.spark, self.chain.lake.at(table))
             same = (F.col("file") == F.lit(row["file"])) & (F.unix_micros("ingested_at") == row["ingested_micros"])
-            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row["ingested_micros"])
+            at = at_micros(row["ingested_micros"])
             rows = bronze.where(same & (F.col("ingested_at") == timestamp(at)))
             rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
             lines = by_event(self.chain.silver.parse(rows)).where(is_accepted())
             lines = lines.where((F.unix_micros(LOG_TIME) == row["log_micros"]) & (F.col("level") == row["level"]))
-            found = (
+            matches = (
                 lines.where(_beginning(F.col("message")) == F.lit(row["message"])).select("value").limit(1).collect()
             )
-            if found:
-                return bytes(found[0]["value"]).split(b"\n", 1)[0].removesuffix(b"\r")
+            if matches:
+                return bytes(matches[0]["value"]).split(b"\n", 1)[0].removesuffix(b"\r")
         return None
 
     def _bronze(self, row: Row) -> Iterator[Table]:
@@ -175,14 +169,14 @@ class PeriodEvents:
 
 
 def apart(highest: Sequence[Row]) -> list[Row]:
-    """Return the highest spans, without those close to a higher one, which are the same peak, and those much lower."""
-    found: list[Row] = []
+    """Return the peaks among the highest spans: a span close to a higher one, or much lower, is no peak of its own."""
+    peaks: list[Row] = []
     for row in highest:
         if row["errors"] >= _LOW * highest[0]["errors"] and all(
-            abs(row["start"] - each["start"]) >= APART for each in found
+            abs(row["start"] - peak["start"]) >= APART for peak in peaks
         ):
-            found.append(row)
-    return found[:PEAKS]
+            peaks.append(row)
+    return peaks[:PEAKS]
 
 
 def freshness(batches: Sequence[BatchFacts], period: Period) -> Iterator[ChangeFacts]:
@@ -197,17 +191,17 @@ def freshness(batches: Sequence[BatchFacts], period: Period) -> Iterator[ChangeF
     # a stage whose oldest commits were not read is known from the oldest one that was read
     known = max((min(times) for times in by_stage.values() if len(times) >= LOOK), default=0)
     values = {
-        each: [
+        span: [
             batch.freshness
             for batch in gold
-            if batch.freshness is not None and each.since_ms <= batch.committed_ms < each.until_ms
+            if batch.freshness is not None and span.since_ms <= batch.committed_ms < span.until_ms
         ]
-        for each in (period, period.before)
-        if each.since_ms >= known
+        for span in (period, period.before)
+        if span.since_ms >= known
     }
     meaning = "from the planning of a line's bronze batch to its count in gold"
     for name, one in (("Freshness, median", median), ("Freshness, longest", max)):
-        both = (one(found) if (found := values.get(each)) else None for each in (period, period.before))
+        both = (one(seconds) if (seconds := values.get(span)) else None for span in (period, period.before))
         yield ChangeFacts(name, meaning, "seconds", "commit time", *both)
 
 

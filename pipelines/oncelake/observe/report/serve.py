@@ -104,11 +104,11 @@ class _Answer(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._send(HTTPStatus.FORBIDDEN, f"open http://{HOST}:{port}/\n".encode(), "text/plain")
             return
-        asked = urlsplit(self.path)
-        if asked.path == "/":
+        url = urlsplit(self.path)
+        if url.path == "/":
             self._send(HTTPStatus.OK, self.server.shown.page(), "text/html; charset=utf-8")
-        elif asked.path == "/update":
-            news = self.server.shown.news(parse_qs(asked.query).get("after", [""])[0])
+        elif url.path == "/update":
+            news = self.server.shown.news(parse_qs(url.query).get("after", [""])[0])
             self._send(HTTPStatus.OK if news else HTTPStatus.NO_CONTENT, news, "application/json")
         else:
             self._send(HTTPStatus.NOT_FOUND, b"not found: open /\n", "text/plain")

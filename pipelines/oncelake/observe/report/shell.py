@@ -1,4 +1,4 @@
-"""The command that traces a line, written so that a shell reads exactly the line's bytes."""
+"""The command that traces a line, quoted so that a shell passes on exactly the line's bytes."""
 
 import shlex
 

@@ -60,7 +60,7 @@ def grouped(messages: Iterable[str]) -> list[Group]:
     for message, template in templates.items():
         members[joined.get(template, template)].append(message)
     groups = (
-        Group(template, sum(counts[each] for each in own), min(own, key=lambda each: (-counts[each], each)))
+        Group(template, sum(counts[member] for member in own), min(own, key=lambda member: (-counts[member], member)))
         for template, own in members.items()
     )
     return sorted(groups, key=lambda group: (-group.count, group.template))
@@ -74,9 +74,9 @@ def _joined(templates: Sequence[str]) -> Mapping[str, str]:
         if len(words) in _WORDS:
             for at in range(len(words)):
                 alike[(*words[:at], ANY, *words[at + 1 :])].append(template)
-    found: dict[str, str] = {}
-    for common, same in sorted(alike.items(), key=lambda each: (-len(each[1]), each[0])):
-        free = [each for each in same if each not in found]
+    joined: dict[str, str] = {}
+    for common, same in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0])):
+        free = [text for text in same if text not in joined]
         if len(free) >= _VALUES:
-            found |= dict.fromkeys(free, " ".join(common))
-    return found
+            joined |= dict.fromkeys(free, " ".join(common))
+    return joined

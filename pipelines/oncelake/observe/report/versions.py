@@ -40,7 +40,7 @@ def masked(value: Any) -> Any:
     if isinstance(value, str):
         return _CREDENTIALS.sub("//…@", value)
     if isinstance(value, Mapping):
-        return {key: masked(each) for key, each in value.items()}
+        return {key: masked(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(masked, value))
     if is_dataclass(value) and not isinstance(value, type):

@@ -60,10 +60,10 @@ class FileLine:
         return shown(self.text)
 
 
-Asked = Position | FileLine
+LineQuery = Position | FileLine
 
 
-def read_asked(text: str) -> Asked:
+def parse_line_query(text: str) -> LineQuery:
     """Parse the user's LINE argument.
 
     Raises:
@@ -100,13 +100,13 @@ def _ends_one_of(names: set[str], end: str) -> bool:
 
 
 @dataclass(frozen=True)
-class FoundLine:
+class BronzeLine:
     """A line in bronze.
 
     Attributes:
         frame: one row of bronze.
         row: its values.
-        line: its bytes, None for a Kafka record without a value.
+        content: its bytes, None for a Kafka record without a value.
         equal: how many rows have the same line and origin; a file can have equal lines, as its lines have no number.
             Of a growing file, only those of the same batch.
         batches: how many batches these rows come from; a correct lake reads a position or a file in one batch.
@@ -114,19 +114,19 @@ class FoundLine:
 
     frame: DataFrame
     row: Mapping[str, Any]
-    line: bytes | None
+    content: bytes | None
     equal: int
     batches: int
 
     @property
     def text(self) -> str | None:
         """The line as text; bytes that are not UTF-8 are escaped."""
-        return None if self.line is None else self.line.decode("utf-8", "backslashreplace")
+        return None if self.content is None else self.content.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
 class Masks:
-    """The rules that bronze's lines were masked with; a line may be asked for as the source or as bronze has it.
+    """The rules that bronze's lines were masked with; a query may have the source's or bronze's form of a line.
 
     Attributes:
         versions: all versions that can be applied.
@@ -145,20 +145,20 @@ class Masks:
         return shown(line.decode("utf-8", "backslashreplace"))
 
 
-def find(bronze: DataFrame, asked: Asked, masks: Masks | None = None) -> FoundLine:
+def find(bronze: DataFrame, query: LineQuery, masks: Masks | None = None) -> BronzeLine:
     """Find a line in bronze.
 
     Args:
         bronze: bronze's rows.
-        asked: the line.
+        query: the line.
         masks: the rules that lines of the lake were masked with; None if no line was.
 
     Raises:
         OncelakeError: the line is not in bronze, or several files contain it; the message says what bronze holds.
     """
-    if isinstance(asked, Position):
-        return _record(bronze, asked)
-    return _line(bronze, asked) if masks is None else _masked_line(bronze, asked, masks)
+    if isinstance(query, Position):
+        return _record(bronze, query)
+    return _line(bronze, query, masks)
 
 
 def values(rows: DataFrame) -> list[dict[str, Any]]:
@@ -167,37 +167,17 @@ def values(rows: DataFrame) -> list[dict[str, Any]]:
     return [json.loads(text) for (text,) in texts]
 
 
-def _record(bronze: DataFrame, asked: Position) -> FoundLine:
-    here = (F.col("partition") == F.lit(asked.partition).cast("int")) & (
-        F.col("offset") == F.lit(asked.offset).cast("bigint")
+def _record(bronze: DataFrame, query: Position) -> BronzeLine:
+    here = (F.col("partition") == F.lit(query.partition).cast("int")) & (
+        F.col("offset") == F.lit(query.offset).cast("bigint")
     )
-    found = _found(bronze.where((F.col("topic") == F.lit(asked.topic)) & here))
-    if found is not None:
-        return found
+    bronze_line = _bronze_line(bronze.where((F.col("topic") == F.lit(query.topic)) & here))
+    if bronze_line is not None:
+        return bronze_line
     ends = bronze.where(F.col("topic").isNotNull()).groupBy("topic", "partition")
-    held = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
-    ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in held]
-    raise OncelakeError(f"{asked} is not in bronze; {_held(ranges) or 'bronze has no line from Kafka'}")
-
-
-def _masked_line(bronze: DataFrame, asked: FileLine, masks: Masks) -> FoundLine:
-    """Find a line in a lake with masked lines: what was asked for is in no message, and only as a hash in a plan."""
-    files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-    meant = {file: lines for file in files if (lines := asked.lines_of(file))}
-    if not meant:
-        there = _held(sorted(map(_name, files))) or "bronze has no line from a file"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in LINE; {there}")
-    forms = [(file, form) for file, lines in meant.items() for line in lines for form in masks.forms(line)]
-    rows = bronze.where(reduce(or_, (_has_hash(file, form) for file, form in forms)))
-    holding = sorted(file for (file,) in rows.select("file").distinct().collect())
-    some, lines = next(iter(meant.items()))
-    if len(holding) > 1:
-        raise OncelakeError(f"several files contain {masks.shown(lines[0])}: {listed(holding)}; give more of the path")
-    found = _found(rows)
-    if found is None:
-        size = bronze.where(F.col("file") == F.lit(some)).count()
-        raise OncelakeError(f"no line of {some} is {masks.shown(lines[0])}; bronze has {count_of(size, 'line')} of it")
-    return found
+    bounds = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
+    ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in bounds]
+    raise OncelakeError(f"{query} is not in bronze; {_bronze_has(ranges) or 'bronze has no line from Kafka'}")
 
 
 def _has_hash(file: str, line: bytes) -> Column:
@@ -211,27 +191,40 @@ def _has_hash(file: str, line: bytes) -> Column:
     return (F.col("file") == F.lit(file)) & reduce(or_, (*whole, *begun))
 
 
-def _line(bronze: DataFrame, asked: FileLine) -> FoundLine:
-    meant = {file: lines for file in _files(bronze, asked) if (lines := asked.lines_of(file))}
-    if not meant:
-        files = [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-        there = _held(sorted(map(_name, files))) or "bronze has no line from a file"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {asked}; {there}")
-    rows = bronze.where(reduce(or_, (_is(file, line) for file, lines in meant.items() for line in lines)))
+def _line(bronze: DataFrame, query: FileLine, masks: Masks | None) -> BronzeLine:
+    """Find a line of a file; if lines are masked, no message has the line's own text, and plans have only its hash."""
+    named_files = _all_files(bronze) if masks is not None else _files(bronze, query)
+    candidates = {file: lines for file in named_files if (lines := query.lines_of(file))}
+    if not candidates:
+        content = _bronze_has(sorted(map(_name, _all_files(bronze)))) or "bronze has no line from a file"
+        place = query if masks is None else "LINE"
+        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
+    if masks is None:
+        matches = [_is(file, line) for file, lines in candidates.items() for line in lines]
+    else:
+        matches = [
+            _has_hash(file, form) for file, lines in candidates.items() for line in lines for form in masks.forms(line)
+        ]
+    rows = bronze.where(reduce(or_, matches))
     holding = sorted(file for (file,) in rows.select("file").distinct().collect())
+    some, lines = next(iter(candidates.items()))
+    text = masks.shown(lines[0]) if masks is not None else shown(lines[0].decode("utf-8", "backslashreplace"))
     if len(holding) > 1:
-        raise OncelakeError(f"several files contain {asked}: {listed(holding)}; give more of the path")
-    found = _found(rows)
-    if found is not None:
-        return found
-    some, lines = next(iter(meant.items()))
+        subject = query if masks is None else text
+        raise OncelakeError(f"several files contain {subject}: {listed(holding)}; give more of the path")
+    bronze_line = _bronze_line(rows)
+    if bronze_line is not None:
+        return bronze_line
     size = bronze.where(F.col("file") == F.lit(some)).count()
-    more = f" (nor of {len(meant) - 1} more)" if len(meant) > 1 else ""
-    text = lines[0].decode("utf-8", "backslashreplace")
-    raise OncelakeError(f"no line of {some}{more} is {shown(text)}; bronze has {count_of(size, 'line')} of it")
+    more = f" (nor of {len(candidates) - 1} more)" if len(candidates) > 1 else ""
+    raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it")
 
 
-def _found(rows: DataFrame) -> FoundLine | None:
+def _all_files(bronze: DataFrame) -> list[str]:
+    return [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
+
+
+def _bronze_line(rows: DataFrame) -> BronzeLine | None:
     """Return one row, always the same one, with the number of rows equal to it; None if there is no row."""
     frame = rows.orderBy("ingested_at", "value").limit(1).localCheckpoint()
     row = next(iter(values(frame)), None)
@@ -241,22 +234,22 @@ def _found(rows: DataFrame) -> FoundLine | None:
     same = rows.where(F.col("value").eqNullSafe(F.lit(line)))
     if row.get("file_id") is None:
         equal, batches = same.agg(F.count(F.lit(1)), F.count_distinct("ingested_at")).collect()[0]
-        return FoundLine(frame, row, line, equal, batches)
+        return BronzeLine(frame, row, line, equal, batches)
     # a growing file can get equal lines in several batches, but each of its bytes is read in one
     same = same.join(frame.select("file_id"), "file_id", "left_semi")
-    batches = max(each[1] for each in same.groupBy("file_offset").agg(F.count_distinct("ingested_at")).collect())
+    batches = max(group[1] for group in same.groupBy("file_offset").agg(F.count_distinct("ingested_at")).collect())
     equal = same.join(frame.select("ingested_at"), "ingested_at", "left_semi").count()
-    return FoundLine(frame, row, line, equal, batches)
+    return BronzeLine(frame, row, line, equal, batches)
 
 
-def _files(bronze: DataFrame, asked: FileLine) -> list[str]:
+def _files(bronze: DataFrame, query: FileLine) -> list[str]:
     """Return the files of bronze whose name, encoded or decoded, is before a colon in the argument."""
     file = F.col("file")
     decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    text = F.lit(os.fsencode(asked.text).decode("utf-8", "replace"))  # Spark accepts only valid UTF-8
-    named = (F.contains(text, F.concat(_after_slash(each), F.lit(":"))) for each in (file, decoded))
-    found = bronze.where(file.isNotNull()).select("file").distinct().where(reduce(or_, named)).collect()
-    return sorted(name for (name,) in found)
+    text = F.lit(os.fsencode(query.text).decode("utf-8", "replace"))  # Spark accepts only valid UTF-8
+    named = (F.contains(text, F.concat(_after_slash(column), F.lit(":"))) for column in (file, decoded))
+    files = bronze.where(file.isNotNull()).select("file").distinct().where(reduce(or_, named)).collect()
+    return sorted(name for (name,) in files)
 
 
 def _after_slash(file: Column) -> Column:
@@ -278,5 +271,5 @@ def _name(file: str) -> str:
     return file.rsplit("/", 1)[-1]
 
 
-def _held(names: list[str]) -> str:
+def _bronze_has(names: list[str]) -> str:
     return f"bronze has {listed(names)}" if names else ""

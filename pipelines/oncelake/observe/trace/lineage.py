@@ -44,7 +44,7 @@ class TraceStep:
     Attributes:
         table: the table's name, such as `gold.error_log`.
         at: the state.
-        why: in words, why the table has no row for the line, or a wrong number of rows.
+        why: why the table has no row for the line, or a wrong number of rows.
         row: the current row of the table.
         commits: the commit that wrote the line; several if it can be any of them, none if the Delta log no longer
             has it.
@@ -61,8 +61,8 @@ class TraceStep:
     def to_dict(self) -> dict[str, Any]:
         """Return the step as a dict for JSON; with `rows` only for a line of several events."""
         commits = [_commit(commit) for commit in self.commits]
-        said = {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
-        return {**said, "rows": list(self.rows)} if self.rows else said
+        fields = {"table": self.table, "at": self.at.value, "why": self.why, "row": self.row, "commits": commits}
+        return {**fields, "rows": list(self.rows)} if self.rows else fields
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _facts(way: Lineage, step: TraceStep) -> Iterator[tuple[str, str]]:
     if step.why:
         yield step.at.value, printable(f"{_MARK.get(step.at, '')}{step.why}", 2_000)
     for commit in step.commits[:1]:
-        yield "commit", _commit_said(commit)
+        yield "commit", _commit_words(commit)
     if len(step.commits) > 1:
         yield "", f"or one of the {len(step.commits) - 1} after it: they read the same version"
     if not step.commits and step.row:
@@ -171,7 +171,7 @@ def _time(text: str | None) -> str:
     return (text or "").replace(".000000Z", "Z")
 
 
-def _commit_said(commit: ChainCommit) -> str:
+def _commit_words(commit: ChainCommit) -> str:
     version, written = f"version {commit.version}", f"written {_written(commit):{_SECONDS}}"
     if commit.metadata.event is CommitKind.REPLAY:
         return f"{version}: replay of quarantine, {written}"

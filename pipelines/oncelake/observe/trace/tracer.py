@@ -28,7 +28,7 @@ from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate, same_group
-from oncelake.observe.trace.find import Asked, FoundLine, Masks, Position, find, values
+from oncelake.observe.trace.find import BronzeLine, LineQuery, Masks, Position, find, values
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
 from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
@@ -46,28 +46,35 @@ class Tracer:
     spark: SparkSession
     chain: Chain
 
-    def way(self, asked: Asked) -> Lineage:
+    def way(self, query: LineQuery) -> Lineage:
         """Return the lineage of a line.
 
         Raises:
             OncelakeError: the line is not in bronze.
         """
-        found = self._find(asked)
-        bronze = self._bronze(found)
-        versions = [commit.version for commit in bronze.commits]
-        refused = self._quarantine(found, versions)
-        if refused is not None:
-            return Lineage(self._asked(asked, found), found.text, found.equal, (bronze, refused))
-        repeats, dropped = self._duplicates(found, versions)
-        if dropped is not None and repeats >= found.equal:
-            return Lineage(self._asked(asked, found), found.text, found.equal, (bronze, dropped))
-        rows = self._silver_rows(found)
-        silver = self._silver(replace(found, equal=found.equal - repeats), rows, versions)
-        gold = [self._gold(name, declared, silver, rows) for name, declared in all_built_by(self.chain).items()]
-        steps = (bronze, *([dropped] if dropped is not None else []), silver, *gold)
-        return Lineage(self._asked(asked, found), found.text, found.equal, steps)
+        line = self._find(query)
+        return Lineage(self._query_text(query, line), line.text, line.equal, tuple(self._steps(line)))
 
-    def _find(self, asked: Asked) -> FoundLine:
+    def _steps(self, line: BronzeLine) -> Iterator[TraceStep]:
+        bronze = self._bronze(line)
+        yield bronze
+        versions = [commit.version for commit in bronze.commits]
+        refused = self._quarantine(line, versions)
+        if refused is not None:
+            yield refused
+            return
+        repeats, dropped = self._duplicates(line, versions)
+        if dropped is not None:
+            yield dropped
+            if repeats >= line.equal:
+                return
+        rows = self._silver_rows(line)
+        silver = self._silver(replace(line, equal=line.equal - repeats), rows, versions)
+        yield silver
+        for name, declared in all_built_by(self.chain).items():
+            yield self._gold(name, declared, silver, rows)
+
+    def _find(self, query: LineQuery) -> BronzeLine:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
         if not tables:
             raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
@@ -76,120 +83,123 @@ class Tracer:
             rows = self._read(table)
             rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
             try:
-                found = find(rows, asked, masks)
+                line = find(rows, query, masks)
             except OncelakeError as error:
                 errors.append(error)
                 continue
-            if found.row["topic"] is None and table.name not in self.chain.silver.parsers:
+            if line.row["topic"] is None and table.name not in self.chain.silver.parsers:
                 raise OncelakeError(
                     f"the line is in {table}, but sources.{table.name} is not in the settings, so its format is not "
                     "known; put the source back to trace its lines"
                 )
-            return found
+            return line
         if len(errors) == 1:
             raise errors[0]
         raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
 
     def _masks(self, tables: Sequence[Table]) -> Masks | None:  # guard: traced-text-masked
         """Return the rules that lines of some bronze tables were masked with; None if none was and none will be."""
-        rows = [each for each in map(self._read, tables) if VERSION in each.columns]
-        if not rows and not any(each.mask for each in self.chain.settings.by_name.values()):
+        rows = [frame for frame in map(self._read, tables) if VERSION in frame.columns]
+        if not rows and not any(source.mask for source in self.chain.settings.by_name.values()):
             return None
         versions = mask_versions(self.chain.lake, self.spark)
         named = [name for row in rows for (name,) in row.select(VERSION).distinct().collect() if name is not None]
-        found = map(versions.of, named)
-        return Masks([each.mask for each in found if isinstance(each, MaskVersion)])
+        known = map(versions.of, named)
+        return Masks([version.mask for version in known if isinstance(version, MaskVersion)])
 
     @staticmethod
-    def _asked(asked: Asked, found: FoundLine) -> str:
-        """Return what was asked for; of a masked line, only what bronze holds of it."""
-        if found.row.get(VERSION) is None or isinstance(asked, Position):
-            return str(asked)
-        return f"{unquote(found.row['file']).rsplit('/', 1)[-1]}:{found.text}"
+    def _query_text(query: LineQuery, line: BronzeLine) -> str:
+        """Return the query as text; of a masked line, only what bronze holds of it."""
+        if line.row.get(VERSION) is None or isinstance(query, Position):
+            return str(query)
+        return f"{unquote(line.row['file']).rsplit('/', 1)[-1]}:{line.text}"
 
-    def _bronze(self, found: FoundLine) -> TraceStep:
-        bronze = _table(found)
-        commits = tuple(taken_at(self.chain.commit_log(bronze), datetime.fromisoformat(found.row["ingested_at"])))
-        most = found.equal if found.row["topic"] is None else 1
-        if found.batches > 1 or found.equal > most:
-            rows, batches = count_of(found.equal, "row"), count_of(found.batches, "batch")
+    def _bronze(self, line: BronzeLine) -> TraceStep:
+        bronze = _table(line)
+        planned = datetime.fromisoformat(line.row["ingested_at"])
+        commits = tuple(commits_planned_at(self.chain.commit_log(bronze), planned))
+        most = line.equal if line.row["topic"] is None else 1
+        if line.batches > 1 or line.equal > most:
+            rows, batches = count_of(line.equal, "row"), count_of(line.batches, "batch")
             why = f"{rows} from {batches} for this one line; {_PROVE}"
-            return TraceStep(str(bronze), At.DOUBLED, why, found.row, commits)
-        return TraceStep(str(bronze), At.THERE, row=found.row, commits=commits)
+            return TraceStep(str(bronze), At.DOUBLED, why, line.row, commits)
+        return TraceStep(str(bronze), At.THERE, row=line.row, commits=commits)
 
-    def _quarantine(self, found: FoundLine, versions: list[int]) -> TraceStep | None:
+    def _quarantine(self, line: BronzeLine, versions: list[int]) -> TraceStep | None:
         if not self._is_there(QUARANTINE):
             return None
-        held = self._read(QUARANTINE)
-        same = _origin(found, held) & F.col("value").eqNullSafe(F.lit(found.line))
-        rows = values(held.where(same).select("reasons"))
+        rows = self._rows_of(line, QUARANTINE, "reasons")
         if not rows:
             return None
-        at, why = _judge(len(rows), found)
+        at, why = _judge(len(rows), line)
         at = At.REFUSED if at is At.THERE else at
-        return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, _table(found), versions))
+        return TraceStep(str(QUARANTINE), at, why, rows[0], self._commits(QUARANTINE, _table(line), versions))
 
-    def _duplicates(self, found: FoundLine, versions: list[int]) -> tuple[int, TraceStep | None]:
+    def _duplicates(self, line: BronzeLine, versions: list[int]) -> tuple[int, TraceStep | None]:
         """Return how many of the equal lines were dropped as repeats, and the step of one of them; None without any."""
         if not self._is_there(DUPLICATES):
             return 0, None
-        held = self._read(DUPLICATES)
-        same = _origin(found, held) & F.col("value").eqNullSafe(F.lit(found.line))
-        rows = values(held.where(same).select("log_time", "twin"))
+        rows = self._rows_of(line, DUPLICATES, "log_time", "twin")
         if not rows:
             return 0, None
-        at, why = (At.DROPPED, "") if len(rows) <= found.equal else (At.DOUBLED, _judge(len(rows), found)[1])
-        commits = self._commits(DUPLICATES, _table(found), versions)
+        at, why = (At.DROPPED, "") if len(rows) <= line.equal else (At.DOUBLED, _judge(len(rows), line)[1])
+        commits = self._commits(DUPLICATES, _table(line), versions)
         return len(rows), TraceStep(str(DUPLICATES), at, why, rows[0], commits)
 
-    def _silver_rows(self, found: FoundLine) -> DataFrame | None:
+    def _rows_of(self, line: BronzeLine, table: Table, *columns: str) -> list[dict[str, Any]]:
+        """Return columns of the rows that a table beside silver has for the line."""
+        rows = self._read(table)
+        same = _origin(line, rows) & F.col("value").eqNullSafe(F.lit(line.content))
+        return values(rows.where(same).select(*columns))
+
+    def _silver_rows(self, line: BronzeLine) -> DataFrame | None:
         """Return silver's rows for the line; None if there is no silver table.
 
         Lines of a file have no number, so they are matched by their parsed values.
         """
         if not self._is_there(SILVER):
             return None
-        held = self._read(SILVER)
-        rows = held.where(_origin(found, held)).select("*", F.col("_metadata.file_name").alias(_FILE))
-        if found.row["topic"] is None:
-            said = accepted(self._parsed(found)).alias("said")
-            of_events = [name for name in (EVENT_INDEX, EVENT_COUNT) if name in held.columns and name in said.columns]
-            names = ("log_time", "level", "message", *of_events)
-            pairs = [(F.col(f"silver.{name}"), F.col(f"said.{name}")) for name in names]
-            pairs.append((F.to_json("silver.fields"), F.to_json("said.fields")))  # maps cannot be compared
+        silver = self._read(SILVER)
+        rows = silver.where(_origin(line, silver)).select("*", F.col("_metadata.file_name").alias(_FILE))
+        if line.row["topic"] is None:
+            parsed = accepted(self._parsed(line)).alias("parsed")
+            events = [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver.columns and name in parsed.columns]
+            names = ("log_time", "level", "message", *events)
+            pairs = [(F.col(f"silver.{name}"), F.col(f"parsed.{name}")) for name in names]
+            pairs.append((F.to_json("silver.fields"), F.to_json("parsed.fields")))  # maps cannot be compared
             same = [one.eqNullSafe(other) for one, other in pairs]
-            rows = rows.alias("silver").join(said, same, "left_semi")
+            rows = rows.alias("silver").join(parsed, same, "left_semi")
         return rows.localCheckpoint()
 
     def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Return the commits that can have written these silver rows: the line's batch, or later replays."""
-        commit_log, first = self.chain.commit_log(SILVER), min((each.version for each in batch), default=-1)
+        commit_log, first = self.chain.commit_log(SILVER), min((commit.version for commit in batch), default=-1)
         replays = replays_after(commit_log, first)
         if not replays:
             return batch
         files = {row[0] for row in rows.select(_FILE).distinct().collect()}
-        return tuple(each for each in (*batch, *replays) if added(commit_log, each) & files) or (*batch, *replays)
+        return tuple(commit for commit in (*batch, *replays) if added(commit_log, commit) & files) or (*batch, *replays)
 
-    def _silver(self, found: FoundLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
-        commits = self._commits(SILVER, _table(found), versions)
-        held = values(rows.drop(_FILE)) if rows is not None else []
-        if rows is not None and held:
+    def _silver(self, line: BronzeLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
+        commits = self._commits(SILVER, _table(line), versions)
+        silver_rows = values(rows.drop(_FILE)) if rows is not None else []
+        if rows is not None and silver_rows:
             commits = self._written_by(rows, commits)
-            events = [row for row in held if row.get(EVENT_INDEX) is not None]
+            events = [row for row in silver_rows if row.get(EVENT_INDEX) is not None]
             events.sort(key=lambda row: row[EVENT_INDEX])
-            at, why = _judge_events(events, found) if events else _judge(len(held), found)
-            return TraceStep(str(SILVER), at, why, (events or held)[0], commits, tuple(events))
-        at, why = self._why_not_in_silver(found, [commit.version for commit in commits], versions)
+            at, why = _judge_events(events, line) if events else _judge(len(silver_rows), line)
+            return TraceStep(str(SILVER), at, why, (events or silver_rows)[0], commits, tuple(events))
+        at, why = self._why_not_in_silver(line, [commit.version for commit in commits], versions)
         return TraceStep(str(SILVER), at, why, commits=commits)
 
-    def _why_not_in_silver(self, found: FoundLine, taken: list[int], versions: list[int]) -> tuple[At, str]:
+    def _why_not_in_silver(self, line: BronzeLine, silver_versions: list[int], versions: list[int]) -> tuple[At, str]:
         commit_log, stage = self.chain.commit_log(SILVER), named(self.chain.stages, "silver")
-        if self._waits(SILVER, _table(found), versions):
-            return At.NOT_YET, self._behind(stage, _table(found), versions)
+        if self._waits(SILVER, _table(line), versions):
+            return At.NOT_YET, self._behind(stage, _table(line), versions)
         table_state = commit_log.state()
-        refused = accepted(self._parsed(found)).isEmpty()
+        refused = accepted(self._parsed(line)).isEmpty()
         last = table_state.last
-        if last and last.version in taken and (refused or self._lacks_repeats(last)):
+        if last and last.version in silver_versions and (refused or self._lacks_repeats(last)):
             return (
                 At.NOT_YET,
                 f"its batch is unfinished: {SILVER} has it, {QUARANTINE if refused else DUPLICATES} not yet",
@@ -201,8 +211,8 @@ class Tracer:
 
     def _lacks_repeats(self, commit: ChainCommit) -> bool:
         """Return True if the table of repeats lacks those of silver's last batch."""
-        held = self.chain.commit_log(DUPLICATES).state().batch_id
-        return commit.metadata.deduplicated.get("dropped", 0) > 0 and held != commit.metadata.batch_id
+        last_batch = self.chain.commit_log(DUPLICATES).state().batch_id
+        return commit.metadata.deduplicated.get("dropped", 0) > 0 and last_batch != commit.metadata.batch_id
 
     def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
         table, versions = Table("gold", name), [commit.version for commit in silver.commits]
@@ -218,8 +228,8 @@ class Tracer:
         commits = self._commits(table, SILVER, versions)
         shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
         same = F.expr(same_group(declared))
-        held = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
-        now, groups = values(held), counted.count()
+        gold_rows = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
+        now, groups = values(gold_rows), counted.count()
         if len(now) == groups:
             return TraceStep(
                 str(table), At.COUNTED, row=now[0], commits=commits, rows=tuple(now) if silver.rows else ()
@@ -233,16 +243,16 @@ class Tracer:
                 commits,
             )
         keys = counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by))
-        lacking = values(keys.alias("batch").join(held.alias("gold"), same, "left_anti"))[0]
+        lacking = values(keys.alias("batch").join(gold_rows.alias("gold"), same, "left_anti"))[0]
         return TraceStep(str(table), At.MISSING, f"no row has the window and keys {lacking}; {_PROVE}", commits=commits)
 
-    def _parsed(self, found: FoundLine) -> DataFrame:
-        return self.chain.silver.parse(found.frame)
+    def _parsed(self, line: BronzeLine) -> DataFrame:
+        return self.chain.silver.parse(line.frame)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
-        commit_log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
-        found = {each.version: each for version in versions for each in taken_from(commit_log, source, version)}
-        return tuple(found[version] for version in sorted(found))
+        log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
+        commits = {commit.version: commit for version in versions for commit in commits_reading(log, source, version)}
+        return tuple(commits[version] for version in sorted(commits))
 
     def _waits(self, table: Table, reads: Table, versions: list[int]) -> bool:
         """Return True if a stage has not read the line yet; False if the line's commit is no longer in the log."""
@@ -264,16 +274,16 @@ class Tracer:
         return tables.read(self.spark, self.chain.lake.at(table))
 
 
-def _table(found: FoundLine) -> Table:
+def _table(line: BronzeLine) -> Table:
     """Return the bronze table that a line is in."""
-    return bronze_of(found.row.get(SOURCE.name) or BRONZE.name)
+    return bronze_of(line.row.get(SOURCE.name) or BRONZE.name)
 
 
-def _origin(found: FoundLine, held: DataFrame) -> Column:
+def _origin(line: BronzeLine, frame: DataFrame) -> Column:
     """Return a condition for the line's origin, on columns that allow file pruning."""
-    row, of_source = found.row, F.lit(True)
-    if SOURCE.name in held.columns:
-        of_source = source_name() == _table(found).name
+    row, of_source = line.row, F.lit(True)
+    if SOURCE.name in frame.columns:
+        of_source = source_name() == _table(line).name
     if row["topic"] is not None:
         place = (F.col("partition") == F.lit(row["partition"]).cast("int")) & (
             F.col("offset") == F.lit(row["offset"]).cast("bigint")
@@ -283,59 +293,59 @@ def _origin(found: FoundLine, held: DataFrame) -> Column:
     return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned) & of_source
 
 
-def _judge(rows: int, found: FoundLine) -> tuple[At, str]:
+def _judge(rows: int, line: BronzeLine) -> tuple[At, str]:
     """Compare the number of rows in a table with the number of equal lines in bronze.
 
     More rows than lines are an error only for Kafka: other lines of a file can have the same parsed values.
     """
-    seen = f"{count_of(rows, 'row')} for {count_of(found.equal, 'equal line')}; {_PROVE}"
-    if rows < found.equal:
+    seen = f"{count_of(rows, 'row')} for {count_of(line.equal, 'equal line')}; {_PROVE}"
+    if rows < line.equal:
         return At.MISSING, seen
-    if rows > found.equal and found.row["topic"] is not None:
+    if rows > line.equal and line.row["topic"] is not None:
         return At.DOUBLED, seen
     return At.THERE, ""
 
 
-def _judge_events(events: Sequence[Mapping[str, Any]], found: FoundLine) -> tuple[At, str]:
+def _judge_events(events: Sequence[Mapping[str, Any]], line: BronzeLine) -> tuple[At, str]:
     """Compare the rows of a line's events with their count, each as often as the line is there."""
     for number in range(events[0][EVENT_COUNT]):
         same = sum(row[EVENT_INDEX] == number for row in events)
-        at, why = _judge(same, found)
+        at, why = _judge(same, line)
         if at is not At.THERE:
             return at, f"event {number}: {why}"
     return At.THERE, ""
 
 
-def taken_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
+def commits_planned_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:
     """Return bronze's commit of the batch planned at a time; empty if it is no longer in the log."""
     millis = round(ingested_at.timestamp() * 1000)
     return [batch for batch in _batches(commit_log) if batch.metadata.planned_ms == millis][:1]
 
 
-def taken_from(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:
+def commits_reading(commit_log: DeltaLog, table_id: str | None, version: int) -> list[ChainCommit]:
     """Return the commits that can have read one version of the upstream table, oldest first.
 
     This is one commit, unless several batches read a large version or the first snapshot.
     """
-    found: list[ChainCommit] = []
+    commits: list[ChainCommit] = []
     for commit in _batches(commit_log):
         start, end = in_table(commit.metadata.before, table_id), in_table(commit.metadata.end, table_id)
         if end is None or not end.may_have_read(version):
             break
         if start is None or not start.has_read(version):
-            found.insert(0, commit)
-    return found
+            commits.insert(0, commit)
+    return commits
 
 
 def replays_after(commit_log: DeltaLog, version: int) -> tuple[ChainCommit, ...]:
     """Return the replay commits after a version, oldest first: they move rows from quarantine to silver."""
-    found: list[ChainCommit] = []
+    replays: list[ChainCommit] = []
     for commit, stands in commit_log.newest_first():
         if commit.version <= version:
             break
         if stands and isinstance(commit, ChainCommit) and commit.metadata.event is CommitKind.REPLAY:
-            found.insert(0, commit)
-    return tuple(found)
+            replays.insert(0, commit)
+    return tuple(replays)
 
 
 def added(commit_log: DeltaLog, commit: ChainCommit) -> set[str]:

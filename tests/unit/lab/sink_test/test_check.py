@@ -80,7 +80,7 @@ def test_the_command_reports_each_check_and_exits_1_if_one_does_not_hold(tmp_pat
     bad = CliRunner().invoke(app, ["sink", "test", f"{OWN}StoresNothing", *option, *few, "--json"])
     told = json.loads(bad.stdout)
     assert (bad.exit_code, told["holds"]) == (1, False)
-    assert [each["holds"] for each in told["checks"]][:2] == [True, False]
+    assert [check["holds"] for check in told["checks"]][:2] == [True, False]
 
 
 def test_the_command_takes_secrets_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +88,10 @@ def test_the_command_takes_secrets_from_the_environment(tmp_path: Path, monkeypa
     says.write_text("broken")
     monkeypatch.setenv("ONCELAKE_SERVING__OPTIONS", json.dumps({"file": str(tmp_path / "own.db"), "says": str(says)}))
     monkeypatch.setenv("ONCELAKE_SERVING__OPTIONS__PASSWORD", "secret-word")
-    found = CliRunner().invoke(app, ["sink", "test", f"{OWN}Refusing"])
-    assert found.exit_code == 1
-    assert "LookupError: no table. Fix the sink" in found.output
-    assert "secret-word" not in found.output
+    result = CliRunner().invoke(app, ["sink", "test", f"{OWN}Refusing"])
+    assert result.exit_code == 1
+    assert "LookupError: no table. Fix the sink" in result.output
+    assert "secret-word" not in result.output
 
 
 def test_the_example_of_the_docs_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +104,6 @@ def test_the_example_of_the_docs_passes(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["nonsense", f"{OWN}Missing", "no.such.module:Sink", f"{OWN}Incomplete"])
 def test_a_class_that_is_no_sink_is_wrong_use(name: str) -> None:
-    found = CliRunner().invoke(app, ["sink", "test", name])
-    assert found.exit_code == 2
-    assert len(found.stderr.splitlines()) == 1
+    result = CliRunner().invoke(app, ["sink", "test", name])
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1

@@ -55,18 +55,18 @@ class Gold(Look):
 
     def windows(self, version: int, after_ms: int, until_ms: int | None, most: int) -> list[Window]:
         self.looks += 1
-        found = [
+        windows = [
             Window(start, start + MINUTE, f"log_count is {value:g}")
             for start, value in sorted(self.values.items())
             if (value < self.limit if self.falling else value > self.limit)
             and start + MINUTE > after_ms
             and (until_ms is None or start + MINUTE <= until_ms)
         ]
-        return found[:most]
+        return windows[:most]
 
     def spans(self, after_ms: int, until_ms: int) -> tuple[list[Window], int]:
         until = until_ms - until_ms % (5 * MINUTE)
-        return [each for each in self.refused if after_ms <= each.start_ms and each.end_ms <= until], until
+        return [window for window in self.refused if after_ms <= window.start_ms and window.end_ms <= until], until
 
     def holding(self, now_ms: int) -> Holding | None:
         return self.held
@@ -118,13 +118,13 @@ class Place:
         return self.alert().round()
 
     def keys(self, status: str = "alert") -> list[str]:
-        return [each.key for each in self.got if each.status == status]
+        return [message.key for message in self.got if message.status == status]
 
     @property
     def state(self) -> AlertState:
-        found = read_state(self.files, directory("/lake", "spike"))
-        assert found is not None
-        return found
+        stored = read_state(self.files, directory("/lake", "spike"))
+        assert stored is not None
+        return stored
 
 
 def spike() -> Place:
@@ -277,7 +277,7 @@ def test_a_late_line_that_raises_an_old_window_past_the_limit_alerts_for_it() ->
     assert place.got == []
     place.gold.count(3, 101)
     place.round()
-    assert [each.window for each in place.got if each.status == "alert"] == [
+    assert [message.window for message in place.got if message.status == "alert"] == [
         "1971-11-26T10:43:00Z to 1971-11-26T10:44:00Z"
     ]
     place.gold.count(4, 51)
@@ -306,7 +306,7 @@ def test_the_past_of_a_lake_sends_nothing() -> None:
     place.gold.count(0, 500)
     place.round()
     place.round()
-    assert [each.window for each in place.got] == ["1971-11-26T10:40:00Z to 1971-11-26T10:41:00Z"]
+    assert [message.window for message in place.got] == ["1971-11-26T10:40:00Z to 1971-11-26T10:41:00Z"]
 
 
 def test_since_takes_earlier_windows_in_rounds_of_a_limited_number() -> None:
@@ -330,7 +330,7 @@ def test_a_changed_since_looks_again_and_repeats_nothing() -> None:
     place.gold.values[BEGAN - 3 * MINUTE] = 500
     place.since = datetime.fromtimestamp((BEGAN - 10 * MINUTE) / 1000, UTC)
     place.round()
-    assert [each.window[:16] for each in place.got if each.status == "alert"] == [
+    assert [message.window[:16] for message in place.got if message.status == "alert"] == [
         "1971-11-26T10:40",
         "1971-11-26T10:37",
     ]
@@ -504,7 +504,7 @@ def test_a_message_that_is_refused_does_not_hold_up_the_others() -> None:
 
     place.fails = refuse
     after = place.round()
-    assert [each.window[:16] for each in place.got if each.status == "alert"] == [
+    assert [message.window[:16] for message in place.got if message.status == "alert"] == [
         "1971-11-26T10:40",
         "1971-11-26T10:42",
     ]

@@ -1,7 +1,9 @@
 """The thread of an alert: soon after a batch, seldom otherwise, once more at the end, and no error reaches the run."""
 
+import threading
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,11 +24,14 @@ class Rounds:
     answers: list[AlertState | Exception] = field(default_factory=list)
     made: int = 0
     said: list[str] = field(default_factory=list)
-    slow: float = 0.0
+    times: list[float] = field(default_factory=list)
+    go_on: threading.Event | None = None
 
     def one(self, _: float | None) -> AlertState:
         self.made += 1
-        time.sleep(self.slow)
+        self.times.append(time.monotonic())
+        if self.go_on is not None:
+            self.go_on.wait(20)
         answer = self.answers.pop(0) if self.answers else AlertState("proof fails", 0)
         if isinstance(answer, Exception):
             raise answer
@@ -82,13 +87,16 @@ def test_the_last_batch_is_looked_at_before_the_run_ends() -> None:
 
 
 def test_a_round_that_hangs_holds_the_end_of_a_run_for_a_limited_time() -> None:
-    rounds = Rounds(slow=3)
+    go_on = threading.Event()
+    rounds = Rounds(go_on=go_on)
     watch = rounds.watch()
     thread = start(watch)
     until(lambda: rounds.made == 1, 5)
     began = time.monotonic()
     end(thread, 0.2)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
+    go_on.set()
+    thread.join(5)
 
 
 def test_a_failure_is_said_once_and_so_is_its_end() -> None:
@@ -106,12 +114,13 @@ def test_a_failure_is_said_once_and_so_is_its_end() -> None:
 
 def test_pauses_grow_while_the_receiver_is_away() -> None:
     rounds = Rounds([AlertState("proof fails", 0, failed="away")] * 20)
-    watch = rounds.watch(seldom=0.05)
+    watch = rounds.watch(seldom=0.01)
     thread = start(watch)
-    time.sleep(1)
-    made = rounds.made
+    until(lambda: rounds.made == 6, 5)
     end(thread)
-    assert 2 <= made <= 6
+    pauses = [later - earlier for earlier, later in pairwise(rounds.times[:6])]
+    assert len(pauses) == 5
+    assert all(pause >= 0.01 * 2**fails for fails, pause in enumerate(pauses, 1))
 
 
 def test_no_error_ends_the_thread() -> None:

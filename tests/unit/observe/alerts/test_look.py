@@ -36,6 +36,6 @@ def test_a_commit_later_than_the_clock_is_not_taken_for_a_fresh_one(
 
     condition = parse_condition("freshness of bronze > 10 minutes")
     look = LakeLook(house.chain(), condition, no_spark, LocalFiles())  # type: ignore[arg-type]
-    found = look.holding(NOW)
-    assert found is not None
-    assert (found.holds, found.text.startswith(said)) == (holds, True), found
+    holding = look.holding(NOW)
+    assert holding is not None
+    assert (holding.holds, holding.text.startswith(said)) == (holds, True), holding

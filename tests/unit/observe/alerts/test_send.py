@@ -79,7 +79,7 @@ def test_teams_gets_an_adaptive_card_without_markdown_from_the_data(server: Web)
     assert attached["contentType"] == "application/vnd.microsoft.card.adaptive"
     assert (card["type"], card["version"]) == ("AdaptiveCard", "1.4")
     assert card["body"][0]["text"] == "oncelake alert: spike"
-    facts = {each["title"]: each["value"] for each in card["body"][1]["facts"]}
+    facts = {fact["title"]: fact["value"] for fact in card["body"][1]["facts"]}
     assert facts["found"] == "\\[here\\](http://x)"
     assert facts["key"] == MESSAGE.key
 
@@ -247,7 +247,7 @@ def test_nothing_of_a_secret_is_in_a_command_line_or_left_in_the_environment(ser
     server.slow = 0.3
     thread = threading.Thread(target=to, args=(MESSAGE,))
     thread.start()
-    seen = [each.info["cmdline"] for each in psutil.process_iter(["cmdline"])]
+    seen = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
     thread.join()
     assert SECRET not in str(seen)
     assert SECRET not in repr(to)

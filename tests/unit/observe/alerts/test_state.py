@@ -8,7 +8,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.observe.alerts.state import KEPT, AlertState, Entry, read_state, status_of, write_state
+from oncelake.observe.alerts.state import STATE_FILES, AlertState, Entry, read_state, status_of, write_state
 
 STATE = AlertState("proof fails", 5, entries=(Entry("k", 1, None, "text"),), done=(1, 2), version=7)
 
@@ -26,9 +26,9 @@ def test_the_newest_state_that_can_be_read_counts(tmp_path: Path) -> None:
     write_state(files, where, STATE)
     second = write_state(files, where, replace(STATE, number=1, version=8))
     (tmp_path / f"{second.number + 1:012}.json").write_text('{"form": 1, "when"')
-    found = read_state(files, where)
-    assert found == second
-    third = write_state(files, where, found)
+    state = read_state(files, where)
+    assert state == second
+    third = write_state(files, where, state)
     assert third.number == second.number + 2
 
 
@@ -36,7 +36,7 @@ def test_few_files_are_kept(tmp_path: Path) -> None:
     state = STATE
     for _ in range(10):
         state = write_state(LocalFiles(), str(tmp_path), state)
-    assert len(list(tmp_path.iterdir())) == KEPT
+    assert len(list(tmp_path.iterdir())) == STATE_FILES
 
 
 def test_a_state_that_cannot_be_read_is_an_error_and_no_new_beginning(tmp_path: Path) -> None:

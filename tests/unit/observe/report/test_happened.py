@@ -21,19 +21,19 @@ def spans(**errors: int) -> list[Row]:
 
 
 def test_a_span_close_to_a_higher_one_is_the_same_peak() -> None:
-    found = apart(spans(at_1000=50, at_1060=40, at_1900=30, at_940=20))
-    assert [row["start"] for row in found] == [1000, 1900]
-    assert found[1]["start"] - found[0]["start"] == APART
+    peaks = apart(spans(at_1000=50, at_1060=40, at_1900=30, at_940=20))
+    assert [row["start"] for row in peaks] == [1000, 1900]
+    assert peaks[1]["start"] - peaks[0]["start"] == APART
 
 
 def test_a_span_with_few_errors_is_no_peak_beside_a_high_one() -> None:
     assert [row["start"] for row in apart(spans(at_0=50, at_5000=5, at_9000=4))] == [0, 5000]
-    assert len(apart(spans(**{f"at_{each * APART}": 2 for each in range(9)}))) == PEAKS
+    assert len(apart(spans(**{f"at_{number * APART}": 2 for number in range(9)}))) == PEAKS
     assert apart([]) == []
 
 
 def told(*batches: BatchFacts) -> list[tuple[float | None, float | None]]:
-    return [(each.value, each.before) for each in freshness(batches, PERIOD)]
+    return [(change.value, change.before) for change in freshness(batches, PERIOD)]
 
 
 def test_freshness_is_of_the_gold_batches_of_each_period() -> None:
@@ -47,6 +47,6 @@ def test_freshness_is_of_the_gold_batches_of_each_period() -> None:
 
 
 def test_freshness_is_not_told_of_a_period_whose_first_commits_were_not_read() -> None:
-    many = [replace(BATCH, committed_ms=PERIOD.since_ms - LOOK + each) for each in range(LOOK)]
+    many = [replace(BATCH, committed_ms=PERIOD.since_ms - LOOK + age_ms) for age_ms in range(LOOK)]
     assert told(*many, BATCH) == [(4.0, None), (4.0, None)]
     assert told(*many[1:], replace(BATCH, committed_ms=PERIOD.before.since_ms)) == [(None, 4.0), (None, 4.0)]

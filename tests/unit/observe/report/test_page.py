@@ -69,12 +69,12 @@ PLAIN = Parsed(page(hostile("plain")))
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_from_a_log_is_text_everywhere_on_the_page(text: str) -> None:
-    found = Parsed(page(hostile(text)))
-    assert [tag for tag, _ in found.tags] == [tag for tag, _ in PLAIN.tags]
-    assert [sorted(attributes) for _, attributes in found.tags] == [sorted(attributes) for _, attributes in PLAIN.tags]
-    assert found.text.count(text) == PLAIN.text.count("plain") >= 20
-    assert found.scripts[1:] == PLAIN.scripts[1:]
-    assert json.loads(found.scripts[0])["facts"]["begun"] == text
+    parsed = Parsed(page(hostile(text)))
+    assert [tag for tag, _ in parsed.tags] == [tag for tag, _ in PLAIN.tags]
+    assert [sorted(attributes) for _, attributes in parsed.tags] == [sorted(attributes) for _, attributes in PLAIN.tags]
+    assert parsed.text.count(text) == PLAIN.text.count("plain") >= 20
+    assert parsed.scripts[1:] == PLAIN.scripts[1:]
+    assert json.loads(parsed.scripts[0])["facts"]["begun"] == text
 
 
 def test_control_characters_are_shown_by_name() -> None:
@@ -91,18 +91,20 @@ def test_no_text_ends_the_data_of_the_page_early() -> None:
 
 def test_only_the_pages_own_scripts_may_run_and_make_no_request() -> None:
     for number, asks in ((None, "connect-src 'none'"), (1, "connect-src 'self'")):
-        found = Parsed(page(FACTS, number))
-        (policy,) = (str(each["content"]) for _, each in found.tags if each.get("http-equiv"))
+        parsed = Parsed(page(FACTS, number))
+        (policy,) = (str(attributes["content"]) for _, attributes in parsed.tags if attributes.get("http-equiv"))
         hashes = re.findall(r"'sha256-([^']+)'", policy)
-        named = " ".join(f"'sha256-{each}'" for each in hashes)
+        named = " ".join(f"'sha256-{digest}'" for digest in hashes)
         assert f"; script-src {named}; " in policy
-        scripts = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in found.scripts]
+        scripts = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in parsed.scripts]
         assert sorted(hashes) == sorted(scripts[1:])
         assert policy.startswith("default-src 'none'")
         assert asks in policy
-        links = [str(each.get("href") or each.get("src") or "#") for _, each in found.tags]
+        links = [str(attributes.get("href") or attributes.get("src") or "#") for _, attributes in parsed.tags]
         assert {link[0] for link in links if link != "data:,"} == {"#"}
-        assert not [attribute for _, attributes in found.tags for attribute in attributes if attribute.startswith("on")]
+        assert not [
+            attribute for _, attributes in parsed.tags for attribute in attributes if attribute.startswith("on")
+        ]
 
 
 @pytest.mark.parametrize("facts", [FACTS, hostile(HOSTILE[6]), EMPTY], ids=["full", "hostile", "empty"])
@@ -147,10 +149,10 @@ UNPROVEN = replace(FACTS, proof=ProofFacts("not possible", AT, said="Kafka did n
 )
 def test_the_page_begins_with_the_result_of_the_proof(facts: Facts, tone: str, headline: str, more: str) -> None:
     assert verdict(facts).tone == tone
-    found = Parsed(page(facts))
-    assert headline in found.text
-    assert more in found.text
-    assert f"verdict {tone}" in [each.get("class") for _, each in found.tags]
+    parsed = Parsed(page(facts))
+    assert headline in parsed.text
+    assert more in parsed.text
+    assert f"verdict {tone}" in [attributes.get("class") for _, attributes in parsed.tags]
 
 
 def test_a_proof_that_ended_at_a_broken_link_is_broken() -> None:
@@ -163,7 +165,7 @@ def test_a_refused_stage_is_shown_at_the_top() -> None:
     facts = replace(FACTS, stages=(lost,), begun="a rebuild was begun", troubles={"late lines": "a file is gone"})
     said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be read: a file is gone"]
     assert list(attention(facts)) == said
-    assert [each for each in said if each not in Parsed(page(facts)).text] == []
+    assert [text for text in said if text not in Parsed(page(facts)).text] == []
 
 
 def test_bronze_equals_silver_quarantine_and_waiting_lines() -> None:
@@ -193,9 +195,9 @@ def test_a_page_can_be_made_of_empty_facts() -> None:
 
 
 def test_the_updated_parts_equal_those_of_the_page() -> None:
-    html, found = page(FACTS, 3), parts(FACTS)
-    assert len(found) == 14
-    for name, part in found.items():
+    html, blocks = page(FACTS, 3), parts(FACTS)
+    assert len(blocks) == 14
+    for name, part in blocks.items():
         if name not in ("when", "title"):
             assert part.strip() in html
         assert f'id="part-{name}"' in html
@@ -203,7 +205,7 @@ def test_the_updated_parts_equal_those_of_the_page() -> None:
 
 def test_a_few_distant_lines_do_not_compress_the_plot() -> None:
     day = MINUTE - MINUTE % 86_400
-    near = tuple(day + 60 * each for each in range(60))
+    near = tuple(day + 60 * minute for minute in range(60))
     lines = LinesFacts("gold.log_volume", 60, (day - 40 * 86_400, *near), {"INFO": (1, *[10] * 60)})
     first, last = opening(lines)
     assert day * 1000 <= first < last <= (day + 3600) * 1000
@@ -213,7 +215,7 @@ def test_a_few_distant_lines_do_not_compress_the_plot() -> None:
 
 
 def test_the_plot_starts_with_bins_of_visible_width() -> None:
-    starts = tuple(MINUTE - MINUTE % 86_400 + 60 * each for each in range(1440))
+    starts = tuple(MINUTE - MINUTE % 86_400 + 60 * minute for minute in range(1440))
     day = LinesFacts("gold.log_volume", 60, starts, {"INFO": tuple([10] * 1440)})
     meta = figures(replace(FACTS, lines=day))["lines"]["layout"]["meta"]
     assert meta["bins"] == [[60, "minute"], [300, "5 min"], [3600, "hour"], [86_400, "day"]]
@@ -228,7 +230,7 @@ def test_the_share_of_errors_is_of_all_lines_of_a_bin() -> None:
 
 
 def test_bins_are_counted_by_their_length() -> None:
-    assert [bins(*each) for each in ((1, 60), (2, 60), (1, 86_400), (1, 300), (1_200, 1800))] == [
+    assert [bins(*arguments) for arguments in ((1, 60), (2, 60), (1, 86_400), (1, 300), (1_200, 1800))] == [
         *("1 minute", "2 minutes", "1 day", "1 bin of 5 min", "1,200 bins of 30 min"),
     ]
 
@@ -243,17 +245,17 @@ def test_what_changed_is_told_with_its_difference() -> None:
         "Freshness, median": ("2.5 s", "–", "–"),
         "Freshness, longest": ("8.0 s", "8.0 s", "no change"),
     }
-    found = Parsed(page(FACTS)).text
-    assert [each for row in rows.values() for each in row if each not in found] == []
-    assert "From 2017-07-30 12:09:00 to 2017-07-30 16:09:00 UTC, against the 4 h before" in found
-    assert "oncelake trace alog/0/1234" in found
-    assert "10 errors in 100 lines" in found
+    text = Parsed(page(FACTS)).text
+    assert [cell for row in rows.values() for cell in row if cell not in text] == []
+    assert "From 2017-07-30 12:09:00 to 2017-07-30 16:09:00 UTC, against the 4 h before" in text
+    assert "oncelake trace alog/0/1234" in text
+    assert "10 errors in 100 lines" in text
 
 
 def test_a_page_without_a_period_does_not_tell_what_happened() -> None:
-    found = Parsed(page(replace(FACTS, period=None)))
-    assert "What happened" not in found.text
-    assert not [each for _, each in found.tags if each.get("href") == "#happened"]
+    parsed = Parsed(page(replace(FACTS, period=None)))
+    assert "What happened" not in parsed.text
+    assert not [attributes for _, attributes in parsed.tags if attributes.get("href") == "#happened"]
     failed = replace(FACTS, period=None, troubles={"what happened": "a file is gone"})
     assert "It could not be read: a file is gone" in Parsed(page(failed)).text
 
@@ -267,7 +269,7 @@ def test_a_count_is_zero_where_no_window_is_and_other_measures_have_a_gap() -> N
     assert (info["y"], others["y"]) == ([90, 80, 0, 0, 5], [3, 0, 0, 0, 1])
     assert others["meta"]["colours"] == REST
     longest = measure_figure(replace(MEASURE, function="max", starts=(0, 120), groups={"": (3, 5)}, others=()))
-    assert [(each["name"], each["x"], each["y"]) for each in longest["data"]] == [
+    assert [(line["name"], line["x"], line["y"]) for line in longest["data"]] == [
         ("log_count", [0, 60_000, 120_000], [3, None, 5]),
     ]
 

@@ -34,16 +34,16 @@ def test_a_period_starts_at_what_was_asked_and_ends_now(since: str, start: datet
 
 
 def test_a_period_can_end_before_now() -> None:
-    found = read_period("yesterday", "today", NOW)
-    assert found == Period(MIDNIGHT - timedelta(days=1), MIDNIGHT)
-    assert found is not None
-    assert (found.until_ms - found.since_ms, found.since_ms % 86_400_000) == (86_400_000, 0)
+    period = read_period("yesterday", "today", NOW)
+    assert period == Period(MIDNIGHT - timedelta(days=1), MIDNIGHT)
+    assert period is not None
+    assert (period.until_ms - period.since_ms, period.since_ms % 86_400_000) == (86_400_000, 0)
     assert read_period(None, None, NOW) is None
 
 
 def test_the_period_before_is_as_long_and_ends_where_this_one_starts() -> None:
-    found = Period(NOW - timedelta(hours=3), NOW)
-    assert found.before == Period(NOW - timedelta(hours=6), found.since)
+    period = Period(NOW - timedelta(hours=3), NOW)
+    assert period.before == Period(NOW - timedelta(hours=6), period.since)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_wrong_period_is_an_error_in_one_line(since: str | None, until: str | 
     [
         (("--since", "soon"), "--since 'soon' is no time"),
         (("--until", "today"), "add --since or remove --until"),
-        (("--since", "7d", "--watch"), "remove --since or --watch"),
+        (("--since", "7d", "--watch"), "--since cannot be combined with --watch: remove one"),
     ],
 )
 def test_the_command_refuses_a_wrong_period_in_one_line(arguments: tuple[str, ...], said: str) -> None:

@@ -19,8 +19,8 @@ TEXTS = (
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_shell_reads_exactly_the_bytes(text: bytes) -> None:
-    found = subprocess.run(["bash", "-c", f"printf %s {word(text)}"], capture_output=True, check=True)
-    assert found.stdout == text
+    result = subprocess.run(["bash", "-c", f"printf %s {word(text)}"], capture_output=True, check=True)
+    assert result.stdout == text
     assert word(text).isprintable()
 
 

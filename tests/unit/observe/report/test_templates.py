@@ -31,8 +31,8 @@ def test_values_in_a_message_become_placeholders(message: str, template: str) ->
 
 
 def test_messages_are_counted_by_template_with_the_most_frequent_as_example() -> None:
-    found = grouped(["disk 1 is full", "disk 2 is full", "disk 2 is full", "timeout"])
-    assert [(each.template, each.count, each.example) for each in found] == [
+    groups = grouped(["disk 1 is full", "disk 2 is full", "disk 2 is full", "timeout"])
+    assert [(group.template, group.count, group.example) for group in groups] == [
         ("disk <n> is full", 3, "disk 2 is full"),
         ("timeout", 1, "timeout"),
     ]
@@ -40,7 +40,7 @@ def test_messages_are_counted_by_template_with_the_most_frequent_as_example() ->
 
 def test_one_word_that_differs_in_three_messages_is_a_value() -> None:
     names = [f"user {name} was locked out" for name in ("anna", "bert", "carl")]
-    assert [each.template for each in grouped(names)] == ["user <*> was locked out"]
+    assert [group.template for group in grouped(names)] == ["user <*> was locked out"]
     assert len(grouped(names[:2])) == 2, "two kinds of message may differ in one word"
     assert len(grouped(["disk is full", "disk is gone", "disk is slow"])) == 3, "too few words to be one kind"
 
@@ -52,7 +52,7 @@ def test_the_order_of_messages_changes_nothing() -> None:
     for seed in range(5):
         random.Random(seed).shuffle(messages)
         assert grouped(messages) == expected
-    assert sum(each.count for each in expected) == len(messages)
+    assert sum(group.count for group in expected) == len(messages)
 
 
 @pytest.mark.parametrize("part", ["a", "1", "-", "'", '"', "a1-", "0x", "1.", "deadbeef-", "<n>", " "])

@@ -12,11 +12,12 @@ from oncelake.common.errors import ConfigError, StateError
 from oncelake.engine.configuration import load
 from oncelake.exactly_once.checkpoint import read_checkpoint
 from oncelake.exactly_once.state import State
-from oncelake.proof.positions import between, goes_back, is_offsets
+from oncelake.proof.positions import between, goes_back
 from oncelake.sources.directory.bronze_files import ReadFile
 from oncelake.sources.files.census import auto_loader_files
 from oncelake.sources.files.kind import auto_loader
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource
+from oncelake.sources.registry import position_of
 from tests.support.memory import MemoryFiles
 
 HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}\n'
@@ -96,7 +97,9 @@ def test_the_other_reader_of_the_same_directory_is_another_source(files: MemoryF
 
 def test_its_positions_are_compared_by_the_number_of_files() -> None:
     one, other = '{"seqNum":3,"sourceVersion":1}', '{"seqNum":5,"sourceVersion":1,"lastBackfillStartTimeMs":7}'
-    assert not is_offsets(one)
+    position = position_of(one)
+    assert position is not None
+    assert not position.before_all
     assert goes_back(other, one, "files")
     assert not goes_back(one, other, "files")
     assert "file lists 4 to 5" in between(one, other, "files")

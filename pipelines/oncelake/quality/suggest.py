@@ -1,13 +1,12 @@
 """Propose a suite of expectations from a sample of a table's rows; someone who knows the data then edits it.
 
 Every proposed expectation held for all rows of the sample. All have severity `warning`: a sample is no reason to
-refuse a line. For bronze, the suite also says which share of the lines each log format can parse.
+refuse a line. A suite for bronze also has the share of the lines that each log format parses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,9 +14,6 @@ from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
 from oncelake.quality.split import FIELDS, at
-from oncelake.silver.parsing.format import format_names
-from oncelake.silver.parsing.parser import load_parser
-from oncelake.silver.transform import TimeLimits, is_accepted, parse
 
 # A column with at most this many values, each in this many rows on average, is proposed as a set of values.
 FEW_VALUES, ROWS_EACH = 20, 20
@@ -56,27 +52,18 @@ class Profile:
         return 0 < self.distinct <= FEW_VALUES and self.values >= self.distinct * ROWS_EACH
 
 
-def suggest(rows: DataFrame, table: Table, limits: TimeLimits, formats: Sequence[Path]) -> dict[str, Any]:
+def suggest(rows: DataFrame, table: Table, shares: Mapping[str, float]) -> dict[str, Any]:
     """Return a suite in Great Expectations' own form.
 
     Args:
         rows: rows of silver or of bronze.
         table: the table that the rows are from.
-        limits: the times that silver accepts.
-        formats: directories with log formats.
+        shares: for bronze, the share of the lines that each log format parses, by the format's name.
     """
     if table == SILVER:
         return {"name": str(table), "expectations": suggest_silver(rows)}
-    shares = dict(sorted(_shares(rows, limits, formats), key=lambda share: -share[1]))
-    return {"name": str(table), "expectations": suggest_bronze(rows), "meta": {"formats": shares}}
-
-
-def _shares(rows: DataFrame, limits: TimeLimits, formats: Sequence[Path]) -> Iterator[tuple[str, float]]:
-    """Yield each log format's name and the share of lines that it parses without a broken rule."""
-    for name in format_names(formats):
-        parsed = parse(rows, load_parser(name, formats), limits)
-        (share,) = parsed.agg(F.avg(F.when(is_accepted(), 1.0).otherwise(0.0))).collect()[0]
-        yield name, round(share or 0.0, 4)
+    formats = dict(sorted(shares.items(), key=lambda share: -share[1]))
+    return {"name": str(table), "expectations": suggest_bronze(rows), "meta": {"formats": formats}}
 
 
 def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
@@ -99,16 +86,16 @@ def suggest_profiled(profiles: Sequence[Profile], sets: Mapping[str, list[str]])
         profiles: the profiles of columns.
         sets: the values of the columns that have few.
     """
-    found = [_expectation("values_to_not_be_null", "log_time", "has_time")]
+    expectations = [_expectation("values_to_not_be_null", "log_time", "has_time")]
     for profile in profiles:
-        found += _of_column(profile, sets.get(profile.column))
-    return found
+        expectations += _of_column(profile, sets.get(profile.column))
+    return expectations
 
 
 def suggest_bronze(rows: DataFrame) -> list[dict[str, Any]]:
     """Propose expectations for bronze's rows: what lines look like before they are parsed."""
     profiles = profiled(rows, {"value": F.col("value").cast("string")})
-    return [each for profile in profiles for each in _of_column(profile, None)]
+    return [expectation for profile in profiles for expectation in _of_column(profile, None)]
 
 
 def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
@@ -118,15 +105,15 @@ def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
         rows: the rows.
         columns: the columns to profile, by name; all are strings.
     """
-    wanted = [F.count(F.lit(1)).alias("rows")]
+    aggregates = [F.count(F.lit(1)).alias("rows")]
     for place, value in enumerate(columns.values()):
         length = F.length(value)
         seen = {"values": F.count(value), "distinct": F.approx_count_distinct(value)}
         seen |= {"shortest": F.min(length), "longest": F.max(length)}
         seen |= {name: F.count_if(value.rlike(shape)) for name, shape in SHAPES.items()}
-        wanted.append(F.struct(*(each.alias(name) for name, each in seen.items())).alias(str(place)))
-    (found,) = rows.agg(*wanted).collect()
-    return [_profile(name, found["rows"], found[str(place)]) for place, name in enumerate(columns)]
+        aggregates.append(F.struct(*(figure.alias(name) for name, figure in seen.items())).alias(str(place)))
+    (row,) = rows.agg(*aggregates).collect()
+    return [_profile(name, row["rows"], row[str(place)]) for place, name in enumerate(columns)]
 
 
 def _profile(name: str, rows: int, seen: Any) -> Profile:
@@ -139,8 +126,8 @@ def _values(rows: DataFrame, names: Sequence[str]) -> Mapping[str, list[str]]:
     if not names:
         return {}
     sets = (F.sort_array(F.collect_set(at(name))).alias(str(place)) for place, name in enumerate(names))
-    (found,) = rows.agg(*sets).collect()
-    return {name: found[str(place)] for place, name in enumerate(names)}
+    (row,) = rows.agg(*sets).collect()
+    return {name: row[str(place)] for place, name in enumerate(names)}
 
 
 def _of_column(profile: Profile, values: list[str] | None) -> Iterator[dict[str, Any]]:
