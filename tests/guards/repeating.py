@@ -21,14 +21,14 @@ GUARDS = (
         "repeat-within-window",
         "a line further than the window from its twin stays, in Spark",
         "two events count as one",
-        reads('F.abs(each["at"] - mark["at"]) <= window', "F.lit(True)"),
+        reads('F.abs(old["at"] - mark["at"]) <= window', "F.lit(True)"),
         tests=(_RULE,),
     ),
     Guard(
         "collected-repeat-within-window",
         "a line further than the window from its twin stays, in a small batch",
         "two events count as one",
-        becomes("bool(found)"),
+        becomes("bool(candidates)"),
         tests=(_RULE,),
     ),
     Guard(

@@ -345,14 +345,14 @@ GUARDS = (
         "served-time-digits",
         "a time is served to its last digit",
         "two times become one",
-        reads("(found.fsp or 0) >= digits", "True"),
+        reads("(kind.fsp or 0) >= digits", "True"),
         tests=(f"{_TYPES}test_only_types_that_hold_every_value_are_accepted",),
     ),
     Guard(
         "served-text-key-whole",
         "a text key is served whole",
         "two rows with the same beginning become one",
-        reads("found.length >= length", "True"),
+        reads("kind.length >= length", "True"),
         tests=(f"{_TYPES}test_only_types_that_hold_every_value_are_accepted",),
     ),
     Guard(

@@ -203,14 +203,14 @@ GUARDS = (
         "file-size-unchanged",
         "a file has not grown since it was read",
         "added lines go unnoticed",
-        becomes("found.size < recorded.size"),
+        becomes("file.size < recorded.size"),
         tests=(f"{_CENSUS}test_a_file_of_another_size_is_a_fault_whatever_its_time",),
     ),
     Guard(
         "file-size-unchanged",
         "a file has not shrunk since it was read",
         "the lines that the file has now go unnoticed",
-        becomes("found.size > recorded.size"),
+        becomes("file.size > recorded.size"),
         tests=(f"{_CENSUS}test_a_file_of_another_size_is_a_fault_whatever_its_time",),
     ),
     Guard(
@@ -397,7 +397,7 @@ GUARDS = (
         "read-file-compared-anyhow",
         "a read file is compared whatever its name",
         "a file that bronze holds is renamed, and its lines are counted twice",
-        reads("each.problem in _OF_A_NAME", "each.problem is None"),
+        reads("file.problem in _OF_A_NAME", "file.problem is None"),
         tests=("unit/sources/directory/test_census.py::test_a_read_file_is_compared_whatever_its_name",),
     ),
     Guard(

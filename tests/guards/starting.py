@@ -665,7 +665,7 @@ GUARDS = (
         "jvm-in-utf8-locale",
         "the JVM is started in that locale",
         "a file whose name has a non-ASCII letter is never read, under `LC_ALL=C`",
-        becomes("{**os.environ, **variables, **nameless, **asked}"),
+        becomes("{**os.environ, **variables, **nameless, **own}"),
         tests=("unit/common/spark/test_launch.py::test_the_locale_is_set_only_for_the_jvm",),
     ),
     Guard(

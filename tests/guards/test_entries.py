@@ -158,7 +158,7 @@ NO_FAULTS = {
     "pipelines/oncelake/sources/files/census.py::_notes": "notes",
     "pipelines/oncelake/sources/files/proof.py::_same_content": "notes",
     "pipelines/oncelake/sources/kafka/proof.py::_expired": "notes",
-    "pipelines/oncelake/sources/kafka/proof.py::_left": "notes",
+    "pipelines/oncelake/sources/kafka/proof.py::_former_note": "notes",
     "pipelines/oncelake/proof/positions.py::_explained": "notes",
     "pipelines/oncelake/exactly_once/proven.py::_names": "names of files",
     "pipelines/oncelake/sources/directory/resolve.py::accept": "what was done",

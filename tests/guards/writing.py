@@ -157,7 +157,7 @@ GUARDS = (
         "expressions-searched-one-by-one",
         "the expressions of a suite's list are searched for one by one",
         "a flag of one holds for the next, and a line passes that should not",
-        answers("found(value, '|'.join(self.regex_list))"),
+        answers("contains_match(value, '|'.join(self.regex_list))"),
         tests=(f"{_STEPS}test_the_expressions_of_a_list_do_not_reach_into_each_other",),
     ),
     Guard(
@@ -262,7 +262,7 @@ GUARDS = (
         "retention-readable-for-cleanup",
         "log clean-up is left to Spark where delta-rs cannot read the retention",
         "delta-rs takes `90 days` for 30, and removes commits of two months",
-        reads("_DURATION.fullmatch(kept) is not None", "True"),
+        reads("_DURATION.fullmatch(retention) is not None", "True"),
         tests=(f"{_UPKEEP_TESTS}test_commits_are_kept_as_the_table_s_properties_say",),
     ),
     Guard(

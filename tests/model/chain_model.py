@@ -39,7 +39,7 @@ from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.writers import MergeSql
 from oncelake.exactly_once.writers import spark as spark_writes
 from oncelake.gold import stream as gold
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.serving.settings import ServingSettings
 from oncelake.silver import spark_count, spark_split
 from oncelake.silver import stream as silver
@@ -127,9 +127,9 @@ class Rules:
     def breaches(self, *_: object) -> dict[str, str]:
         return {}
 
-    def counted(self, seen: Mapping[str, int], batch: Batch) -> Counted:
+    def counted(self, seen: Mapping[str, int], batch: Batch) -> BatchCounts:
         rules = {"odd": seen["refused"]} if seen["refused"] else {}
-        return Counted(seen["lines"], seen["refused"], rules, {}, batch.metadata(SILVER).planned)
+        return BatchCounts(seen["lines"], seen["refused"], rules, {}, batch.metadata(SILVER).planned)
 
 
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:

@@ -12,7 +12,7 @@ from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import TableWriter
 from oncelake.exactly_once.writers import spark as writes
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver import stream as silver
 from oncelake.silver.split import Split
 from oncelake.sources.files.source import FilesSource
@@ -34,11 +34,11 @@ def _any_winner(writer: TableWriter, commit: ChainCommit, *_: object) -> ChainCo
     return commit
 
 
-def _silver_alone(parsed: Split, rules: Any, batch: Batch, once: Any = silver.write_silver) -> Counted:
+def _silver_alone(parsed: Split, rules: Any, batch: Batch, once: Any = silver.write_silver) -> BatchCounts:
     if batch.holds(SILVER):
         batch.append(SILVER, parsed.accepted())
-        return Counted(0, 0, {}, {}, batch.metadata(SILVER).planned)
-    counted: Counted = once(parsed, rules, batch)
+        return BatchCounts(0, 0, {}, {}, batch.metadata(SILVER).planned)
+    counted: BatchCounts = once(parsed, rules, batch)
     return counted
 
 

@@ -17,7 +17,7 @@ from oncelake.gold.transform import aggregate
 from oncelake.lab.demo.made_log import write_log
 from oncelake.observe.status import stage_status
 from oncelake.serving.patience import NONE
-from oncelake.serving.rows import held
+from oncelake.serving.rows import computed_rows
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from oncelake.serving.sql import SqlSink
@@ -277,7 +277,7 @@ def test_unusual_keys_and_every_kind_of_measure_are_served(
     for number, batch in enumerate(silver):
         all_rows = reduce(DataFrame.unionByName, silver[: number + 1])
         gold = aggregate(batch if mode == "transactional" else all_rows, declared)
-        with held(gold, declared, lambda: 1, served.sink) as rows:
+        with computed_rows(gold, declared, lambda: 1, served.sink) as rows:
             batch_note = replace(metadata(number, number or None, number + 1), stage=served.stage)
             served.apply(rows, batch_note, NONE, lambda: None)
         link = compare(served, aggregate(all_rows, declared))

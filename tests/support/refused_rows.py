@@ -12,7 +12,7 @@ from oncelake.common.lake import Table
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
 from oncelake.serving.patience import NONE
-from oncelake.serving.rows import held
+from oncelake.serving.rows import computed_rows
 from oncelake.serving.served import Served
 from oncelake.serving.settings import Mode
 from oncelake.serving.sql import SqlSink
@@ -80,7 +80,7 @@ def served(url: str, mode: Mode = "idempotent") -> Served:
 
 
 def put(table: Served, gold: DataFrame, number: int) -> None:
-    with held(gold, table.declared, lambda: 1, table.sink) as rows:
+    with computed_rows(gold, table.declared, lambda: 1, table.sink) as rows:
         table.apply(rows, replace(metadata(number, number or None, number + 1), stage=table.stage), NONE, lambda: None)
 
 

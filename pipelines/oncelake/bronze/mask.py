@@ -17,7 +17,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import applied, jvm
 from oncelake.common.spark.rows import Count
 from oncelake.common.spark.runtime import has_class
 
@@ -28,7 +28,7 @@ _CLASS = "oncelake.Mask"
 _OF_A_KEY = b"oncelake mask key"
 _ID_LENGTH = 16
 # A key shorter than this can be found by trying.
-MIN_KEY_BYTES = 16
+_MIN_KEY_BYTES = 16
 # At least this many tasks look for the key: on a cluster, each executor most probably runs one of them.
 _PROBES = 64
 
@@ -56,14 +56,14 @@ _AS_WRITTEN, _AS_READ = 1, 2
 _TYPES = {"value": "binary", "key": "binary", "headers": BRONZE["headers"].dataType.simpleString()}
 _ROW = ", ".join([*(f"{name} {of_type}" for name, of_type in _TYPES.items()), f"{MASKED} map<string,int>"])
 
-Named = Literal["all", "authorization", "card", "email", "ipv4", "ipv6"]
+_PatternName = Literal["all", "authorization", "card", "email", "ipv4", "ipv6"]
 # \p{M} are the marks of decomposed letters
 _LETTER = r"\p{L}\p{M}\p{N}"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 # After a scheme that is not one of these, the word after it is masked as well.
 _SCHEME, _TOKEN = r"(?:bearer|basic|token|apikey|negotiate|ntlm)", r"[^\s\"',;]++"
 # Each pattern, the group that is masked, and what Mask.java checks in addition. None of them goes over a text twice.
-_NAMED: Mapping[Named, tuple[str, int, str | None]] = {
+_NAMED: Mapping[_PatternName, tuple[str, int, str | None]] = {
     "all": (r"(?s).++", 0, None),
     "authorization": (
         rf"(?i)(?:(?<![\p{{L}}\p{{N}}])(?:proxy-|http_)?authorization(?:[\"']\s{{0,9}},|[\"']?\s{{0,9}}(?:=>|[:=]))\s{{0,9}}"
@@ -88,7 +88,7 @@ class MaskRule(Strict):
         pattern=r"^[A-Za-z0-9_-]{1,40}$",
         description="the rule's name in counts and errors; unset: that of `find`",
     )
-    find: Named | None = Field(None, description="a pattern that oncelake ships")
+    find: _PatternName | None = Field(None, description="a pattern that oncelake ships")
     pattern: str | None = Field(None, min_length=1, description="a Java regular expression")
     group: int = Field(0, ge=0, description="the group of `pattern` that is masked; 0: the whole match")
     fields: tuple[str, ...] = Field(
@@ -105,8 +105,8 @@ class MaskRule(Strict):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if (self.find is None) == (self.pattern is None):
-            given = "both are set" if self.find else "neither is set"
-            raise ValueError(f"find names a pattern, pattern is one: {given}; set one")
+            state = "both are set" if self.find else "neither is set"
+            raise ValueError(f"find names a pattern, pattern is one: {state}; set one")
         if self.find is not None and self.group:
             raise ValueError("group is of pattern; find has its own")
         if (self.action == "replace") != (self.text is not None):
@@ -142,10 +142,10 @@ class Masking(Strict):
         """Return why the key is not there, or is another one; None if it is there, or not needed."""
         if self.key_variable is None:
             return None
-        found = key_id(self.key_variable)
-        if found is None:
+        current = _key_id(self.key_variable)
+        if current is None:
             return f"the environment variable {self.key_variable} with the key is not set"
-        return None if found == self.key_id else f"the environment variable {self.key_variable} has another key now"
+        return None if current == self.key_id else f"the environment variable {self.key_variable} has another key now"
 
 
 class MaskSettings(Strict):
@@ -173,15 +173,15 @@ class MaskSettings(Strict):
 
     def names(self) -> list[str]:
         """Return the rules' names."""
-        return [each.name or each.find or f"rule_{number}" for number, each in enumerate(self.rules, 1)]
+        return [rule.name or rule.find or f"rule_{number}" for number, rule in enumerate(self.rules, 1)]
 
     def resolved(self, max_line: int = MAX_LINE) -> Masking:
         """Return the rules as they are applied, with the identity of today's key; None for the key if it is not set."""
-        rules = tuple(_resolved(name, each) for name, each in zip(self.names(), self.rules, strict=True))
+        rules = tuple(_resolved(name, rule) for name, rule in zip(self.names(), self.rules, strict=True))
         return Masking(
             rules=rules,
             key_variable=self.key_variable,
-            key_id=key_id(self.key_variable),
+            key_id=_key_id(self.key_variable),
             max_line=ByteSize(max_line),
             way=_AS_READ,  # guard: masks-see-escapes-read
         )
@@ -190,11 +190,11 @@ class MaskSettings(Strict):
 def _resolved(name: str, rule: MaskRule) -> Mapping[str, Any]:
     pattern, group, check = _NAMED[rule.find] if rule.find else (rule.pattern, rule.group, None)
     text, hashed = rule.text or "", rule.length if rule.action == "hash" else 0
-    made = {"name": name, "pattern": pattern, "group": group, "fields": [*rule.fields], "text": text, "hashed": hashed}
-    return {**made, "check": check} if check else made
+    entry = {"name": name, "pattern": pattern, "group": group, "fields": [*rule.fields], "text": text, "hashed": hashed}
+    return {**entry, "check": check} if check else entry
 
 
-def key_id(variable: str | None) -> str | None:
+def _key_id(variable: str | None) -> str | None:
     """Return the identity of the key in an environment variable; None if it is not set."""
     key = os.environ.get(variable) if variable else None
     return hmac.new(key.encode(), _OF_A_KEY, hashlib.sha256).hexdigest()[:_ID_LENGTH] if key else None
@@ -205,12 +205,12 @@ def check_key(settings: MaskSettings, key: str) -> None:  # guard: mask-key-pres
     name = settings.key_variable
     if name is None:
         return
-    held = os.environ.get(name, "")
-    said = f"has {len(held.encode())} bytes" if held else "is not set"
-    if len(held.encode()) < MIN_KEY_BYTES:
+    value = os.environ.get(name, "")
+    state = f"has {len(value.encode())} bytes" if value else "is not set"
+    if len(value.encode()) < _MIN_KEY_BYTES:
         raise ConfigError(
-            f"{key}.mask.key_variable: the environment variable with the key {said}; it needs at least "
-            f"{MIN_KEY_BYTES} bytes. To make a key: openssl rand -hex 32"
+            f"{key}.mask.key_variable: the environment variable with the key {state}; it needs at least "
+            f"{_MIN_KEY_BYTES} bytes. To make a key: openssl rand -hex 32"
         )
 
 
@@ -235,8 +235,8 @@ class Mask:
 
     def problem(self) -> str | None:
         """Return why Java does not accept a rule; None if it accepts all."""
-        found = self._java.problem()
-        return str(found) if found is not None else None
+        problem = self._java.problem()
+        return str(problem) if problem is not None else None
 
     def value(self, value: bytes) -> bytes:
         """Return a value as bronze keeps it."""
@@ -250,32 +250,27 @@ class Mask:
             version: the fingerprint of the rules.
         """
         # a file's headers are oncelake's own
-        given = {name: F.col(name) for name in _FIELDS} | {"headers": F.when(~is_stand_in(), F.col("headers"))}
-        made = self._of(*given.values()).alias("made")
+        fields = {name: F.col(name) for name in _FIELDS} | {"headers": F.when(~is_stand_in(), F.col("headers"))}
+        result = self._of(*fields.values()).alias("made")
         masked = {name: F.col(f"made.{name}") for name in _FIELDS}
         # guard: stand-in-headers-not-masked
         masked["headers"] = F.when(is_stand_in(), F.col("headers")).otherwise(masked["headers"])
-        kept = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]  # guard: keys-and-headers-masked
+        columns = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]  # guard: keys-and-headers-masked
         more = (raw_length(rows), F.col(f"made.{MASKED}"), F.lit(version))
         names = (column.name for column in COLUMNS)
-        return rows.select("*", made).select(*kept, *(one.alias(name) for one, name in zip(more, names, strict=True)))
+        return rows.select("*", result).select(*columns, *map(Column.alias, more, names))
 
     def values(self, rows: DataFrame) -> DataFrame:
         """Return rows with their `value` as bronze keeps it; the other columns stay as they are."""
-        made = rows.select("*", self._of(F.col("value"), None, None).alias("made"))
-        return made.select(*(F.col("made.value").alias(name) if name == "value" else name for name in rows.columns))
+        result = rows.select("*", self._of(F.col("value"), None, None).alias("made"))
+        return result.select(*(F.col("made.value").alias(name) if name == "value" else name for name in rows.columns))
 
     def _of(self, *columns: Column | None) -> Column:
-        given = [
+        inputs = [
             F.lit(None).cast(_TYPES[field]) if column is None else column
             for field, column in zip(_FIELDS, columns, strict=True)
         ]
-        gateway = self._spark.sparkContext._gateway
-        assert gateway is not None, "a session has a JVM"
-        arguments = gateway.new_array(jvm(self._spark).org.apache.spark.sql.Column, len(given))
-        for at, each in enumerate(given):
-            arguments[at] = each._jc
-        return Column(self._java.function(_ROW).apply(arguments))
+        return Column(applied(self._spark.sparkContext, self._java.function(_ROW), *inputs))
 
 
 def check_mask(spark: SparkSession, settings: MaskSettings, key: str) -> None:
@@ -309,8 +304,8 @@ def _on_executors(spark: SparkSession, mask: Mask) -> str | None:
     try:
         mask.values(tried).select(F.count("value")).collect()
     except Exception as error:
-        said = next((line for line in str(error).splitlines() if "mask" in line or _CLASS in line), str(error))
-        return f"an executor cannot apply the rules: {said.splitlines()[0][:200]}"
+        message = next((line for line in str(error).splitlines() if "mask" in line or _CLASS in line), str(error))
+        return f"an executor cannot apply the rules: {message.splitlines()[0][:200]}"
     return None
 
 

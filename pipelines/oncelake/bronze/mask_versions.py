@@ -11,7 +11,7 @@ from oncelake.bronze.mask import Mask, Masking
 from oncelake.bronze.records import Records
 
 # Returns what a fingerprint stands for, as `_rules/<fingerprint>.json` has it; None if the lake does not know it.
-Known = Callable[[str], Mapping[str, Any] | None]
+_RuleReader = Callable[[str], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -31,32 +31,27 @@ class MaskVersion:
 
 @dataclass
 class MaskVersions:
-    """The versions that a lake knows, each with the key that it was used with.
-
-    Attributes:
-        spark: the session.
-        known: looks up a version.
-    """
+    """The versions that a lake knows, each with the key that it was used with."""
 
     spark: SparkSession
-    known: Known
-    _found: dict[str, MaskVersion | str] = field(default_factory=dict)
+    known: _RuleReader
+    _versions: dict[str, MaskVersion | str] = field(default_factory=dict)
 
     def of(self, fingerprint: str) -> MaskVersion | str:
         """Return a version of the rules; if it cannot be applied any more, why not, as text."""
-        if fingerprint not in self._found:
-            self._found[fingerprint] = self._read(fingerprint)
-        return self._found[fingerprint]
+        if fingerprint not in self._versions:
+            self._versions[fingerprint] = self._read(fingerprint)
+        return self._versions[fingerprint]
 
     def _read(self, fingerprint: str) -> MaskVersion | str:
-        kept = self.known(fingerprint)
-        if kept is None:
+        recorded = self.known(fingerprint)
+        if recorded is None:
             return f"masked with rules {fingerprint}, which the lake does not know"
         try:
             # guard: cut-line-read-again-joined
-            of_records = (each for each in kept["rules"] if "starts" in each or "part" in each)
+            of_records = (rule for rule in recorded["rules"] if "starts" in rule or "part" in rule)
             records = next(map(Records.model_validate, of_records), None)
-            masking = next(Masking.model_validate(each) for each in kept["rules"] if "rules" in each)
+            masking = next(Masking.model_validate(rule) for rule in recorded["rules"] if "rules" in rule)
         except (ValidationError, StopIteration, KeyError):
             return f"masked with rules {fingerprint}, which this version of oncelake cannot read"
         problem = masking.problem()

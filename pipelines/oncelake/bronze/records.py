@@ -14,7 +14,7 @@ from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
 from oncelake.common.spark.compiled import is_on_executors, jar
-from oncelake.common.spark.line_functions import found, found_in_line, replaced
+from oncelake.common.spark.line_functions import contains_match, first_line_contains_match, replaced
 from oncelake.common.spark.rows import Count
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
 
@@ -143,7 +143,7 @@ class Records(Strict):
         return (
             F.lit(False)
             if self.starts is None
-            else record.contains("\n") & F.coalesce(found(record, self.other_line), F.lit(True))
+            else record.contains("\n") & F.coalesce(contains_match(record, self.other_line), F.lit(True))
         )
 
     @property
@@ -156,7 +156,7 @@ class Records(Strict):
 
         Of lines that were cut: true; null if the search for what goes on takes too many steps.
         """
-        own = found_in_line(record, self.starts or self.part or "", SEARCHED, tail=self.part is not None)
+        own = first_line_contains_match(record, self.starts or self.part or "", SEARCHED, tail=self.part is not None)
         if self.starts is None:
             # nothing else is asked of the text: Records.java has put its parts together
             return F.lit(True) if own is None else F.when(own.isNotNull(), F.lit(True))

@@ -11,7 +11,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 ORIGIN = (
     StructField("topic", StringType(), metadata={"comment": "Kafka topic; null for a line from a file"}),
@@ -23,7 +23,7 @@ ORIGIN = (
         metadata={"comment": "the Kafka record's own timestamp"},
     ),
     StructField("key", BinaryType(), metadata={"comment": "the Kafka record's key"}),
-    StructField("headers", HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
+    StructField("headers", _HEADERS, metadata={"comment": "the Kafka record's headers, in order"}),
     StructField("file", StringType(), metadata={"comment": "URI of the file; null for a line from Kafka"}),
     StructField(
         "file_modified", TimestampType(), metadata={"comment": "the file's modification time when it was read"}

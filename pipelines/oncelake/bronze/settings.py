@@ -103,8 +103,8 @@ class SourceSettings(Strict):
 
     @field_validator("topic", mode="before")
     @classmethod
-    def _named(cls, given: object) -> object:
-        names = given if isinstance(given, list | tuple) else [given]
+    def _named(cls, topic: object) -> object:
+        names = topic if isinstance(topic, list | tuple) else [topic]
         if not names:
             raise ValueError("expected a topic, or a list of topics, not an empty list")
         for name in names:
@@ -118,8 +118,8 @@ class SourceSettings(Strict):
 
     @field_validator("topic_pattern", mode="before")
     @classmethod
-    def _unset_if_empty(cls, given: object) -> object:
-        return given or None
+    def _unset_if_empty(cls, pattern: object) -> object:
+        return pattern or None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -148,8 +148,8 @@ class SourceSettings(Strict):
         return self
 
 
-def _refuse_fixed(section: str, given: Mapping[str, str], prefix: str, fixed: Mapping[str, str]) -> None:
+def _refuse_fixed(section: str, options: Mapping[str, str], prefix: str, fixed: Mapping[str, str]) -> None:
     """Raise ValueError if an option is fixed, with or without its prefix: the guarantee depends on it."""
-    for name in (key.removeprefix(prefix) for key in given):
+    for name in (key.removeprefix(prefix) for key in options):
         if name in fixed:
             raise ValueError(f"{section}.{name} cannot be set: {fixed[name]}")

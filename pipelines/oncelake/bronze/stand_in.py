@@ -67,7 +67,7 @@ def as_lines(rows: DataFrame) -> DataFrame:
 
 
 def identified() -> Column:
-    """Return the value of a row; of a stand-in, with what it stands for."""
+    """Return the value of a row; behind that of a stand-in, the digest or the byte count of what it stands for."""
     known = F.coalesce(digest(), bytes_in_file().cast("string")).cast("binary")
     return F.when(is_stand_in(), F.concat(F.col("value"), known)).otherwise(F.col("value"))
 
@@ -90,22 +90,22 @@ def lines_of(rows: DataFrame) -> Column:
     text = F.decode(value, "ISO-8859-1")
     lines = F.when(is_record, F.split(text, "\n")).otherwise(F.array(text))
     apart = F.flatten(F.transform(lines, _parts))
-    found = F.when(is_plain, F.array(_struct(value, F.octet_length(value) + 1))).otherwise(apart)
+    lines_by_row = F.when(is_plain, F.array(_struct(value, F.octet_length(value) + 1))).otherwise(apart)
     if not has_headers:
-        return found
+        return lines_by_row
     known = F.concat(F.lit("\0"), F.coalesce(digest(), bytes_in_file().cast("string")))  # guard: stand-in-by-hash
-    return F.when(is_stand_in(), F.array(_line(known, bytes_in_file()))).otherwise(found)
+    return F.when(is_stand_in(), F.array(_line(known, bytes_in_file()))).otherwise(lines_by_row)
 
 
 def _parts(line: Column) -> Column:
     """Return the NUL bytes before a line, and the line, as `lines_of` has them."""
     nuls = F.length(F.regexp_extract(line, r"\A\x00+", 0))
-    rest = F.substr(line, nuls + 1)
-    hashed = F.concat(F.lit("\0"), F.sha2(F.encode(rest, "ISO-8859-1"), 256))
-    own = _line(F.when(F.length(rest) > HEAD, hashed).otherwise(rest), F.length(rest) + 1)
-    count = F.when(rest == "", nuls + 1).otherwise(nuls)
+    content = F.substr(line, nuls + 1)
+    hashed = F.concat(F.lit("\0"), F.sha2(F.encode(content, "ISO-8859-1"), 256))
+    own = _line(F.when(F.length(content) > HEAD, hashed).otherwise(content), F.length(content) + 1)
+    count = F.when(content == "", nuls + 1).otherwise(nuls)
     before = _line(F.concat(F.lit("\0"), count.cast("string")), count)
-    return F.when(nuls == 0, F.array(own)).when(rest == "", F.array(before)).otherwise(F.array(before, own))
+    return F.when(nuls == 0, F.array(own)).when(content == "", F.array(before)).otherwise(F.array(before, own))
 
 
 def _line(value: Column, count: Column) -> Column:

@@ -20,8 +20,8 @@ LINES = {  # guard: no-line-length-limit
 
 # The first and the last microsecond of a timestamp in Spark, from 1970 (its documentation, "Data Types").
 _TIMES = tuple(
-    (each - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    for each in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
 from oncelake.common.wording import shown_path
-from oncelake.sources.directory.census import Census, Faulty, said
+from oncelake.sources.directory.census import Census, Faulty, fault_message
 
 if TYPE_CHECKING:
     from oncelake.sources.directory.resolve import Resolve
@@ -117,7 +117,7 @@ def _say(console: Console, result: Census, stage: str, *, every: bool) -> None:
     for state, paths in _paths(result).items() if every else ():
         lines += [f"{state}: {shown_path(path)}" for path in paths]
     lines += [f"accepted: {shown_path(file.path)}: {file.fault}" for file in result.accepted]
-    lines += [f"{fault.fault}: {said(fault, stage)}" for fault in result.faults]
+    lines += [f"{fault.fault}: {fault_message(fault, stage)}" for fault in result.faults]
     for line in lines:
         console.print(line)
 
@@ -136,7 +136,8 @@ def _paths(result: Census) -> dict[str, list[str]]:
 
 def _object(result: Census, stage: str) -> dict[str, object]:
     entries = [
-        {**asdict(fault), "path": shown_path(fault.path), "resolve": said(fault, stage)} for fault in result.faults
+        {**asdict(fault), "path": shown_path(fault.path), "resolve": fault_message(fault, stage)}
+        for fault in result.faults
     ]
     accepted = [{**asdict(file), "path": shown_path(file.path)} for file in result.accepted]
     files = {state.replace(" ", "_"): list(map(shown_path, paths)) for state, paths in _paths(result).items()}

@@ -148,18 +148,18 @@ _UNKNOWN = (
 
 def explain(error: BaseException) -> str:
     """Return one line: what happened and what to do."""
-    said = _said(error) if not jvm_ended(error) else []
-    if not said:  # an error of Java's is asked for its text, and Java gave none
+    messages = _messages(error) if not jvm_ended(error) else []
+    if not messages:  # an error of Java's is asked for its text, and Java gave none
         return _ended(how_jvm_ended())
-    everything = " ".join(said)
+    everything = " ".join(messages)
     raised = _RAISED.search(everything)
     if raised is not None:
         return f"line {raised['line']} of {raised['file']} raised {_first_line(raised['error'])}; {_OWN_CODE}"
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
-            return f"{_shortest(said, pattern)}; {advice}"
+            return f"{_shortest(messages, pattern)}; {advice}"
     advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN  # guard: retry-only-passing-causes
-    return f"{_first_line(said[-1])}; {advice}"
+    return f"{_first_line(messages[-1])}; {advice}"
 
 
 def _ended(how: str) -> str:
@@ -169,9 +169,9 @@ def _ended(how: str) -> str:
 
 def missing_file(error: BaseException) -> str | None:
     """Return the path of a file that Spark did not find; None if the error has another cause."""
-    said = [text for text in _said(error) if _MISSING.search(text)]
-    found = [match["path"] for text in said for match in _DATA_FILE.finditer(text)]
-    return found[0] if found else None
+    messages = [text for text in _messages(error) if _MISSING.search(text)]
+    paths = [match["path"] for text in messages for match in _DATA_FILE.finditer(text)]
+    return paths[0] if paths else None
 
 
 def jvm_ended(error: BaseException) -> bool:
@@ -186,35 +186,35 @@ def jvm_ended(error: BaseException) -> bool:
     return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in str(error)
 
 
-def _said(error: BaseException) -> list[str]:
+def _messages(error: BaseException) -> list[str]:
     """Return the messages along the chain of causes, the outermost first; none if Java does not give them in time.
 
     The text of an error of Java's is kept by the JVM, which may have ended, or be stuck.
     """
-    said: list[str] = []
-    asking = threading.Thread(target=_ask, args=(error, said), daemon=True)
+    messages: list[str] = []
+    asking = threading.Thread(target=_ask, args=(error, messages), daemon=True)
     asking.start()
     asking.join(SECONDS_TO_ANSWER)  # guard: wait-for-java-error-bounded
-    return [*said]
+    return [*messages]
 
 
-def _ask(error: BaseException, said: list[str]) -> None:
+def _ask(error: BaseException, messages: list[str]) -> None:
     with suppress(Py4JError, AttributeError, OSError):
-        said.append(f"{type(error).__name__}: {error}")
+        messages.append(f"{type(error).__name__}: {error}")
         cause: Any = (
             getattr(error, "java_exception", None) or getattr(error, "_origin", None) or getattr(error, "_cause", None)
         )
-        while cause is not None and len(said) <= _CAUSES:
-            said.append(str(cause.toString()))
+        while cause is not None and len(messages) <= _CAUSES:
+            messages.append(str(cause.toString()))
             cause = cause.getCause()
 
 
-def _shortest(said: list[str], pattern: str) -> str:
+def _shortest(messages: list[str], pattern: str) -> str:
     """Return the first line of the shortest matching message, with the file's name if another message has it."""
-    first = [text for text in said if re.search(pattern, _first_line(text), re.IGNORECASE)]
-    fitting = first or [text for text in said if re.search(pattern, text, re.IGNORECASE)]
-    naming = [found[0] for text in said if (found := re.search(r"while reading file \S+", text))]
-    short = min((_first_line(text) for text in fitting or said), key=len)
+    first = [text for text in messages if re.search(pattern, _first_line(text), re.IGNORECASE)]
+    fitting = first or [text for text in messages if re.search(pattern, text, re.IGNORECASE)]
+    naming = [match[0] for text in messages if (match := re.search(r"while reading file \S+", text))]
+    short = min((_first_line(text) for text in fitting or messages), key=len)
     return f"{short} {naming[0].rstrip('.')}" if naming else short
 
 

@@ -18,5 +18,5 @@ def json_line(event: str, level: Level = "info", at: float | None = None, **fiel
         fields: further fields of the object.
     """
     when = datetime.fromtimestamp(time.time() if at is None else at, UTC)
-    told = {"time": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z", "level": level, "event": event}
-    return json.dumps({**told, **fields})
+    header = {"time": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z", "level": level, "event": event}
+    return json.dumps({**header, **fields})

@@ -79,12 +79,7 @@ class Lake:
 
 @dataclass(frozen=True)
 class Beside(Lake):
-    """Places of one table and its checkpoint beside those of a lake, whose other tables it shares.
-
-    Attributes:
-        lake: the lake.
-        table: the table.
-    """
+    """Places of one table and its checkpoint beside those of a lake, whose other tables it shares."""
 
     lake: Lake = field(kw_only=True)
     table: Table = field(kw_only=True)

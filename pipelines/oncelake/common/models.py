@@ -34,6 +34,11 @@ def _duration(value: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 
 
+def as_tuple(value: object) -> object:
+    """Return a text as a tuple of one; a field that is a list can be written as one text."""
+    return (value,) if isinstance(value, str) else value
+
+
 def flat(value: object) -> object:
     """Join nested keys with dots, as Kafka and Spark expect: {ssl: {protocol: x}} becomes ssl.protocol."""
     if not isinstance(value, Mapping):
@@ -43,7 +48,7 @@ def flat(value: object) -> object:
         if isinstance(inner, Mapping):
             inside = flat(inner)
             assert isinstance(inside, dict)
-            out.update({f"{key}.{rest}": each for rest, each in inside.items()})
+            out.update({f"{key}.{name}": text for name, text in inside.items()})
         else:
             out[str(key)] = str(inner).lower() if isinstance(inner, bool) else inner
     return out
@@ -73,26 +78,26 @@ _EXPECTED = {
 
 def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
     """Return one line that says what is wrong, with the given value; values of secret keys are not shown."""
-    found = error.errors()
+    errors = error.errors()
     # pydantic takes a list for too short if its items are wrong
-    items = {each["loc"][:end] for each in found for end in range(len(each["loc"]))}
-    told = (each for each in found if each["type"] != "too_short" or each["loc"] not in items)
-    return "; ".join(_sentence(dict(each), tuple(secret)) for each in told)
+    items = {fault["loc"][:end] for fault in errors for end in range(len(fault["loc"]))}
+    faults = (fault for fault in errors if fault["type"] != "too_short" or fault["loc"] not in items)
+    return "; ".join(_sentence(dict(fault), tuple(secret)) for fault in faults)
 
 
-def _sentence(each: dict[str, Any], secret: tuple[str, ...]) -> str:
-    key = ".".join(str(part) for part in each["loc"])
-    if each["type"] == "extra_forbidden":
+def _sentence(fault: dict[str, Any], secret: tuple[str, ...]) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
         return f"{key}: there is no such setting"
-    if each["type"] == "missing":
+    if fault["type"] == "missing":
         return f"{key}: is required"
-    message = _EXPECTED.get(each["type"], str(each["msg"]))
+    message = _EXPECTED.get(fault["type"], str(fault["msg"]))
     message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     hidden = any(fnmatch(key, name) or fnmatch(key, f"{name}.*") for name in secret)
-    said = f"{key}: {message}" if key else message
-    if hidden or isinstance(each["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
-        return said
-    return f"{said}, not {shown(each['input'])}"
+    sentence = f"{key}: {message}" if key else message
+    if hidden or isinstance(fault["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
+        return sentence
+    return f"{sentence}, not {shown(fault['input'])}"
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -31,14 +31,14 @@ def moment(flag: str, text: str, now: datetime) -> datetime:
     Raises:
         ConfigError: the text is none of these; the message says what is accepted.
     """
-    asked, midnight = text.strip().lower(), now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if asked in ("today", "yesterday"):
-        return midnight - timedelta(days=asked == "yesterday")
+    phrase, midnight = text.strip().lower(), now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if phrase in ("today", "yesterday"):
+        return midnight - timedelta(days=phrase == "yesterday")
     try:
-        span = _SPAN.fullmatch(asked)
+        span = _SPAN.fullmatch(phrase)
         if span is not None:
             return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
-        found = datetime.fromisoformat(text.strip())
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        parsed = datetime.fromisoformat(text.strip())
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ConfigError(f"{flag} {shown(text)} is no time; {_ACCEPTED}") from None

@@ -42,8 +42,8 @@ def make(spark: SparkSession, at: str, schema: StructType, properties: Mapping[s
     """Create an empty table if it does not exist."""
     if is_name(at):  # Delta's builder does not accept a name of three parts
         columns = ", ".join(map(_column, schema.fields))
-        kept = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta TBLPROPERTIES ({kept})")
+        literals = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta TBLPROPERTIES ({literals})")
         return
     builder = DeltaTable.createIfNotExists(spark).location(at).addColumns(schema)
     for key, value in properties.items():

@@ -10,12 +10,7 @@ from oncelake.common.errors import ConfigError
 
 
 class RepeatedKeyError(yaml.YAMLError):
-    """A mapping has a key twice.
-
-    Attributes:
-        key: the key.
-        lines: the lines of both, counted from one.
-    """
+    """A mapping has a key twice, in two lines, which are counted from one."""
 
     def __init__(self, key: Hashable, first: int, second: int) -> None:
         self.key, self.lines = key, (first, second)

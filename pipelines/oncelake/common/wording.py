@@ -38,11 +38,11 @@ def duration(seconds: float) -> str:
     """Return a duration: `3.7 s`, `2 min 5 s`, `40 d 2 h`; only a float below a minute has a decimal."""
     if isinstance(seconds, float) and seconds < 59.95:
         return f"{seconds:.1f} s"
-    left, parts = round(seconds), list[tuple[int, str]]()
+    remaining, parts = round(seconds), list[tuple[int, str]]()
     for size, unit in _UNITS:
-        if left >= size or parts:
-            parts.append((left // size, unit))
-            left %= size
+        if remaining >= size or parts:
+            parts.append((remaining // size, unit))
+            remaining %= size
     return " ".join(f"{many:,} {unit}" for many, unit in parts[:2] if many) or "0 s"
 
 
@@ -50,7 +50,7 @@ def age(seconds: float) -> str:
     """Return an age in its largest whole unit, as the report's script does: `15 s`, `2 min`; `?` of a future time."""
     if is_ahead(seconds):
         return "?"
-    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    size, unit = next((entry for entry in _UNITS if seconds >= entry[0]), _UNITS[-1])
     return f"{max(int(seconds // size), 0)} {unit}"
 
 
@@ -96,9 +96,9 @@ def listed(items: Iterable[str], total: int | None = None, separator: str = ", "
         separator: the text between two items.
         most: the largest number of items to name.
     """
-    found = list(items)
-    named = separator.join(found[:most])
-    more = (len(found) if total is None else total) - len(found[:most])
+    names = list(items)
+    named = separator.join(names[:most])
+    more = (len(names) if total is None else total) - len(names[:most])
     if more <= 0:
         return named
     return f"{named}{' ' if separator == ', ' else separator}and {more:,} more"

@@ -34,7 +34,7 @@ from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.write import no_fence
 from oncelake.exactly_once.writers.spark import append, move_out
-from oncelake.silver.duplicates import dropped, held_near, with_twin
+from oncelake.silver.duplicates import dropped, stored_near, with_twin
 from oncelake.silver.rules import Silver, source_name
 from oncelake.silver.schema import DUPLICATES as DUPLICATES_SCHEMA
 from oncelake.silver.schema import SOURCE, TWIN
@@ -161,7 +161,7 @@ class Replay:
         if declared is None:
             return parsed
         before = TableVersion(self._path(SILVER), str(SILVER), version)
-        return with_twin(parsed, held_near(before, parsed, declared), declared.within)
+        return with_twin(parsed, stored_near(before, parsed, declared), declared.within)
 
     def _note(self, reasons: Sequence[str]) -> CommitMetadata:
         """Return the metadata of the replay's commit to silver; it repeats batch ID and position of the last batch.

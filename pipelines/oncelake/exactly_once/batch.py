@@ -91,8 +91,8 @@ class Notice:
 
 
 Event = BatchReport | Notice
-# Rows that a filter keeps are objects of Java, up to six times as large as in Spark's row format.
-_KEPT = 6
+# A filter keeps rows as Java objects, which are up to six times as large as in Spark's row format.
+_SIZE_IN_JAVA = 6
 # Receives events on the batch's own thread, so it must return at once.
 EventSink = Callable[[Event], None]
 
@@ -148,9 +148,14 @@ class Batch:
         return self.collect(frame) or SparkRows(frame)
 
     def few_rows(self, frame: DataFrame) -> FewRows | None:
-        """Return what takes a few rows out of a frame while Spark writes the others; None if nothing may."""
+        """Return a filter that removes and keeps a few rows of a frame while Spark writes the others.
+
+        None if Spark commits every batch.
+        """
         small = self.small_batches
-        return FewRows(frame.sparkSession, small.max_rows, _KEPT * small.max_bytes) if small is not None else None
+        if small is None:
+            return None
+        return FewRows(frame.sparkSession, small.max_rows, _SIZE_IN_JAVA * small.max_bytes)
 
     def seems_small(self, frame: DataFrame, *, packed: int = 1) -> bool:
         """Return True if collecting a frame is worth a try, see `SmallBatches.seems_small`."""
@@ -192,8 +197,8 @@ class Batch:
 
     def same_rules(self, table: Table) -> bool:
         """Return True if the table's last batch was made with the same rules as this one; also if it has no batch."""
-        held = self.writers[table].state.metadata
-        return held is None or held.rules == self.metadata(table).rules
+        last = self.writers[table].state.metadata
+        return last is None or last.rules == self.metadata(table).rules
 
     def _delta(self, table: Table) -> TableWriter:
         writer = self.writers[table]
@@ -329,15 +334,17 @@ class BatchCallback:
         return metadata
 
     def _report(self, batch: Batch, seconds: float) -> BatchReport:
-        quality = [each.commit.metadata.quality for each in batch.written.values() if not each.replayed]
+        quality = [result.commit.metadata.quality for result in batch.written.values() if not result.replayed]
         return BatchReport(
             stage=self.stage,
             batch_id=batch.batch_id,
-            rows={table: 0 if each.replayed else each.commit.rows_changed for table, each in batch.written.items()},
+            rows={
+                table: 0 if result.replayed else result.commit.rows_changed for table, result in batch.written.items()
+            },
             seconds=seconds,
-            replayed=all(each.replayed for each in batch.written.values()),
+            replayed=all(result.replayed for result in batch.written.values()),
             warned=tuple(batch.warned),
-            refused=next((each["rules"] for each in quality if each), {}),
+            refused=next((recorded["rules"] for recorded in quality if recorded), {}),
             query_id=self.query_id,
             position=self.position,
             masked=batch.masked,

@@ -1,7 +1,7 @@
 """Decide which columns have bounds (least and greatest value of a file), and find the files that have wrong ones.
 
-Readers skip a file, or a part of it, whose bounds leave no place for what they look for. So bounds that are not exact
-hide rows that are there:
+Readers skip a file, or a part of it, if the value that they look for is outside its bounds. So inexact bounds hide
+rows:
 
 - delta-rs writes those of decimals as floats, which hold 15 digits.
 - A NaN is in no bounds that delta-rs writes, while Spark orders it above all numbers; and 0.0 = -0.0 is one value with
@@ -26,7 +26,7 @@ from pyarrow import parquet
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructType
 
 # A decimal of more digits is not the same after it was a double.
-DIGITS = 15
+_DIGITS = 15
 # Spark's writer of Parquet files, whose bounds say that there is a NaN.
 _BY_SPARK = "parquet-mr"
 _FLOATS = (FloatType, DoubleType)
@@ -34,7 +34,7 @@ _FLOATS = (FloatType, DoubleType)
 
 def has_exact_bounds(kind: DataType) -> bool:
     """Return True if the bounds of a type's values are exact for every reader."""
-    return not isinstance(kind, _FLOATS) and not (isinstance(kind, DecimalType) and kind.precision > DIGITS)
+    return not isinstance(kind, _FLOATS) and not (isinstance(kind, DecimalType) and kind.precision > _DIGITS)
 
 
 def without_float_bounds(table: DeltaTable) -> WriterProperties | None:
@@ -75,10 +75,10 @@ def bounded_files(table: DeltaTable, path: str) -> Iterator[BoundedFile]:
     files = pyarrow.table(table.get_add_actions(flatten=True))
     names = [name for name in inexact if f"min.{name}" in files.column_names and f"max.{name}" in files.column_names]
     sides = [files[f"{side}.{name}"].to_pylist() for name in names for side in ("min", "max")]
-    for at, each in enumerate(files["path"].to_pylist()):
-        file = Path(path, unquote(each))
+    for at, relative in enumerate(files["path"].to_pylist()):
+        file = Path(path, unquote(relative))
         bounds = {name: (sides[2 * n][at], sides[2 * n + 1][at]) for n, name in enumerate(names)}
-        listed = {name: found for name, found in bounds.items() if found != (None, None)}
+        listed = {name: pair for name, pair in bounds.items() if pair != (None, None)}
         own = _own(file, floats) if floats else []
         if listed or own:
             yield BoundedFile(file, listed, own)
@@ -110,7 +110,8 @@ def _is_outside(values: pyarrow.ChunkedArray, listed: tuple[Any, Any] | None) ->
         if not pyarrow.compute.all(plain).as_py() or (listed and 0.0 in values.to_pylist()):
             return True
     least, most = listed or (None, None)
-    found = pyarrow.compute.min_max(values).as_py()
-    if found["min"] is None:
+    extremes = pyarrow.compute.min_max(values).as_py()
+    if extremes["min"] is None:
         return False
-    return (least is not None and found["min"] < Decimal(least)) or (most is not None and found["max"] > Decimal(most))
+    is_below = least is not None and extremes["min"] < Decimal(least)
+    return is_below or (most is not None and extremes["max"] > Decimal(most))

@@ -45,7 +45,7 @@ class Checkpoint:
 
 def read_checkpoint(files: Files, path: str) -> Checkpoint:
     """Read a checkpoint directory; damage is returned in `Checkpoint.damage`, never raised."""
-    planned, committed = _last(files, f"{path}/offsets"), _last(files, f"{path}/commits")
+    planned, committed = last_batch(files, f"{path}/offsets"), last_batch(files, f"{path}/commits")
     query_id, damage = _query_id(files, path)
     before = offset_log(files, path, planned - 1) if planned else None
     last = offset_log(files, path, planned) if planned is not None else None
@@ -55,6 +55,11 @@ def read_checkpoint(files: Files, path: str) -> Checkpoint:
     # guard: checkpoint-version-known
     damage = damage or _unreadable({planned - 1: before, planned: last} if planned is not None else {})
     return Checkpoint(query_id, planned, committed, (before, last), damage)
+
+
+def last_batch(files: Files, path: str) -> int | None:
+    """Return the last batch in a checkpoint's directory `offsets` or `commits`; None without one."""
+    return max((int(name) for name in files.names(path) if name.isdigit()), default=None)
 
 
 def offset_log(files: Files, path: str, batch_id: int) -> str | None:
@@ -87,11 +92,11 @@ def position(text: str) -> str | None:
     A stage that reads several tables has one line for each. Its position is a JSON array of them, with null for a table
     that is not read yet. None if the text is incomplete.
     """
-    header, found = lines_of(text)[:2], lines_of(text)[2:]
-    if not found or not header[0].startswith("v"):
+    header, lines = lines_of(text)[:2], lines_of(text)[2:]
+    if not lines or not header[0].startswith("v"):
         return None
-    several = len(found) > 1
-    entries = ["null" if several and each == NOT_READ else each for each in found]
+    several = len(lines) > 1
+    entries = ["null" if several and line == NOT_READ else line for line in lines]
     at = f"[{','.join(entries)}]" if several else entries[0]
     try:
         json.loads(header[1])
@@ -105,7 +110,7 @@ def position(text: str) -> str | None:
 def offsets_text(after: str, at: str) -> str:
     """Return the text of an `offsets` file with the header of another one, and a position."""
     value = json.loads(at)
-    entries = [json.dumps(each, separators=(",", ":")) for each in value] if isinstance(value, list) else [at]
+    entries = [json.dumps(entry, separators=(",", ":")) for entry in value] if isinstance(value, list) else [at]
     return "\n".join([*lines_of(after)[:2], *(NOT_READ if entry == "null" else entry for entry in entries)])
 
 
@@ -136,10 +141,6 @@ def _query_id(files: Files, path: str) -> tuple[str | None, str | None]:
         return str(json.loads(sound_text(files, f"{path}/metadata"))["id"]), None
     except (ValueError, KeyError, TypeError):
         return None, "metadata cannot be read"
-
-
-def _last(files: Files, path: str) -> int | None:
-    return max((int(name) for name in files.names(path) if name.isdigit()), default=None)
 
 
 # guard: no-gap-in-checkpoint

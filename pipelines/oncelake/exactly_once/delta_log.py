@@ -99,7 +99,7 @@ class Commit:
 
     @property
     def adds_nothing(self) -> bool:
-        """Return True for maintenance, and for a batch without rows; Delta's readers pass both by."""
+        """Return True for maintenance, and for a batch without rows; Delta's readers skip both."""
         return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))
 
     @property
@@ -212,8 +212,8 @@ class DeltaLog:
 
     def versions(self) -> list[int]:
         """Return the versions whose commit files still exist, oldest first; empty without a table."""
-        found = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
-        return sorted(int(match.group(1)) for match in found if match)
+        matches = (re.fullmatch(r"(\d{20})\.json", name) for name in self._files.names(self._log))
+        return sorted(int(match.group(1)) for match in matches if match)
 
     def newest(self) -> int | None:
         """Return the newest version; None without a table."""
@@ -230,14 +230,14 @@ class DeltaLog:
         finds it in a checkpoint.
         """
         for number, version in enumerate(reversed(self.versions())):
-            found = self._checksum(version).get("metadata")
+            metadata = self._checksum(version).get("metadata")
             with suppress(ValueError):
-                actions = [] if found else _actions(self._text(version) or "")
-                found = found or next((action["metaData"] for action in actions if "metaData" in action), None)
-            if found is None and number == LOOK_BACK:
-                found = _metadata_in_checkpoint(self.place)
-            if found is not None:
-                return dict(found)
+                actions = [] if metadata else _actions(self._text(version) or "")
+                metadata = metadata or next((action["metaData"] for action in actions if "metaData" in action), None)
+            if metadata is None and number == LOOK_BACK:
+                metadata = _metadata_in_checkpoint(self.place)
+            if metadata is not None:
+                return dict(metadata)
         return _metadata_in_checkpoint(self.place) if self.versions() else None
 
     def properties(self) -> Mapping[str, str]:
@@ -277,7 +277,7 @@ class DeltaLog:
         """Yield the commits after a version, oldest first; without those that the log's clean-up has removed."""
         # guard: commits-after-cleanup-read
         if version >= 0 and self.commit(version) is None:  # clean-up removes the oldest, and never the newest
-            version = next((each for each in self.versions() if each > version), version + 1) - 1
+            version = next((number for number in self.versions() if number > version), version + 1) - 1
         while (commit := self.commit(version + 1)) is not None:
             yield commit
             version += 1
@@ -357,13 +357,13 @@ class DeltaLog:
         if is_known:
             return commit.lines_in_all if commit is not None else 0
         oldest = min(self.versions(), default=0)
-        first = next((each for each in self.since(oldest - 1) if isinstance(each, ChainCommit)), None)
+        first = next((candidate for candidate in self.since(oldest - 1) if isinstance(candidate, ChainCommit)), None)
         return first.metadata.lines_before if first else 0
 
     def _last_before(self, version: int, oldest: int = 0) -> tuple[bool, ChainCommit | None]:
         """Return the chain's last commit in the versions from one up to another; False if the log lacks one of them."""
-        for each in range(version - 1, oldest - 1, -1):
-            commit = self.commit(each)
+        for number in range(version - 1, oldest - 1, -1):
+            commit = self.commit(number)
             if commit is None or isinstance(commit, ChainCommit):
                 return commit is not None, commit
         return True, None
@@ -388,11 +388,11 @@ class DeltaLog:
     def _has_files_removed_from(self, version: int) -> bool:
         """Return True if no data file is gone that a commit has removed since a version: VACUUM deletes them."""
         newest = self.newest()
-        texts = (self._text(each) or "" for each in range(version, (version if newest is None else newest) + 1))
+        texts = (self._text(number) or "" for number in range(version, (version if newest is None else newest) + 1))
         changes = (change for text in texts for change in _file_changes(text))
         removed = [unquote(path).rpartition("/") for path, added in changes if not added]
-        there = {folder: set(self._files.names(f"{self.place}/{folder}".rstrip("/"))) for folder, _, _ in removed}
-        return all(name in there[folder] for folder, _, name in removed)
+        names_in = {folder: set(self._files.names(f"{self.place}/{folder}".rstrip("/"))) for folder, _, _ in removed}
+        return all(name in names_in[folder] for folder, _, name in removed)
 
     def last_alike(self, version: int) -> int:
         """Return the last version with the same rows as this one: only maintenance and empty batches are between."""
@@ -418,7 +418,7 @@ class DeltaLog:
         return [path for path, added in _file_changes(self._text(version) or "") if added]
 
     def change_files(self, version: int) -> int | None:
-        """Return how many files of change data a version has; None if its commit file is gone, or not at hand."""
+        """Return how many files of change data a version has; None if its commit file is gone."""
         text = self._text(version)
         return None if text is None else sum(line.startswith('{"cdc"') for line in lines_of(text))
 
@@ -481,7 +481,7 @@ class DeltaLog:
 
 
 def opened_by_delta_rs(path: str, version: int | None = None) -> "DeltaTable | None":
-    """Return a table at a version, the newest if none is given; None if delta-rs is not there or cannot read it."""
+    """Return a table at a version, by default the newest; None if delta-rs is not installed or cannot read it."""
     if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
@@ -505,8 +505,8 @@ def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:
 
 def _actions(text: str) -> list[dict[str, Any]]:
     """Parse a commit's actions, except the files that it adds or removes, which can be thousands."""
-    wanted = ('{"commitInfo"', '{"txn"', '{"metaData"')
-    return [json.loads(line) for line in lines_of(text) if line.startswith(wanted)]
+    prefixes = ('{"commitInfo"', '{"txn"', '{"metaData"')
+    return [json.loads(line) for line in lines_of(text) if line.startswith(prefixes)]
 
 
 def _is_add(line: str) -> bool:

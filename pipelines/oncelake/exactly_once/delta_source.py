@@ -53,8 +53,8 @@ class DeltaSource(Source):
 
         False if these span days: the query reads past them, before the log or the files at the position go.
         """
-        found, newest = TablePosition.parse(at), self.commit_log.newest()
-        first = self.first_unread(found) if found is not None else None
+        position, newest = TablePosition.parse(at), self.commit_log.newest()
+        first = self.first_unread(position) if position is not None else None
         if first is None or newest is None or newest - first >= LOOK:
             return False
         since = None
@@ -69,13 +69,13 @@ class DeltaSource(Source):
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed after a position; with `changes`, updated rows too."""
-        found = TablePosition.parse(at)
-        if found is None:
+        position = TablePosition.parse(at)
+        if position is None:
             return Backlog(self.commit_log.state().rows, "rows", _first_change(self.commit_log, 0))
-        if found.in_snapshot:  # the position counts files, not rows
+        if position.in_snapshot:  # the position counts files, not rows
             return Backlog(None, "rows")
-        first = self.first_unread(found)
-        first = found.version if first is None else first
+        first = self.first_unread(position)
+        first = position.version if first is None else first
         if changes:
             commits = list(islice(self.commit_log.since(first - 1), LOOK + 1))
             count = (
@@ -104,9 +104,9 @@ class DeltaSource(Source):
         at = TablePosition.parse(start or end)
         if at is None:
             return None
-        found = self.commit_log.table_id()
-        if at.table_id != found:  # guard: source-table-id
-            seen = f"{self.name} is table {found or 'none'}, positions are of table {at.table_id}"
+        table_id = self.commit_log.table_id()
+        if at.table_id != table_id:  # guard: source-table-id
+            seen = f"{self.name} is table {table_id or 'none'}, positions are of table {at.table_id}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         newest, needed = self.commit_log.newest(), at.version
         if start is None or newest is None:  # an initial snapshot is planned and not yet read
@@ -125,7 +125,7 @@ class DeltaSource(Source):
         first, at = TablePosition.parse(before), TablePosition.parse(start)
         if first is None or at is None or start is None or first.in_snapshot:
             return None
-        gone = [each for each in range(first.version, at.version) if self.commit_log.commit(each) is None]
+        gone = [version for version in range(first.version, at.version) if self.commit_log.commit(version) is None]
         if not gone or self.exhausted(start):
             return None
         seen = f"versions {gone[0]} to {gone[-1]} of {self.name}, which Spark reads again, are gone from its log"
@@ -146,4 +146,5 @@ class DeltaSource(Source):
 
 def _first_change(commit_log: DeltaLog, version: int) -> int | None:
     """Return when the first rows from a version on were committed, in milliseconds; None if not found."""
-    return next((each.timestamp for each in islice(commit_log.since(version - 1), LOOK) if each.changes_data), None)
+    commits = islice(commit_log.since(version - 1), LOOK)
+    return next((commit.timestamp for commit in commits if commit.changes_data), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE
-from oncelake.exactly_once.checkpoint import NOT_READ, offset_log, position
+from oncelake.exactly_once.checkpoint import NOT_READ, last_batch, offset_log, position
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.files import Files, lines_of
 from oncelake.exactly_once.positions import in_table, in_tables
@@ -53,40 +53,40 @@ class DeltaSources(Source):
             if table is None:
                 seen = f"a batch was planned with table {table_id}, which is none of {', '.join(self.declared)}"
                 return Diagnosis(State.SOURCE_REPLACED, seen)
-            found = table.trouble(starts.get(table_id), ends.get(table_id), {})
-            if found is not None:
-                return found
+            diagnosis = table.trouble(starts.get(table_id), ends.get(table_id), {})
+            if diagnosis is not None:
+                return diagnosis
         return None
 
     def trouble_again(self, before: str | None, start: str | None) -> Diagnosis | None:
         """Return a diagnosis of the first table in which Spark cannot read the last batch again."""
         befores, starts = in_tables(before), in_tables(start)
         tables = ((table_id, table) for table_id, table in self._by_id() if table_id in starts)
-        found = (table.trouble_again(befores.get(each), starts[each]) for each, table in tables)
-        return next(filter(None, found), None)
+        diagnoses = (table.trouble_again(befores.get(table_id), starts[table_id]) for table_id, table in tables)
+        return next(filter(None, diagnoses), None)
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the rows that were committed to the tables after a position."""
-        found = [table.backlog(each, changes=changes) for table, each in self._positions(at)]
-        counts = [each.count for each in found if each.count is not None]
-        oldest = min((each.since_ms for each in found if each.since_ms is not None), default=None)
-        return Backlog(sum(counts) if len(counts) == len(found) else None, "rows", oldest)
+        backlogs = [table.backlog(reached, changes=changes) for table, reached in self._positions(at)]
+        counts = [backlog.count for backlog in backlogs if backlog.count is not None]
+        oldest = min((backlog.since_ms for backlog in backlogs if backlog.since_ms is not None), default=None)
+        return Backlog(sum(counts) if len(counts) == len(backlogs) else None, "rows", oldest)
 
     def exhausted(self, at: str) -> bool:
         """Return True if every table is read to its end."""
-        return all(_is_read(table, each) for table, each in self._positions(at))
+        return all(_is_read(table, reached) for table, reached in self._positions(at))
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
         """Count the rows that the versions between two positions added."""
         starts, rows = in_tables(start), 0
         known = dict(self._by_id())
-        for table_id, each in in_tables(end).items():
+        for table_id, reached in in_tables(end).items():
             table = known.get(table_id)
             if table is None:
-                if starts.get(table_id) != each:
+                if starts.get(table_id) != reached:
                     return None
                 continue
-            added = table.rows_between(starts.get(table_id), each)
+            added = table.rows_between(starts.get(table_id), reached)
             if added is None:
                 return None
             rows += added
@@ -106,10 +106,10 @@ class DeltaSources(Source):
         Raises:
             StateError: a position is of another table.
         """
-        last = max((int(name) for name in files.names(f"{checkpoint}/offsets") if name.isdigit()), default=None)
+        last = last_batch(files, f"{checkpoint}/offsets")
         texts = {} if last is None else {n: offset_log(files, checkpoint, n) for n in (last - 1, last) if n >= 0}
         known = {table_id: (name, table) for name, table_id, table in self._all()}
-        ids = dict.fromkeys(each for text in texts.values() for each in in_tables(position(text or "")))
+        ids = dict.fromkeys(table_id for text in texts.values() for table_id in in_tables(position(text or "")))
         for table_id in known:
             if known[table_id][0] in self.declared:
                 ids.setdefault(table_id)
@@ -117,11 +117,11 @@ class DeltaSources(Source):
             fitted = _fitted(text, list(ids)) if text else None  # guard: checkpoint-lines-by-table
             if fitted is not None and fitted != text:
                 files.write(f"{checkpoint}/offsets/{number}", fitted)
-        unknown = [each for each in ids if each not in known]
+        unknown = [table_id for table_id in ids if table_id not in known]
         if unknown:
             # guard: checkpoint-of-known-tables
             raise StateError(f"{checkpoint}/offsets has a position in table {unknown[0]}. Run: oncelake doctor")
-        return {known[each][0]: known[each][1] for each in ids}
+        return {known[table_id][0]: known[table_id][1] for table_id in ids}
 
     def _all(self) -> Iterator[tuple[str, str, DeltaSource]]:
         """Yield the name, the ID and the table: first those that the settings name."""
@@ -146,7 +146,7 @@ def table_ids(recorded: Mapping[str, str]) -> Mapping[str, str]:
     """Return the IDs of the tables that a commit was read from, by name; a lake with one source records no name."""
     if "table_id" in recorded:
         return {str(BRONZE): recorded["table_id"]}
-    return {name: each for name, each in recorded.items() if name != "kind"}
+    return {name: table_id for name, table_id in recorded.items() if name != "kind"}
 
 
 def first_is_whole(files: Files, checkpoint: str, table_id: str | None) -> bool:  # guard: first-batch-of-several-tables
@@ -154,12 +154,12 @@ def first_is_whole(files: Files, checkpoint: str, table_id: str | None) -> bool:
 
     Spark asks again only for the last batch. It is the first one of a table if the position before it has none.
     """
-    last = max((int(name) for name in files.names(f"{checkpoint}/offsets") if name.isdigit()), default=None)
+    last = last_batch(files, f"{checkpoint}/offsets")
     if last is None:
         return True
     before, at = (position(offset_log(files, checkpoint, n) or "") if n >= 0 else None for n in (last - 1, last))
-    found = in_table(at, table_id)
-    return in_table(before, table_id) is not None or found is None or found.is_whole
+    reached = in_table(at, table_id)
+    return in_table(before, table_id) is not None or reached is None or reached.is_whole
 
 
 def _is_read(table: DeltaSource, at: str | None) -> bool:
@@ -172,4 +172,4 @@ def _is_read(table: DeltaSource, at: str | None) -> bool:
 def _fitted(text: str, ids: list[str]) -> str:
     """Return the text of an `offsets` file with one line for each table."""
     reached = in_tables(position(text))
-    return "\n".join([*lines_of(text)[:2], *(reached.get(each, NOT_READ) for each in ids)])
+    return "\n".join([*lines_of(text)[:2], *(reached.get(table_id, NOT_READ) for table_id in ids)])

@@ -71,7 +71,7 @@ def changed_by_others(name: str, state: TableState) -> Commit | None:
 
 def strange_table(states: Mapping[str, TableState]) -> str | None:
     """Return the first table with rows that no batch wrote, and the evidence; the first batch would add to them."""
-    return next((f"{name}: {each.strange}" for name, each in states.items() if each.strange), None)
+    return next((f"{name}: {state.strange}" for name, state in states.items() if state.strange), None)
 
 
 def torn(state: TableState) -> str | None:  # guard: last-batches-follow
@@ -100,9 +100,10 @@ def _half(
     lacking = {name: state for name, state in others.items() if state.batch_id != batch}
     lines = source.rows_between(last.metadata.before, last.metadata.end) if lacking else None
     beside = (state.last for state in others.values() if state.last and state.batch_id == batch)
-    held = last.lines_added + sum(each.rows_added for each in beside if each.metadata.event is CommitKind.BATCH)
-    if lines is not None and lines > held:
-        seen = f"{' or '.join(lacking)} lacks {count_of(lines - held, 'row')} of batch {batch}, which is done"
+    added = (commit.rows_added for commit in beside if commit.metadata.event is CommitKind.BATCH)
+    written = last.lines_added + sum(added)
+    if lines is not None and lines > written:
+        seen = f"{' or '.join(lacking)} lacks {count_of(lines - written, 'row')} of batch {batch}, which is done"
         # guard: second-table-has-last-rows
         return Diagnosis(State.CHECKPOINT_AHEAD, seen + "".join(map(_because, lacking.values())), batch)
     return None
@@ -179,11 +180,11 @@ def _other_range(checkpoint: Checkpoint, metadata: CommitMetadata) -> str | None
     before, at = (position(text or "") for text in checkpoint.offsets)
     start, end = (before, at) if planned == batch else (None, before)
     if not same_position(end, metadata.end):  # guard: same-range-in-checkpoint
-        there = f"{start} to {end}" if start else f"up to {end}"
+        in_checkpoint = f"{start} to {end}" if start else f"up to {end}"
         return (
             f"batch {batch} covers another range in the table than in the checkpoint: "
             f"{metadata.before} to {metadata.end}, "
-            f"not {there}"
+            f"not {in_checkpoint}"
         )
     # guard: accepted-loss-in-checkpoint
     if metadata.event in (CommitKind.LOSS, CommitKind.TOPICS) and planned == batch and checkpoint.committed != batch:

@@ -69,16 +69,16 @@ class DeltaHistory(DeltaLog):
 
     def metadata(self) -> Mapping[str, Any] | None:
         """Return the table's metadata (`id`, `configuration`, `schemaString`); None without a table."""
-        found = self._detail()
-        if found is None:
+        detail = self._detail()
+        if detail is None:
             return None
         schema = tables.read(self._spark, self.place).schema.json()
-        return {"id": found["id"], "configuration": dict(found["properties"]), "schemaString": schema}
+        return {"id": detail["id"], "configuration": dict(detail["properties"]), "schemaString": schema}
 
     def table_id(self) -> str | None:
         """Return the ID that Delta gave the table when it was created; None without a table."""
-        found = self._detail()
-        return str(found["id"]) if found else None
+        detail = self._detail()
+        return str(detail["id"]) if detail else None
 
     def commit(self, version: int) -> Commit | None:
         """Read one commit; None if the version does not exist or the history no longer has it."""
@@ -104,10 +104,10 @@ class DeltaHistory(DeltaLog):
         writing = next((version for version in versions if self._known[version].changes_data), None)
         if writing is not None:
             return self._unexplained(writing)
-        found = self._detail() if versions else None
+        detail = self._detail() if versions else None
         return (
-            f"it holds {count_of(found['numFiles'], 'file')} that no batch of this chain wrote"
-            if found and found["numFiles"]
+            f"it holds {count_of(detail['numFiles'], 'file')} that no batch of this chain wrote"
+            if detail and detail["numFiles"]
             else None
         )
 
@@ -143,7 +143,8 @@ class DeltaHistory(DeltaLog):
             return -1
         ms = int((until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() * 1000)
         return max(
-            (each for each in self.versions() if each < version and self._known[each].timestamp <= ms), default=-1
+            (number for number in self.versions() if number < version and self._known[number].timestamp <= ms),
+            default=-1,
         )
 
     def _look(self) -> None:
@@ -154,20 +155,20 @@ class DeltaHistory(DeltaLog):
         if not tables.has_table(self._spark, self.place):
             self._known, self._to_the_end = {}, False
             return
-        limit, found = FIRST, self._asked(FIRST)
-        while len(found) == limit and self._known and max(self._known) < min(found) - 1:
+        limit, commits = FIRST, self._newest_commits(FIRST)
+        while len(commits) == limit and self._known and max(self._known) < min(commits) - 1:
             limit *= 4
-            found = self._asked(limit)
-        same = all(found.get(version, each) == each for version, each in self._known.items())
-        if not same or max(found) < max(self._known, default=-1):  # the table was recreated
+            commits = self._newest_commits(limit)
+        same = all(commits.get(version, commit) == commit for version, commit in self._known.items())
+        if not same or max(commits) < max(self._known, default=-1):  # the table was recreated
             self._known, self._to_the_end = {}, False
-        self._to_the_end = self._to_the_end or len(found) < limit
-        self._known.update(found)
+        self._to_the_end = self._to_the_end or len(commits) < limit
+        self._known.update(commits)
 
     def _look_to_the_end(self) -> None:
-        self._known, self._to_the_end = self._asked(None), True
+        self._known, self._to_the_end = self._newest_commits(None), True
 
-    def _asked(self, limit: int | None) -> dict[int, Commit]:
+    def _newest_commits(self, limit: int | None) -> dict[int, Commit]:
         """Query the newest commits; all of them if there is no limit."""
         table = tables.opened(self._spark, self.place)
         rows = (table.history(limit) if limit else table.history()).withColumn("at", F.unix_millis("timestamp"))
@@ -176,8 +177,8 @@ class DeltaHistory(DeltaLog):
     def _detail(self) -> Row | None:
         if self._look_once and self._described is not None:
             return self._described
-        there = tables.has_table(self._spark, self.place)
-        self._described = tables.opened(self._spark, self.place).detail().first() if there else None
+        exists = tables.has_table(self._spark, self.place)
+        self._described = tables.opened(self._spark, self.place).detail().first() if exists else None
         return self._described
 
 

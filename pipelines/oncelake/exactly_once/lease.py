@@ -121,8 +121,8 @@ def writer(lake: Lake) -> str | None:
             answer = fcntl.fcntl(file, _GET, _flock(start=0, length=0))
     except OSError:
         return None
-    held = struct.unpack_from(_FLOCK, answer)[_KIND] != fcntl.F_UNLCK
-    return (_holder(path) or "another process") if held else None
+    is_held = struct.unpack_from(_FLOCK, answer)[_KIND] != fcntl.F_UNLCK
+    return (_holder(path) or "another process") if is_held else None
 
 
 def writing(lake: Lake) -> str | None:
@@ -229,10 +229,10 @@ def _flock(*, start: int, length: int) -> bytes:
 
 def _identity(file: Path | int) -> tuple[int, int] | None:
     try:
-        found = os.stat(file)  # noqa: PTH116 - of a path or an open file
+        status = os.stat(file)  # noqa: PTH116 - of a path or an open file
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _text(path: Path) -> str | None:

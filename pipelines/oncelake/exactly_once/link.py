@@ -89,8 +89,9 @@ class Link:
             well: what was counted; the text if there is no fault.
             notes: facts worth knowing that are no faults.
         """
-        found = list(faults)
-        return cls(name, str(table), not found, listed(found, separator="; ") if found else well, tuple(notes))
+        fault_list = list(faults)
+        said = listed(fault_list, separator="; ") if fault_list else well
+        return cls(name, str(table), not fault_list, said, tuple(notes))
 
     def without(self, *parts: Uncompared) -> Self:
         """Return the link with further parts that it did not compare."""
@@ -169,16 +170,16 @@ def first_to_last(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> str:
+def offsets_listed(topic: str, sample: Iterable[tuple[int, int]], total: int) -> str:
     """Return offsets in words, as `alog/0/17 to 19`.
 
     Args:
         topic: the topic of the offsets.
-        found: the first offsets in order, as partition and offset.
+        sample: the first offsets in order, as partition and offset.
         total: the number of all offsets.
     """
     by_partition: dict[int, list[int]] = {}
-    for partition, offset in found:
+    for partition, offset in sample:
         by_partition.setdefault(partition, []).append(offset)
     shown = [(part, *range_) for part, offsets in by_partition.items() for range_ in ranges(offsets)][:HANDFUL]
     more = total - sum(last - first + 1 for _, first, last in shown)
@@ -188,18 +189,23 @@ def offsets_listed(topic: str, found: Iterable[tuple[int, int]], total: int) -> 
 
 def ranges(numbers: Iterable[int]) -> list[Range]:
     """Join sorted numbers into ranges of consecutive numbers."""
-    found: list[Range] = []
-    for number in numbers:
-        if found and number <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
+    return merged((number, number) for number in numbers)
+
+
+def merged(spans: Iterable[Range]) -> list[Range]:
+    """Join sorted ranges, none inside another one, that overlap or follow each other without a gap."""
+    result: list[Range] = []
+    for first, last in spans:
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], last)
         else:
-            found.append((number, number))
-    return found
+            result.append((first, last))
+    return result
 
 
-def joined(found: Sequence[Range], most: int) -> list[Range]:
+def joined(spans: Sequence[Range], most: int) -> list[Range]:
     """Join sorted ranges over the smallest gaps between them, until at most `most` ranges are left."""
-    gaps = sorted(range(1, len(found)), key=lambda at: found[at][0] - found[at - 1][1], reverse=True)
-    cuts = [0, *sorted(islice(gaps, most - 1)), len(found)]
-    groups = [found[one:other] for one, other in pairwise(cuts)]
+    gaps = sorted(range(1, len(spans)), key=lambda at: spans[at][0] - spans[at - 1][1], reverse=True)
+    cuts = [0, *sorted(islice(gaps, most - 1)), len(spans)]
+    groups = [spans[one:other] for one, other in pairwise(cuts)]
     return [(group[0][0], max(last for _, last in group)) for group in groups if group]

@@ -34,7 +34,7 @@ class LogDamage:
     """What is damaged in a table's log.
 
     Attributes:
-        spare: the names of the files that nobody can read, and nobody needs.
+        spare: the names of unreadable files that no reader needs.
         lost: why the newest version cannot be read; None if it can.
         back_to: the newest version that can be read, if the newest one cannot; None if none can.
         beyond: the names of the files of the versions after it.
@@ -50,11 +50,11 @@ class LogDamage:
 
     @property
     def stops_spark(self) -> bool:
-        """Return True if Spark cannot read the table; of what is spare, it passes by all but a broken checkpoint."""
+        """Return True if Spark cannot read the table: of the spare files, only a broken checkpoint stops it."""
         return self.lost is not None or any(name != _HINT for name in self.spare)
 
     def warning_of(self, table: object) -> str:
-        """Return what is spare in the log of a table, in words."""
+        """Return a warning that names the spare files in the log of a table."""
         what = "cannot be read, and the commits hold the same" if self.stops_spark else "names no checkpoint to read"
         return f"in the log of {table}, {listed(self.spare)} {what}"
 
@@ -70,8 +70,8 @@ def find_damage(table: str, *, deep: bool) -> LogDamage:
             their sizes and ends.
     """
     log = Path(table, "_delta_log")
-    found = _look(log, deep=deep)
-    return _look(log, deep=deep) if found else found
+    damage = _look(log, deep=deep)
+    return _look(log, deep=deep) if damage else damage
 
 
 def set_aside(table: str, names: Sequence[str]) -> None:
@@ -100,8 +100,8 @@ class _File:
 def _look(log: Path, *, deep: bool) -> LogDamage:
     hint = _hint(log)  # before the listing: a checkpoint that it names is there by then
     files = _listed(log)
-    commits = {int(found[1]): files[name] for name in files if (found := _COMMIT.fullmatch(name))}
-    sums = [int(found[1]) for name in files if (found := _CHECKSUM.fullmatch(name))]
+    commits = {int(match[1]): files[name] for name in files if (match := _COMMIT.fullmatch(name))}
+    sums = [int(match[1]) for name in files if (match := _CHECKSUM.fullmatch(name))]
     checkpoints = sorted(_checkpoints(files), reverse=True)
     versions = [*commits, *sums, *(version for version, _ in checkpoints)]
     if not commits and not checkpoints:
@@ -119,7 +119,7 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
         )
         broken += [name for name in unread if name not in broken]
         # the commit of the newest version is needed too: only it says how far the source was read
-        wrong = next((each for each in (*range(base + 1, end), end - 1) if not is_sound(each)), None)
+        wrong = next((version for version in (*range(base + 1, end), end - 1) if not is_sound(version)), None)
         if wrong is None:
             break
         bad.append(wrong)
@@ -135,8 +135,8 @@ def _look(log: Path, *, deep: bool) -> LogDamage:
     why = f"{name} {'cannot be read' if name in files else 'is gone'}"
     if bad[-1] <= 0:
         return LogDamage(lost=why)
-    beyond = [each for each in files if _ASIDE not in each and each[:20].isdigit() and int(each[:20]) >= bad[-1]]
-    others = [each for each in (*broken, _HINT) if each in files and each not in beyond]
+    beyond = [name for name in files if _ASIDE not in name and name[:20].isdigit() and int(name[:20]) >= bad[-1]]
+    others = [name for name in (*broken, _HINT) if name in files and name not in beyond]
     return LogDamage(lost=why, back_to=bad[-1] - 1, beyond=(*sorted(beyond), *others))
 
 
@@ -173,8 +173,8 @@ def _file(entry: os.DirEntry[str] | None) -> _File | None:
 def _hint(log: Path) -> tuple[int, int] | None:
     """Return the version and the number of parts of the checkpoint that is named; -1 if the file cannot be read."""
     try:
-        found = json.loads((log / _HINT).read_bytes())
-        return int(found["version"]), int(found.get("parts") or 1)
+        hint = json.loads((log / _HINT).read_bytes())
+        return int(hint["version"]), int(hint.get("parts") or 1)
     except OSError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -183,13 +183,15 @@ def _hint(log: Path) -> tuple[int, int] | None:
 
 def _checkpoints(names: Iterable[str]) -> list[tuple[int, list[str]]]:
     """Return the version and the files of each checkpoint that has all its parts."""
-    found: dict[tuple[int, str], list[str]] = {}
+    groups: dict[tuple[int, str], list[str]] = {}
     for name in names:
         match = CHECKPOINT.fullmatch(name)
         if match:
-            found.setdefault((int(match["version"]), match["parts"] or name), []).append(name)
+            groups.setdefault((int(match["version"]), match["parts"] or name), []).append(name)
     return [
-        (each, sorted(files)) for (each, parts), files in found.items() if parts in files or len(files) == int(parts)
+        (version, sorted(files))
+        for (version, parts), files in groups.items()
+        if parts in files or len(files) == int(parts)
     ]
 
 
@@ -200,7 +202,7 @@ def _sidecars(log: Path, name: str) -> Iterator[_File | None]:
             lines = lines_of((log / name).read_text(encoding="utf-8"))
             sidecars = _listed(log / "_sidecars")
             named = (json.loads(line)["sidecar"]["path"] for line in lines if line.startswith('{"sidecar"'))
-            yield from (_file(sidecars.get(str(each).rpartition("/")[2])) for each in named)
+            yield from (_file(sidecars.get(str(path).rpartition("/")[2])) for path in named)
 
 
 @lru_cache(maxsize=4096)

@@ -48,12 +48,10 @@ class SourcePosition(ABC):
 
     def in_parts_of(self, other: "SourcePosition") -> str | None:
         """Return the JSON of the position in the parts, such as topics, that another one has; None without parts."""
-        del other
         return None
 
     def parts_beside(self, other: "SourcePosition | None") -> Mapping[str, int]:
         """Return the next number in each part of the source that another position lacks."""
-        del other
         return {}
 
     def words(self, source: str) -> str | None:
@@ -145,12 +143,11 @@ class TablesPosition(SourcePosition):
 
     def numbers(self) -> dict[str, int]:
         """Return the first version that is not completely read, by the table's ID."""
-        return {f"version of {table_id}": each.version for table_id, each in self.tables.items()}
+        return {f"version of {table_id}": position.version for table_id, position in self.tables.items()}
 
     def words(self, source: str) -> str:
         """Describe the version of each table."""
-        del source
-        return "; ".join(each.words(f"table {table_id}") for table_id, each in self.tables.items())
+        return "; ".join(position.words(f"table {table_id}") for table_id, position in self.tables.items())
 
 
 def as_object(at: str | None) -> Any:
@@ -194,11 +191,11 @@ def in_table(at: str | None, table_id: str | None) -> TablePosition | None:
 
 def is_whole(at: str | None) -> bool:
     """Return True unless the position is within a version of a table."""
-    found = TablePosition.parse(at) or TablesPosition.parse(at)
-    return found is None or found.is_whole
+    position = TablePosition.parse(at) or TablesPosition.parse(at)
+    return position is None or position.is_whole
 
 
 def version_of(at: str | None) -> int:
     """Return the first version of a table that a position has not completely read; 0 for no such position."""
-    found = TablePosition.parse(at)
-    return found.version if found else 0
+    position = TablePosition.parse(at)
+    return position.version if position else 0

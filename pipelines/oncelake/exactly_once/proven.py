@@ -82,8 +82,8 @@ def read_record(files: Files, lake: str) -> Mapping[str, ProvenTable]:
         try:
             value = json.loads(files.read(f"{_directory(lake)}/{name}") or "{}")
             if value.get("form") == FORM:
-                tables = {table: ProvenTable.from_dict(each) for table, each in value["tables"].items()}
-                return {table: each for table, each in tables.items() if each}
+                tables = {table: ProvenTable.from_dict(entry) for table, entry in value["tables"].items()}
+                return {table: entry for table, entry in tables.items() if entry}
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return {}
@@ -98,8 +98,8 @@ def write_record(files: Files, lake: str, tables: Mapping[str, ProvenTable], now
     at = now.astimezone(UTC)
     path = f"{_directory(lake)}/{at:%Y%m%dT%H%M%S.%fZ}.json"
     entries = {
-        table: {name: value for name, value in asdict(each).items() if name not in _LATER or value is not None}
-        for table, each in tables.items()
+        table: {name: value for name, value in asdict(entry).items() if name not in _LATER or value is not None}
+        for table, entry in tables.items()
     }
     files.write(path, json.dumps({"form": FORM, "at": f"{at:%Y-%m-%d %H:%M:%S} UTC", "tables": entries}, indent=1))
     for name in sorted(_names(files, lake))[:-KEPT]:

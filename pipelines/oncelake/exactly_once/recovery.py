@@ -220,16 +220,16 @@ class SecondTable:
         """
         state = commit_log.state()
         ahead = any(_is_ahead(commit, first) for commit, _ in commit_log.newest_first())
-        wanted = _wanted(first, name, commit_log)
-        if wanted is None and first.beside.get(name) is not None:
+        matching = _matching_commit(first, name, commit_log)
+        if matching is None and first.beside.get(name) is not None:
             raise StateError(  # guard: second-table-has-batch
                 f"{stage}: {name} lacks batch {first.beside[name]}, and no version in its log holds that batch. "
                 f"{rebuild_hint(stage)}"
             )
-        if wanted is None:
+        if matching is None:
             return cls(_before_first(commit_log) if state.last else None, None, 0, ahead)
-        target = None if state.last == wanted else wanted.version
-        return cls(target, wanted.metadata.batch_id, wanted.rows_in_all, ahead)
+        target = None if state.last == matching else matching.version
+        return cls(target, matching.metadata.batch_id, matching.rows_in_all, ahead)
 
 
 def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:  # guard: later-batch-behind-recovery
@@ -241,7 +241,7 @@ def _is_ahead(commit: Commit, first: CommitMetadata) -> bool:  # guard: later-ba
     return metadata is not None and metadata.query_id == first.query_id and metadata.batch_id > first.batch_id
 
 
-def _wanted(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCommit | None:
+def _matching_commit(first: CommitMetadata, name: str, commit_log: CommitLog) -> ChainCommit | None:
     """Return the newest commit of a second table that matches the first table's last commit; None without one."""
     for commit, _ in commit_log.newest_first():
         if not isinstance(commit, ChainCommit) or commit.metadata.batch_id > first.batch_id:

@@ -88,7 +88,6 @@ class Source(ABC):
         Args:
             sizes: returns the sizes in bytes that bronze recorded for some files, by path.
         """
-        del sizes
         return None
 
     def ends(self) -> Mapping[str, int]:
@@ -106,7 +105,6 @@ class Source(ABC):
             before: the position before the last batch.
             start: the position where the next read starts.
         """
-        del before, start
         return None
 
     def rows_between(self, start: str | None, end: str | None) -> int | None:
@@ -115,7 +113,6 @@ class Source(ABC):
 
     def after(self, last: LastCommit) -> "Source":
         """Return the source with access to the last commit of the stage's first table."""
-        del last
         return self
 
     def moved(self, start: str | None) -> str | None:
@@ -169,7 +166,7 @@ def replaced(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return in words that lines were read from another source than the one that is configured now."""
     was, is_now = named(recorded), named(now)
     if was == is_now:
-        was, is_now = (f"{was} (kind {each.get('kind')})" for each in (recorded, now))
+        was, is_now = (f"{was} (kind {identity.get('kind')})" for identity in (recorded, now))
     return f"lines were read from {was}, the source is now {is_now}"
 
 

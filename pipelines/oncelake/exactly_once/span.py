@@ -32,7 +32,8 @@ class Span:
             recoveries, losses and replays.
         start: the point where an earlier proof ended, where a limited proof begins, or where the log begins; None for
             the beginning.
-        rest: True if the rows before the start are compared too, by their origin: their commits are gone from the log.
+        includes_earlier: True if the rows before the start are compared too, by their origin: their commits are gone
+            from the log.
         later: the planning times of batches after the span, in milliseconds, if the version at its end cannot be read.
     """
 
@@ -41,7 +42,7 @@ class Span:
     version: int
     commits: tuple[ChainCommit, ...]
     start: ProvenTable | None = None
-    rest: bool = False
+    includes_earlier: bool = False
     later: frozenset[int] = frozenset()
 
     def noted(self) -> Iterator[tuple[ChainCommit, CommitMetadata]]:
@@ -51,7 +52,7 @@ class Span:
     @property
     def whole(self) -> bool:
         """True if the span's rows are all rows of the table."""
-        return self.start is None or self.rest
+        return self.start is None or self.includes_earlier
 
     @property
     def complete(self) -> bool:
@@ -110,19 +111,19 @@ class Span:
 
     def up_to(self, end: int) -> "Span":
         """Return the span without the batches that wrote a version or a later one; its rows are read at its version."""
-        kept = tuple(commit for commit in self.commits if commit.version < end)
-        later = replace(self, commits=self.commits[len(kept) :]).by_time()
-        return replace(self, commits=kept, later=frozenset(later))
+        commits = tuple(commit for commit in self.commits if commit.version < end)
+        later = replace(self, commits=self.commits[len(commits) :]).by_time()
+        return replace(self, commits=commits, later=frozenset(later))
 
     def by_time(self) -> dict[int, list[ChainCommit]]:
         """Return the span's batches by planning time in milliseconds: the `ingested_at` of a bronze batch's rows."""
-        found: dict[int, list[ChainCommit]] = {}
+        batches: dict[int, list[ChainCommit]] = {}
         for commit in self.of(CommitKind.BATCH):
-            found.setdefault(commit.metadata.planned_ms, []).append(commit)
-        return found
+            batches.setdefault(commit.metadata.planned_ms, []).append(commit)
+        return batches
 
 
-def taken() -> Column:
+def ingested_ms() -> Column:
     """Return the column of a row's ingestion time, in milliseconds."""
     return F.unix_millis("ingested_at")
 
@@ -137,7 +138,7 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
     """
     rows = read_version(spark, span.path, span.version)
     if span.whole:
-        return rows.where(~taken().isin([*span.later])) if span.later else rows
+        return rows.where(~ingested_ms().isin([*span.later])) if span.later else rows
     chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
         return rows.where(F.lit(False))
@@ -154,7 +155,7 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
     """
     recorded = {ms: sum(batch.rows_added for batch in batches) for ms, batches in span.by_time().items()}
     names = batch_names(span)
-    said = [
+    faults = [
         f"{names[ms]}, ingested at {clock(ms)}, wrote {count_of(rows, 'row')}, "
         f"{count_of(counts.get(ms, 0), 'is in the table', 'are in the table')}"
         for ms, rows in sorted(recorded.items())
@@ -163,18 +164,18 @@ def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:
     unknown = {ms: rows for ms, rows in counts.items() if ms not in recorded and rows}
     # rows of batches whose commits are gone from the log
     if sum(unknown.values()) == (span.rows_before if span.whole else 0):
-        return said
+        return faults
     for ms, rows in unknown.items():
         at = f"ingested at {clock(ms)}"
         # guard: bronze-rows-of-batches
-        said.append(count_of(rows, f"row {at} belongs to no batch", f"rows {at} belong to no batch"))
-    return said
+        faults.append(count_of(rows, f"row {at} belongs to no batch", f"rows {at} belong to no batch"))
+    return faults
 
 
 def batch_names(span: Span) -> dict[int, str]:
     """Return the batches' names by their planning time."""
     ids = {ms: [str(batch.metadata.batch_id) for batch in batches] for ms, batches in span.by_time().items()}
-    return {ms: f"batch {listed(each)}" for ms, each in ids.items()}
+    return {ms: f"batch {listed(numbers)}" for ms, numbers in ids.items()}
 
 
 def clock(ms: int | None) -> str:

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Delta's statistics of times are cut to milliseconds.
 _CUT = 1_000
 _FIRST, _LAST = (
-    (each.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for each in (datetime.min, datetime.max)
+    (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for moment in (datetime.min, datetime.max)
 )
 
 
@@ -49,21 +49,21 @@ class TableVersion:
     def read(self, spark: SparkSession, column: str, times: Times) -> DataFrame:
         """Read the rows whose time in a column is in one of the ranges."""
         rows = tables.read_version(spark, self.path, self.version)
-        each = [
+        conditions = [
             f"(`{column}` BETWEEN timestamp_micros({first}L) AND timestamp_micros({last}L))" for first, last in times
         ]
-        return rows.where(F.expr(" OR ".join(each) or "false"))
+        return rows.where(F.expr(" OR ".join(conditions) or "false"))
 
     def files(self, column: str, times: Times) -> "Dataset":
         """Return the data files that can hold a time in one of the ranges, by their statistics, for Arrow."""
         from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415 - a run that collects nothing need not have it
 
-        assert self.opened is not None, "the caller has asked"
-        each = [
+        assert self.opened is not None, "the caller has checked"
+        conditions = [
             f"({column} >= '{_text(first - _CUT)}' AND {column} <= '{_text(last + _CUT)}')" for first, last in times
         ]
         return self.opened.to_pyarrow_dataset(
-            file_pruning_predicate=" OR ".join(each),
+            file_pruning_predicate=" OR ".join(conditions),
             parquet_read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"),
         )
 

@@ -58,7 +58,7 @@ _MARGIN = timedelta(days=2)
 
 
 def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCommit) -> None:
-    """Do what is due after a commit.
+    """Write a checkpoint, join small files and clean up the log, as far as that is due after a commit.
 
     Args:
         table: the table, at the commit's version.
@@ -69,11 +69,11 @@ def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCom
     log, windows = Path(local.path, "_delta_log"), local.windows
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
-    kept = properties.get("delta.logRetentionDuration", "interval 30 days")
+    retention = properties.get("delta.logRetentionDuration", "interval 30 days")
     cleans = properties.get("delta.enableExpiredLogCleanup", "true")  # guard: cleanup-property-respected
     is_due = commit.version // EVERY > since // EVERY
-    cuts = is_due and cleans == "true" and _would_cut(log, local.needed(), kept)
-    understood = _is_understood(kept, cleans) and not cuts
+    cuts = is_due and cleans == "true" and _would_cut(log, local.needed(), retention)
+    understood = _is_understood(retention, cleans) and not cuts
     if is_due:
         # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken
         # guard: replaced-checksum-removed
@@ -96,23 +96,23 @@ def _checksums(table: DeltaTable, log: Path, since: int) -> None:
     remove_checksums(log, since - EVERY, newest - KEPT)
 
 
-def _is_understood(kept: str, cleans: str) -> bool:
+def _is_understood(retention: str, cleans: str) -> bool:
     """Return True if delta-rs understands a table's `delta.logRetentionDuration` and `delta.enableExpiredLogCleanup`.
 
     It takes a duration that it cannot read for 30 days, and other words than `false` for true. Each of its OPTIMIZEs
     cleans up the log by that, whatever it is told.
     """
     # guard: retention-readable-for-cleanup
-    return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(kept) is not None)
+    return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(retention) is not None)
 
 
-def _would_cut(log: Path, needed: int | None, kept: str) -> bool:  # guard: upkeep-keeps-unread-commits
+def _would_cut(log: Path, needed: int | None, retention: str) -> bool:  # guard: upkeep-keeps-unread-commits
     """Return True if a clean-up may take a commit that a stage still reads, as it is older than the retention."""
-    found = _DURATION.fullmatch(kept)
-    if needed is None or found is None:
+    match = _DURATION.fullmatch(retention)
+    if needed is None or match is None:
         return False
     try:
-        oldest = (timedelta(**{f"{found[2]}s": int(found[1])}) - _MARGIN).total_seconds()
+        oldest = (timedelta(**{f"{match[2]}s": int(match[1])}) - _MARGIN).total_seconds()
     except OverflowError:  # for ever
         return False
     try:
@@ -137,7 +137,7 @@ def _compact(table: DeltaTable) -> None:
 def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
     """Sort a gold table by its windows, if the last MERGE copied many rows unchanged, or files are many."""
     files = pyarrow.table(table.get_add_actions())
-    rows, size = (sum(each or 0 for each in files[name].to_pylist()) for name in ("num_records", "size_bytes"))
+    rows, size = (sum(value or 0 for value in files[name].to_pylist()) for name in ("num_records", "size_bytes"))
     too_many = files.num_rows - rows // GROUP >= FILES
     if (too_many or commit.metric("numTargetRowsCopied") >= COPIED) and 0 < rows <= SORTED and size <= SORTED_BYTES:
         table.optimize.z_order(

@@ -19,19 +19,15 @@ _EMPTY: Mapping[str, Any] = {"tableSizeBytes": 0, "numFiles": 0}
 
 
 def write_checksum(log: Path, version: int) -> None:
-    """Write the checksum of a version that is committed; nothing if it is there already, or cannot be computed.
+    """Write a committed version's checksum into a table's log; nothing if it is there, or cannot be computed.
 
     It is the sum of an earlier checksum and the commits after it. It cannot be computed if no such checksum is near,
     or if a commit uses what small batches never use: deletion vectors, and times of commits in the log.
-
-    Args:
-        log: the directory of the table's log.
-        version: the version.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
-        found = _computed(log, version)
-        if found is not None:
-            _put(_path(log, version), json.dumps(found, separators=(",", ":")))
+        checksum = _computed(log, version)
+        if checksum is not None:
+            _put(_path(log, version), json.dumps(checksum, separators=(",", ":")))
 
 
 def remove_checksums(log: Path, first: int, end: int) -> None:
@@ -42,14 +38,14 @@ def remove_checksums(log: Path, first: int, end: int) -> None:
 
 
 def _computed(log: Path, version: int) -> dict[str, Any] | None:
-    base = next((each for each in range(version - 1, version - 1 - _BACK, -1) if _path(log, each).exists()), None)
+    base = next((old for old in range(version - 1, version - 1 - _BACK, -1) if _path(log, old).exists()), None)
     if base is None and version >= _BACK:
         return None
     checksum = dict(json.loads(_path(log, base).read_text(encoding="utf-8")) if base is not None else _EMPTY)
     result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
     result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
-    for each in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
-        for text in (log / f"{each:020}.json").read_text(encoding="utf-8").split("\n"):
+    for number in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
+        for text in (log / f"{number:020}.json").read_text(encoding="utf-8").split("\n"):
             if text and not _add(json.loads(text), result):
                 return None
     result |= {"numMetadata": 1, "numProtocol": 1}

@@ -153,9 +153,9 @@ class TableWriter:
         Raises:
             LockedError: another run of the stage has written to the table in the meantime.
         """
-        held = self.holds(metadata)
-        if held is not None:
-            version = held.commit.metadata.deduplicated["version"]  # guard: repeats-from-recorded-version
+        written = self.holds(metadata)
+        if written is not None:
+            version = written.commit.metadata.deduplicated["version"]  # guard: repeats-from-recorded-version
             return TableVersion(self.path, metadata.table, version, replayed=True)
         self.must_be_alone(metadata)
         opened = self._local.opened_at(self._seen) if self._local is not None else None
@@ -176,10 +176,10 @@ class TableWriter:
     def _once(
         self, metadata: CommitMetadata, change_by: Callable[[Engine], TableChange | None], fence: Check
     ) -> Written:
-        held = self.holds(metadata)
-        if held is not None:
-            return held
-        changes = [(each, change) for each in self._engines if (change := change_by(each)) is not None]
+        written = self.holds(metadata)
+        if written is not None:
+            return written
+        changes = [(engine, change) for engine in self._engines if (change := change_by(engine)) is not None]
         try:
             engine = again_on_conflict(partial(self._commit, changes, metadata, fence))
         except Exception as error:
@@ -209,8 +209,8 @@ class TableWriter:
 
     def _lost(self, metadata: CommitMetadata) -> LockedError:
         """Return the error for a write that lost to another instance of the same query."""
-        known = (each for each in self.log.since(self._seen) if isinstance(each, ChainCommit))
-        winner = next((each for each in known if metadata.app_id in each.txns), None)
+        known = (commit for commit in self.log.since(self._seen) if isinstance(commit, ChainCommit))
+        winner = next((commit for commit in known if metadata.app_id in commit.txns), None)
         who = _other(winner) if winner else "another instance of this stage wrote at the same time"
         return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
 
@@ -262,10 +262,10 @@ def _is_other(commit: Commit, metadata: CommitMetadata) -> TypeGuard[ChainCommit
 
 
 def _other(commit: ChainCommit) -> str:
-    said = commit.metadata
+    metadata = commit.metadata
     return (
-        f"another run of {said.stage} (run {said.run[:8]}, query {said.query_id}) wrote batch {said.batch_id} to "
-        f"{said.table} (version {commit.version})"
+        f"another run of {metadata.stage} (run {metadata.run[:8]}, query {metadata.query_id}) wrote batch "
+        f"{metadata.batch_id} to {metadata.table} (version {commit.version})"
     )
 
 
@@ -276,8 +276,8 @@ def is_conflict(error: BaseException) -> bool:
 
 def _is(error: BaseException, *names: str) -> bool:
     """Return True if an error is one of these Delta errors, by its Python type or the text of the Java error."""
-    said = f"{type(error).__name__}: {error}"
-    return any(name in said for name in names)
+    text = f"{type(error).__name__}: {error}"
+    return any(name in text for name in names)
 
 
 @retry(

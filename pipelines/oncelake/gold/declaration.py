@@ -13,8 +13,8 @@ LOG_TIME = "log_time"
 # A declared name starts with a letter, so it cannot clash with a hidden column.
 SKETCH_PREFIX = "_sketch_"
 
-UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-LONGEST = 36_500 * UNITS["day"]
+_UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+LONGEST = 36_500 * _UNITS["day"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _EVERY = re.compile(r"([0-9]+)\s+([a-z]+?)s?", re.IGNORECASE)
@@ -29,7 +29,7 @@ def check_table_name(name: str) -> str:
     return name
 
 
-def check_column_name(name: str) -> str:
+def _check_column_name(name: str) -> str:
     """Return the name of a key or a measure, or raise ValueError."""
     if name == LOG_TIME:
         raise ValueError(f"{LOG_TIME} is the column of the window's start; choose another name")
@@ -43,12 +43,12 @@ def window_seconds(every: str) -> int:
         ValueError: it is not a number of seconds, minutes, hours, days or weeks, is out of range, or its unit has no
             fixed length.
     """
-    accepted = f"a window is '<n> {'|'.join(UNITS)}(s)', such as '1 minute'"
+    accepted = f"a window is '<n> {'|'.join(_UNITS)}(s)', such as '1 minute'"
     match = _EVERY.fullmatch(every.strip())
     number, unit = match.groups() if match else ("0", "")
     if unit.lower() in ("month", "quarter", "year"):
         raise ValueError(f"a {unit.lower()} has no fixed length; declare days and add them up when reading: {accepted}")
-    seconds = int(number[:20]) * UNITS.get(unit.lower(), 0)
+    seconds = int(number[:20]) * _UNITS.get(unit.lower(), 0)
     if not 1 <= seconds <= LONGEST:
         raise ValueError(f"{accepted}, at least 1 second and at most 36500 days")
     return seconds
@@ -70,7 +70,7 @@ def _check_measure(text: str) -> str:
     return text
 
 
-Name = Annotated[str, AfterValidator(check_column_name)]
+Name = Annotated[str, AfterValidator(_check_column_name)]
 Expression = Annotated[str, AfterValidator(_check_expression)]
 
 

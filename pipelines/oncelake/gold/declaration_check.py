@@ -72,7 +72,7 @@ def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:
     if table.where is not None:
         yield "where", table.where
     yield from ((f"by.{name}", text) for name, text in table.by.items())
-    yield from ((f"measures.{each.name}", each.argument) for each in table.parsed if each.argument)
+    yield from ((f"measures.{measure.name}", measure.argument) for measure in table.parsed if measure.argument)
 
 
 def _check_expression(silver: DataFrame, key: str, text: str) -> None:
@@ -106,7 +106,7 @@ def _impurity(selected: DataFrame, text: str) -> str | None:
     if _CLOCK_LITERAL.search(text):
         return _CLOCK
     walked = Walk(selected.sparkSession).judged(plan.expressions().head())
-    return next((_NODES[found] for node, _ in walked if (found := impurity(node)) is not None), None)
+    return next((_NODES[kind] for node, _ in walked if (kind := impurity(node)) is not None), None)
 
 
 def _failure(error: PySparkException, columns: list[str]) -> str:
@@ -116,6 +116,6 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
         return f"names {unknown}, which silver does not have; silver's columns are {', '.join(columns)}"
     if condition in _CONDITIONS:
         return _CONDITIONS[condition]
-    said = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])
+    message = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])
     verb = "cannot be used" if isinstance(error, AnalysisException) else "cannot be evaluated"
-    return f"{verb}: {said}"
+    return f"{verb}: {message}"

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from oncelake.common.errors import reason
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import elements, jvm
 
 TRY_FORMS = ("aes_decrypt", "parse_json", "to_binary", "url_decode", "validate_utf8", "variant_get")
 
@@ -149,7 +149,7 @@ def column(text: str) -> Column:
 
 def with_try_forms(text: str) -> str:
     """Replace each call of a function that has a `try_` form with that form."""
-    return _CALL.sub(lambda found: found["passed"] or f"try_{found['name']}", text)
+    return _CALL.sub(lambda match: match["passed"] or f"try_{match['name']}", text)
 
 
 def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None:  # guard: throwing-expression-refused
@@ -163,12 +163,12 @@ def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None: 
     walk = Walk(selected.sparkSession)
     expression = selected._jdf.queryExecution().analyzed().expressions().head()
     for node, called in walk.judged(expression):
-        found = walk.fault(node, called)
-        if found is not None:
-            return found
+        fault = walk.fault(node, called)
+        if fault is not None:
+            return fault
     rows = _awkward_rows(selected.sparkSession, text, silver)
-    tried = (with_try_forms(text), *dict.fromkeys(walk.constant))
-    return next(filter(None, (_failure(rows, each) for each in tried)), None)
+    candidates = (with_try_forms(text), *dict.fromkeys(walk.constant))
+    return next(filter(None, (_failure(rows, candidate) for candidate in candidates)), None)
 
 
 class Walk:
@@ -180,7 +180,7 @@ class Walk:
         self.constant: list[str] = []
 
     def judged(
-        self, node: Any, *, within_try: bool = False, called: str = "", given: Sequence[Any] = ()
+        self, node: Any, *, within_try: bool = False, called: str = "", arguments: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, str]]:
         """Yield each node that may throw, with the name it was called by; skip the function inside a `try_` form.
 
@@ -190,23 +190,23 @@ class Walk:
             node: the node to start at.
             within_try: True if the node is the function inside a `try_` form.
             called: the name of the function that Spark replaces with this node.
-            given: the arguments of that function.
+            arguments: the arguments of that function.
         """
-        if any(node.equals(each) for each in given):
-            called, given = "", ()
+        if any(node.equals(argument) for argument in arguments):
+            called, arguments = "", ()
         rule = RULES.get(_name(node))
         name = (rule.operator if rule else "") or called or node.prettyName()
         if not within_try:
             yield node, name
         if self._is(node, "RuntimeReplaceable"):
-            arguments = given or self._arguments(node)
-            yield from self.judged(node.replacement(), within_try=within_try, called=name, given=arguments)
+            arguments = arguments or self._arguments(node)
+            yield from self.judged(node.replacement(), within_try=within_try, called=name, arguments=arguments)
             return
         tried = _name(node) == "TryEval" or (
             within_try and _name(node) == "Cast" and _type(node) == _type(node.child())
         )
-        for child in _listed(node.children()):
-            yield from self.judged(child, within_try=tried, called=called, given=given)
+        for child in elements(node.children()):
+            yield from self.judged(child, within_try=tried, called=called, arguments=arguments)
 
     def fault(self, node: Any, called: str) -> str | None:
         """Return why a function may throw on some row; None if it does not."""
@@ -226,7 +226,7 @@ class Walk:
             return _PARSE
         if kind == "JsonToStructs" and "failfast" in str(node.options()).lower():
             return "remove its mode FAILFAST"
-        if kind == "CreateMap" and not all(key.foldable() for key in _listed(node.children())[::2]):
+        if kind == "CreateMap" and not all(key.foldable() for key in elements(node.children())[::2]):
             return _KEYS
         return None
 
@@ -234,18 +234,18 @@ class Walk:
         rule = RULES.get(kind)
         if rule is None or (rule.can_forgive and not node.failOnError()):
             return None
-        given = self._arguments(node)
-        if kind == "ElementAt" and _type(given[0]) != "array":
+        arguments = self._arguments(node)
+        if kind == "ElementAt" and _type(arguments[0]) != "array":
             return None
-        wanted = range(len(given)) if rule.constant is None else rule.constant
-        constant = all(given[at].foldable() for at in wanted if at < len(given))
-        near = all(self._is_near(given[at]) for at in rule.own_time)
+        positions = range(len(arguments)) if rule.constant is None else rule.constant
+        constant = all(arguments[at].foldable() for at in positions if at < len(arguments))
+        near = all(self._is_near(arguments[at]) for at in rule.own_time)
         if rule.always or not (constant and near):
             return f"throws on some lines in {called}; {rule.instead}"
-        if kind == "ElementAt" and given[1].eval(None) == 0:
+        if kind == "ElementAt" and arguments[1].eval(None) == 0:
             return f"throws on some lines in {called}; the first position is 1, not 0"
         self.constant.append(node.sql())
-        return self._pattern(kind, given, called) if kind.startswith("RegExp") else None
+        return self._pattern(kind, arguments, called) if kind.startswith("RegExp") else None
 
     def _cast(self, node: Any) -> str | None:
         before, after = _type(node.child()), _type(node)
@@ -259,9 +259,9 @@ class Walk:
             return "throws on some lines in a cast of a date to a timestamp; write try_cast(x AS TIMESTAMP)"
         return None
 
-    def _pattern(self, kind: str, given: list[Any], called: str) -> str | None:
+    def _pattern(self, kind: str, arguments: list[Any], called: str) -> str | None:
         """Return what is wrong with a constant pattern's groups, which Spark uses only where the pattern matches."""
-        pattern, other = (given[at].eval(None) for at in (1, 2))
+        pattern, other = (arguments[at].eval(None) for at in (1, 2))
         if pattern is None or other is None:
             return None
         try:
@@ -269,7 +269,7 @@ class Walk:
             if kind == "RegExpReplace":
                 matcher.replaceFirst(str(other))
         except (PySparkException, Py4JJavaError) as error:
-            return f"throws on some lines in {called}: {_said(error)}"
+            return f"throws on some lines in {called}: {_message(error)}"
         if kind != "RegExpReplace" and not 0 <= int(other) <= matcher.groupCount():
             return f"asks for group {other} of {str(pattern)!r}, which has {matcher.groupCount()}"
         return None
@@ -280,10 +280,10 @@ class Walk:
             return self._is_near(node.replacement())
         if node.foldable() or (_name(node) == "AttributeReference" and node.name() in _OWN):
             return True
-        return _name(node) in _NEAR and all(self._is_near(child) for child in _listed(node.children()))
+        return _name(node) in _NEAR and all(self._is_near(child) for child in elements(node.children()))
 
     def _arguments(self, node: Any) -> list[Any]:
-        return _listed(node.parameters() if self._is(node, "InheritAnalysisRules") else node.children())
+        return elements(node.parameters() if self._is(node, "InheritAnalysisRules") else node.children())
 
     def _is(self, node: Any, kind: str) -> bool:
         return bool(is_instance_of(self._gateway, node, f"{_EXPRESSIONS}.{kind}"))
@@ -295,10 +295,6 @@ def _name(node: Any) -> str:
 
 def _type(node: Any) -> str:
     return str(node.dataType().typeName())
-
-
-def _listed(nodes: Any) -> list[Any]:
-    return [nodes.apply(at) for at in range(nodes.size())]
 
 
 _TEXTS = ("", "a", "100%zz", "-1", "2147483647", "+999999-01-01", '{"a": 1}', "http://a/?b=1", "k=v k=w", "é\u0000")
@@ -319,17 +315,17 @@ def _awkward_rows(spark: SparkSession, text: str, silver: StructType) -> DataFra
     """
     keys = dict.fromkeys(("a", *_QUOTED.findall(text)))
     rows = []
-    for number, each in enumerate(_TEXTS):
-        quoted = f"cast(X'{each.encode().hex()}' AS STRING)"
+    for number, sample in enumerate(_TEXTS):
+        quoted = f"cast(X'{sample.encode().hex()}' AS STRING)"
         fields = ", ".join(f"cast(X'{key.encode().hex()}' AS STRING), {quoted}" for key in keys)
         at = f"TIMESTAMP'{_TIMES[number % len(_TIMES)]}'"
         rows.append(
             f"({at}, 'ERROR', {quoted}, map({fields}), {quoted}, {number}, {number}L, {quoted}, {at}, array({quoted}))"
         )
     names = "log_time, level, message, fields, topic, partition, offset, file, ingested_at, warnings"
-    found = spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS silver({names})")
-    others = [field for field in silver if field.name not in found.columns]
-    return found.withColumns({field.name: _awkward(field.dataType) for field in others}) if others else found
+    frame = spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS silver({names})")
+    others = [field for field in silver if field.name not in frame.columns]
+    return frame.withColumns({field.name: _awkward(field.dataType) for field in others}) if others else frame
 
 
 def _awkward(kind: DataType) -> Column:
@@ -347,11 +343,11 @@ def _failure(rows: DataFrame, tried: str) -> str | None:
     try:
         plan.executedPlan().executeCollect()
     except (PySparkException, Py4JJavaError) as error:
-        return f"throws on some lines: {_said(error)}"
+        return f"throws on some lines: {_message(error)}"
     return None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString()).splitlines()[0]
     return reason(error)

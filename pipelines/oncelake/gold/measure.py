@@ -43,7 +43,7 @@ from oncelake.silver.parsing.columns import FLOATS, one_zero
 Merge = Literal["count", "sum", "least", "greatest", "sketch"]
 # The digits of one term of a sum: 28 leave ten for the number of rows in one batch.
 TERM_DIGITS = 28
-INTEGER_SUM = DecimalType(38, 0)
+_INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
 # The digits of the sum of a batch's terms, which Spark adds up before it is merged.
 BATCH_SUM_DIGITS = 38
@@ -73,7 +73,7 @@ def _is_orderable(kind: DataType) -> bool:
 
 def _sum(kind: DataType) -> DataType | str:
     if isinstance(kind, IntegralType):
-        return INTEGER_SUM
+        return _INTEGER_SUM
     if isinstance(kind, FLOATS):
         return (
             "a sum of floats depends on the order of rows, so a replay could differ: "
@@ -99,9 +99,9 @@ def _distinct(kind: DataType) -> DataType | str:
     return LongType() if is_plain(kind) else "approx_distinct needs plain values: use a part of it or cast it to string"
 
 
-def _summand(value: Column, made: DataType) -> Column:
-    assert isinstance(made, DecimalType)
-    return value.cast(DecimalType(TERM_DIGITS, made.scale))
+def _summand(value: Column, sum_type: DataType) -> Column:
+    assert isinstance(sum_type, DecimalType)
+    return value.cast(DecimalType(TERM_DIGITS, sum_type.scale))
 
 
 def _hashed(value: Column, _: DataType) -> Column:
@@ -136,7 +136,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "max": Function("max(x)", _extreme, one_zero, F.max, "greatest"),
     "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),
 }
-ACCEPTED = ", ".join(each.form for each in FUNCTIONS.values())
+ACCEPTED = ", ".join(function.form for function in FUNCTIONS.values())
 
 _MEAN = "a mean of means is not the mean; declare a sum(x) and a count, and divide when reading"
 _DISTINCT = "exact distinct values of two batches do not add up; use approx_distinct(x)"
@@ -182,7 +182,7 @@ class Measure:
 
 def can_overflow(measure: Measure, schema: StructType) -> bool:
     """Return True if a measure's type holds only some billions of its largest terms: a sum of decimals."""
-    return measure.how.merge == "sum" and schema[measure.name].dataType != INTEGER_SUM
+    return measure.how.merge == "sum" and schema[measure.name].dataType != _INTEGER_SUM
 
 
 def parse_measure(name: str, text: str) -> Measure:

@@ -22,11 +22,11 @@ def gold_schema(spark: SparkSession, table: GoldTable, silver_schema: StructType
 def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
     """Return a gold table's columns and types over this silver frame; only analyzes it, reads no row."""
     keys = [_key(silver, name, text) for name, text in table.by.items()]
-    measures = [_measure(silver, each) for each in table.parsed]
+    measures = [_measure(silver, measure) for measure in table.parsed]
     sketches = [
-        StructField(sketch_column(each), BinaryType(), metadata={"comment": f"HLL sketch of {each.name}, mergeable"})
-        for each in table.parsed
-        if each.how.merge == "sketch"
+        StructField(sketch_column(part), BinaryType(), metadata={"comment": f"HLL sketch of {part.name}, mergeable"})
+        for part in table.parsed
+        if part.how.merge == "sketch"
     ]
     window = StructField(LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}, UTC"})
     return StructType([window, *keys, *measures, *sketches])
@@ -44,11 +44,11 @@ def _key(silver: DataFrame, name: str, text: str) -> StructField:
 
 def _measure(silver: DataFrame, measure: Measure) -> StructField:
     kind = _type_of(silver, measure.argument) if measure.argument else IntegerType()  # a count counts ones
-    made = measure.how.over(kind)
-    if isinstance(made, str):
+    result = measure.how.over(kind)
+    if isinstance(result, str):
         text = shown(f"{measure.function}({measure.argument})")
-        raise ConfigError(f"measures.{measure.name}: {text} is over type {kind.simpleString()}; {made}")
-    return StructField(measure.name, made)
+        raise ConfigError(f"measures.{measure.name}: {text} is over type {kind.simpleString()}; {result}")
+    return StructField(measure.name, result)
 
 
 def _type_of(silver: DataFrame, text: str) -> DataType:

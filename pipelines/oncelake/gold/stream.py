@@ -30,23 +30,23 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
     def write_batch(rows: DataFrame, batch: Batch) -> None:
         counts = counted(rows)
         marks = marks_of(counts.columns)
-        made = counts.drop(*marks) if marks else counts
+        values = counts.drop(*marks) if marks else counts
         sql = partial(merge_into, declared, counts.schema)
         if batch.holds(table):
-            batch.merge(table, SparkRows(made), partial(sql, None))
+            batch.merge(table, SparkRows(values), partial(sql, None))
             return
         if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
         try:
-            found = batch.collect(counts)
-            if found is not None:
-                sums = {mark: sum(found.rows[mark].to_pylist()) for mark in marks}
-                kept = found.select(made.columns) if marks else found
-                batch.merge(table, kept, partial(sql, windows_of(found)), _quality(sums, batch))
+            collected = batch.collect(counts)
+            if collected is not None:
+                sums = {mark: sum(collected.rows[mark].to_pylist()) for mark in marks}
+                merged = collected.select(values.columns) if marks else collected
+                batch.merge(table, merged, partial(sql, windows_of(collected)), _quality(sums, batch))
                 return
             counts = counts.persist()
             touched, totals = _summed(counts, marks, declared) if marks else (windows(counts), {})
-            batch.merge(table, SparkRows(made), partial(sql, touched), _quality(totals, batch))
+            batch.merge(table, SparkRows(values), partial(sql, touched), _quality(totals, batch))
         finally:
             counts.unpersist()
 
@@ -65,6 +65,6 @@ def _summed(
 
 def _quality(totals: Mapping[str, int], batch: Batch) -> Mapping[str, Any] | None:
     """Return what to record of a batch with texts that were made valid, and warn of them; None if there are none."""
-    found = counts_of({mark: count for mark, count in totals.items() if mark != LINES})
-    batch.warned.extend(warnings(found))
-    return recorded({"lines": totals[LINES], "rules": {}, "warned": []}, found) if found else None
+    counts = counts_of({mark: count for mark, count in totals.items() if mark != LINES})
+    batch.warned.extend(warnings(counts))
+    return recorded({"lines": totals[LINES], "rules": {}, "warned": []}, counts) if counts else None

@@ -66,18 +66,18 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wi
     """
     schema = schema_over(silver, table)
     keys = [LOG_TIME, *table.by]
-    sums = {each.name: schema[each.name].dataType for each in table.parsed if can_overflow(each, schema)}
-    partials = [_partial(each, sums.get(each.name)).alias(_held(each)) for each in table.parsed]
+    sums = {measure.name: schema[measure.name].dataType for measure in table.parsed if can_overflow(measure, schema)}
+    partials = [_partial(measure, sums.get(measure.name)).alias(_merge_column(measure)) for measure in table.parsed]
     terms = _terms(silver, table, schema)
     marks = marks_of(terms.columns) if counting else []
     counts = [F.count_if(name).alias(name) for name in marks]
     counts += [F.count(F.lit(1)).alias(LINES)] if marks else []
     groups = terms.groupBy(*keys).agg(*partials, *counts)
     shown = [
-        F.expr(_estimate(quoted(_held(each)))) if each.how.merge == "sketch" else F.col(each.name)
-        for each in table.parsed
+        F.expr(_estimate(quoted(_merge_column(measure)))) if measure.how.merge == "sketch" else F.col(measure.name)
+        for measure in table.parsed
     ]
-    sketches = [F.col(_held(each)) for each in table.parsed if each.how.merge == "sketch"]
+    sketches = [F.col(_merge_column(measure)) for measure in table.parsed if measure.how.merge == "sketch"]
     columns = [*(F.col(key) for key in keys), *shown, *sketches]
     form = _wide if wide else _narrow
     return groups.select(
@@ -125,9 +125,9 @@ def _wide(column: Column, field: StructField) -> Column:
 
 def _narrow(column: Column, field: StructField) -> Column:
     value = column.try_cast(field.dataType)
-    said = F.raise_error(F.lit(f"a sum of {field.name} {OUT_OF_RANGE} {field.dataType.simpleString()}"))
+    error = F.raise_error(F.lit(f"a sum of {field.name} {OUT_OF_RANGE} {field.dataType.simpleString()}"))
     # guard: batch-sum-fits-gold
-    return F.when(column.isNull() | value.isNotNull(), value).otherwise(said.cast(field.dataType)).alias(field.name)
+    return F.when(column.isNull() | value.isNotNull(), value).otherwise(error.cast(field.dataType)).alias(field.name)
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,10 @@ def merge_into(
     )
     update: dict[str, str] = {}
     for measure in table.parsed:
-        held = _held(measure)
-        merged = _MERGES[measure.how.merge].format(old=dialect.column("gold", held), new=dialect.column("batch", held))
-        update |= {measure.name: _estimate(merged), held: merged} if held != measure.name else {held: merged}
+        stored = _merge_column(measure)
+        old, new = dialect.column("gold", stored), dialect.column("batch", stored)
+        merged = _MERGES[measure.how.merge].format(old=old, new=new)
+        update |= {measure.name: _estimate(merged), stored: merged} if stored != measure.name else {stored: merged}
     return MergeSql(condition, update, _ranges(touched))
 
 
@@ -211,7 +212,7 @@ def _ranges(touched: Sequence[datetime] | None) -> list[tuple[datetime, datetime
     """Return each window as a range; of many windows, one range over all."""
     if touched and len(touched) > _NAMED:
         return [(touched[0], touched[-1])]
-    return [(each, each) for each in touched or ()]
+    return [(window, window) for window in touched or ()]
 
 
 def windows(counts: DataFrame) -> list[datetime] | None:
@@ -251,15 +252,15 @@ def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
 
     It has no sketches, and it orders floats, lists, structs and binary values in another way.
     """
-    if any(each.how.merge == "sketch" for each in table.parsed):
+    if any(measure.how.merge == "sketch" for measure in table.parsed):
         return False
-    values, keys = [each.name for each in table.parsed], [LOG_TIME, *table.by]
+    values, keys = [measure.name for measure in table.parsed], [LOG_TIME, *table.by]
     return all(isinstance(schema[name].dataType, _SAME_ORDER) for name in values) and all(
         isinstance(schema[name].dataType, (*_SAME_ORDER, BooleanType)) for name in keys
     )
 
 
-def _held(measure: Measure) -> str:
+def _merge_column(measure: Measure) -> str:
     """Return the name of the column by which two rows are merged."""
     return sketch_column(measure) if measure.how.merge == "sketch" else measure.name
 
@@ -276,12 +277,13 @@ def _estimate(sketch: str) -> str:
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
     rows = _by_value(silver)
     rows = rows if table.where is None else rows.where(column(table.where))
-    texts = {**table.by, **{each.name: each.argument for each in table.parsed if each.how.merge in _EXTREMES}}
+    extremes = (measure for measure in table.parsed if measure.how.merge in _EXTREMES)
+    texts = {**table.by, **{measure.name: measure.argument for measure in extremes}}
     unsure = {
         name: schema[name].dataType for name, text in texts.items() if _may_be_invalid(silver, text, schema[name])
     }
     keys = {name: column(text) for name, text in table.by.items()}
-    terms = {**keys, **{each.name: _term(each, schema) for each in table.parsed}}
+    terms = {**keys, **{measure.name: _term(measure, schema) for measure in table.parsed}}
     marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]

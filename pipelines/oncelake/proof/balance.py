@@ -17,7 +17,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.link import Link, Uncompared, batch_words
 from oncelake.exactly_once.positions import in_table, is_whole, version_of
-from oncelake.exactly_once.span import HALF, Span, batch_names, clock, rows_of, taken
+from oncelake.exactly_once.span import HALF, Span, batch_names, clock, ingested_ms, rows_of
 from oncelake.proof.pin import Limits, pin
 from oncelake.silver.parsing.events import is_first
 from oncelake.silver.rules import source_name
@@ -52,9 +52,10 @@ def same_lines(chain: Chain, silver: Span, *beside: Span) -> SameLines:
     """
     bronze = _read_by(chain, silver)
     if any(span.start and span.start.version >= version_in(silver.before, key) for key, span in bronze.items()):
-        silver = replace(silver, rest=True)  # guard: all-rows-without-commits
+        silver = replace(silver, includes_earlier=True)  # guard: all-rows-without-commits
         bronze = _read_by(chain, silver)
-    return SameLines(bronze, silver, tuple(replace(span, rest=span.rest or silver.whole) for span in beside))
+    spans = (replace(span, includes_earlier=span.includes_earlier or silver.whole) for span in beside)
+    return SameLines(bronze, silver, tuple(spans))
 
 
 def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
@@ -72,7 +73,7 @@ def _read_by(chain: Chain, silver: Span) -> BronzeSpans:
         assert pinned is not None, "silver's positions were checked against bronze before"
         # a version with the same rows, as VACUUM may have removed files that OPTIMIZE replaced
         span = replace(pinned.span, version=commit_log.last_alike(end - 1)) if is_there else pinned.span.up_to(end)
-        spans[key] = replace(span, rest=span.rest and silver.whole)
+        spans[key] = replace(span, includes_earlier=span.includes_earlier and silver.whole)
     return spans
 
 
@@ -117,7 +118,7 @@ def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Spa
 
 def _by_origin(bronze: BronzeSpans) -> Iterator[str]:
     for span in bronze.values():
-        if span.rest and span.start:
+        if span.includes_earlier and span.start:
             oldest = span.start.version + 1
             yield (
                 f"rows of {span.table} below version {oldest} are compared by their origin alone: their commits are "
@@ -187,7 +188,7 @@ def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame
     if span.whole or not named:
         return rows
     # a batch of another source may have the same time, and not be part of the comparison
-    parts = [(F.col(_OF) == name) & taken().isin([*batch_times]) for name, batch_times in times.items()]
+    parts = [(F.col(_OF) == name) & ingested_ms().isin([*batch_times]) for name, batch_times in times.items()]
     return rows.where(reduce(or_, parts, F.lit(False)))
 
 
@@ -203,7 +204,7 @@ def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
     here = is_line.cast("int")
     rows = frame.select(
         _OF,
-        taken().alias("taken"),
+        ingested_ms().alias("taken"),
         "topic",
         "partition",
         "file",

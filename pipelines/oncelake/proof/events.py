@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from oncelake.common.lake import place_of
 from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.exactly_once.link import Link
-from oncelake.exactly_once.span import Span, taken
+from oncelake.exactly_once.span import Span, ingested_ms
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX
 
 _ORIGIN = ("topic", "partition", "offset", "file", "taken", EVENT_COUNT)
@@ -22,7 +22,7 @@ def events(rows: DataFrame, silver: Span) -> Link:
         rows: the rows of silver that are compared.
         silver: the span of silver.
     """
-    of_events = rows.where(F.coalesce(EVENT_INDEX, EVENT_COUNT).isNotNull()).withColumn("taken", taken())
+    of_events = rows.where(F.coalesce(EVENT_INDEX, EVENT_COUNT).isNotNull()).withColumn("taken", ingested_ms())
     by_number = of_events.groupBy(*_ORIGIN, EVENT_INDEX).agg(F.count(F.lit(1)).alias("same"))
     is_number = F.coalesce((F.col(EVENT_INDEX) >= 0) & (F.col(EVENT_INDEX) < F.col(EVENT_COUNT)), F.lit(False))
     # guard: events-of-line-complete

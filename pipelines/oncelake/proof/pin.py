@@ -237,7 +237,7 @@ def pin(table: Table, path: str, commit_log: DeltaLog, limits: Limits) -> Pinned
     notes = (_left_out(left_out, limits.until),) if left_out else ()
     strange = commit_log.state().strange if start is None and not standing else None
     # guard: rows-below-oldest-commit
-    span = Span(table, path, version, standing, start, rest=is_cut and start is not proven)
+    span = Span(table, path, version, standing, start, includes_earlier=is_cut and start is not proven)
     return PinnedTable(table_id, span, tuple(entries), joins, gaps, notes, strange, earlier)
 
 

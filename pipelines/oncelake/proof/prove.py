@@ -154,7 +154,7 @@ class Proof:
                 continue
             span = pinned.span
             earlier = span.start.line_ends if span.start is not None and not span.whole else None
-            rows = rows_of(self.spark, span if earlier is not None else replace(span, rest=True))
+            rows = rows_of(self.spark, span if earlier is not None else replace(span, includes_earlier=True))
             (ends,) = rows.agg(line_ends()).collect()[0]
             self._line_ends[table] = (earlier or 0) + ends
         if any(self._line_ends.values()):  # guard: proof-counts-record-lines

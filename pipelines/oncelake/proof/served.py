@@ -24,7 +24,7 @@ from oncelake.gold.declaration import LOG_TIME
 from oncelake.gold.schema import schema_over
 from oncelake.gold.transform import aggregate
 from oncelake.proof.positions import goes_back
-from oncelake.serving.rows import Rows, held, meanwhile
+from oncelake.serving.rows import Rows, computed_rows, meanwhile
 from oncelake.serving.served import Served
 from oncelake.serving.sink import KEY, SinkBatch, SinkContent
 from oncelake.serving.values import equal
@@ -195,7 +195,7 @@ def compare(served: Served, schema: StructType, expected: Callable[[SinkBatch | 
 
 
 def _compare(served: Served, stored: SinkContent, gold: DataFrame) -> Link:
-    computed = held(gold, served.declared, lambda: 0, served.sink)
+    computed = computed_rows(gold, served.declared, lambda: 0, served.sink)
     with ExitStack() as held_rows:
         rows = meanwhile(lambda: held_rows.enter_context(computed), idle=stored.idle)
         total, differing = 0, 0

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, StringType
 
 from oncelake.common.models import Strict
-from oncelake.common.spark.line_functions import found
+from oncelake.common.spark.line_functions import contains_match
 from oncelake.quality.strftime import check_strftime, parses
 
 Scalar = int | float | str
@@ -161,7 +161,7 @@ class MatchRegex(RegexExpectation):
 
     def matches(self, value: Column) -> Column:
         """Return True if the regular expression is found in the value."""
-        return found(value, self.regex)
+        return contains_match(value, self.regex)
 
     def patterns(self) -> tuple[str, ...]:
         """Return the one regular expression."""
@@ -173,7 +173,7 @@ class NotMatchRegex(MatchRegex):
 
     def matches(self, value: Column) -> Column:
         """Return True if the regular expression is not found in the value."""
-        return ~found(value, self.regex)
+        return ~contains_match(value, self.regex)
 
 
 class MatchRegexList(RegexExpectation):
@@ -187,10 +187,10 @@ class MatchRegexList(RegexExpectation):
 
     def matches(self, value: Column) -> Column:  # guard: expressions-searched-one-by-one
         """Return True if any or all of the regular expressions are found in the value, as match_on says."""
-        each = [found(value, regex) for regex in self.regex_list]
+        conditions = [contains_match(value, regex) for regex in self.regex_list]
         if self.match_on == "any":
-            return reduce(lambda one, other: one | other, each)
-        return reduce(lambda one, other: one & other, each)
+            return reduce(lambda one, other: one | other, conditions)
+        return reduce(lambda one, other: one & other, conditions)
 
     def patterns(self) -> tuple[str, ...]:
         """Return the regular expressions."""
@@ -204,24 +204,24 @@ class NotMatchRegexList(RegexExpectation):
 
     def matches(self, value: Column) -> Column:
         """Return True if none of the regular expressions is found in the value."""
-        return reduce(lambda one, other: one & other, (~found(value, regex) for regex in self.regex_list))
+        return reduce(lambda one, other: one & other, (~contains_match(value, regex) for regex in self.regex_list))
 
     def patterns(self) -> tuple[str, ...]:
         """Return the regular expressions."""
         return self.regex_list
 
 
-def _bound(given: Any) -> Any:
+def _bound(value: Any) -> Any:
     """Parse a bound as Great Expectations does: a number (text too), a date, or a date and time (UTC if no zone)."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(value, str):
+        return value
     with suppress(ValueError):
-        return float(given)
+        return float(value)
     with suppress(ValueError):
-        if _DATE.fullmatch(given):
-            return date.fromisoformat(given)
-        if _DATE.match(given):
-            at = datetime.fromisoformat(given)
+        if _DATE.fullmatch(value):
+            return date.fromisoformat(value)
+        if _DATE.match(value):
+            at = datetime.fromisoformat(value)
             return at if at.tzinfo else at.replace(tzinfo=UTC)
     raise ValueError("is neither a number nor a date or time such as 2026-01-31 or 2026-01-31 08:00:00")
 
@@ -317,9 +317,9 @@ class MatchStrftime(ColumnExpectation):
 
     @field_validator("strftime_format")
     @classmethod
-    def _known(cls, given: str) -> str:
-        check_strftime(given)
-        return given
+    def _known(cls, text: str) -> str:
+        check_strftime(text)
+        return text
 
     def meets(self, value: Column) -> Column:
         """Return True if strptime can parse the value."""
@@ -394,7 +394,7 @@ class OfType(ColumnExpectation):
     type_: str
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def accepted_types(self) -> tuple[str, ...]:
         """The accepted types."""
         return (self.type_,)
 
@@ -404,10 +404,10 @@ class OfType(ColumnExpectation):
 
     def check(self, types: Types) -> None:
         """Refuse a column of another type, as every row would break the rule."""
-        known = [found for name in self.wanted if (found := getattr(spark_types, name, None)) is not None]
+        known = [kind for name in self.accepted_types if (kind := getattr(spark_types, name, None)) is not None]
         if not isinstance(types[self.column], tuple(known)):
-            wanted = ", ".join(self.wanted)
-            raise ValueError(f"{self.column} is of type {type(types[self.column]).__name__}, not {wanted}")
+            accepted = ", ".join(self.accepted_types)
+            raise ValueError(f"{self.column} is of type {type(types[self.column]).__name__}, not {accepted}")
 
 
 class InTypeList(OfType):
@@ -417,7 +417,7 @@ class InTypeList(OfType):
     type_list: tuple[str, ...]
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def accepted_types(self) -> tuple[str, ...]:
         """The accepted types."""
         return self.type_list
 

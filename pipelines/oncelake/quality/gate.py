@@ -30,7 +30,7 @@ _LEVELS: Mapping[Severity, Level] = {"critical": "fail", "warning": "warn"}
 
 
 @dataclass(frozen=True)
-class Judged:
+class RowConditions:
     """Spark conditions on a parsed row.
 
     Attributes:
@@ -56,7 +56,7 @@ class BatchExpectation(Strict):
         """
 
     @abstractmethod
-    def breach(self, found: Any) -> str | None:
+    def breach(self, aggregate: Any) -> str | None:
         """Return what is wrong; None if nothing is."""
 
 
@@ -67,11 +67,11 @@ class RowCountBetween(Bounded[int], BatchExpectation):
         """Count the accepted rows."""
         return F.count_if(accepted)
 
-    def breach(self, found: Any) -> str | None:
+    def breach(self, aggregate: Any) -> str | None:
         """Compare the count with the bounds."""
         low, high = self.min_value, self.max_value
-        short = low is not None and (found <= low if self.strict_min else found < low)
-        long = high is not None and (found >= high if self.strict_max else found > high)
+        short = low is not None and (aggregate <= low if self.strict_min else aggregate < low)
+        long = high is not None and (aggregate >= high if self.strict_max else aggregate > high)
         if not (short or long):
             return None
         bounds = []
@@ -79,7 +79,7 @@ class RowCountBetween(Bounded[int], BatchExpectation):
             bounds.append(f"{'more than' if self.strict_min else 'at least'} {low}")
         if high is not None:
             bounds.append(f"{'less than' if self.strict_max else 'at most'} {high}")
-        accepted = count_of(found, "row is accepted", "rows are accepted")
+        accepted = count_of(aggregate, "row is accepted", "rows are accepted")
         return f"{accepted}, expected: {' and '.join(bounds)}"
 
 
@@ -92,11 +92,11 @@ class RowCountEqual(BatchExpectation):
         """Count the accepted rows."""
         return F.count_if(accepted)
 
-    def breach(self, found: Any) -> str | None:
+    def breach(self, aggregate: Any) -> str | None:
         """Compare the count with the expected count."""
-        if found == self.value:
+        if aggregate == self.value:
             return None
-        return f"{count_of(found, 'row is accepted', 'rows are accepted')}, expected: {self.value:,}"
+        return f"{count_of(aggregate, 'row is accepted', 'rows are accepted')}, expected: {self.value:,}"
 
 
 class DistinctInSet(BatchExpectation):
@@ -111,16 +111,16 @@ class DistinctInSet(BatchExpectation):
         unknown = F.when(accepted & ~value.isin(list(self.value_set)), value.cast("string"))
         return F.struct(F.count(unknown), F.min(unknown), F.max(unknown))
 
-    def breach(self, found: Any) -> str | None:
+    def breach(self, aggregate: Any) -> str | None:
         """Return how many rows have unexpected values, and which values."""
-        count, first, last = found
+        count, first, last = aggregate
         if not count:
             return None
         values = shown(first) if first == last else f"{shown(first)} to {shown(last)}"
         return f"{count_of(count, 'row has', 'rows have')} an unexpected {self.column}: {values}"
 
 
-BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
+_BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
     "expect_table_row_count_to_be_between": RowCountBetween,
     "expect_table_row_count_to_equal": RowCountEqual,
     "expect_column_distinct_values_to_be_in_set": DistinctInSet,
@@ -128,7 +128,7 @@ BATCH_EXPECTATIONS: Mapping[str, type[BatchExpectation]] = {
 
 
 @dataclass(frozen=True)
-class Counted:
+class BatchCounts:
     """The counts of one batch.
 
     Attributes:
@@ -162,7 +162,7 @@ class Counted:
     @property
     def frequent(self) -> str:
         """The rules that the most lines broke, and how many lines; empty if none was broken."""
-        most = sorted(self.rules.items(), key=lambda each: (-each[1], each[0]))
+        most = sorted(self.rules.items(), key=lambda entry: (-entry[1], entry[0]))
         return listed((f"{rule} {count:,}" for rule, count in most), most=_FREQUENT)
 
 
@@ -173,12 +173,12 @@ class Check:
     limit: str
     level: Level
 
-    def measures(self, rows: Judged) -> Mapping[str, Column]:
+    def measures(self, rows: RowConditions) -> Mapping[str, Column]:
         """Return the aggregates that the check needs in addition to those that are always counted."""
         return {}
 
     @abstractmethod
-    def breach(self, counted: Counted) -> str | None:
+    def breach(self, counted: BatchCounts) -> str | None:
         """Return what is wrong; None if nothing is."""
 
 
@@ -193,14 +193,14 @@ class Quarantined(Check):
     share: float
     from_lines: int | None = None
 
-    def breach(self, counted: Counted) -> str | None:
+    def breach(self, counted: BatchCounts) -> str | None:
         """Compare the share of refused lines with the limit."""
         # guard: first-batch-checked
         is_small = self.from_lines is not None and counted.lines < self.from_lines and not counted.is_first
         if is_small or counted.refused <= self.share * counted.lines:  # guard: refused-share-limit
             return None
-        of = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
-        refused = count_of(counted.refused, f"{of} is refused", f"{of} are refused")
+        quantity = f"of {count_of(counted.lines, 'line')} ({share(counted.refused, counted.lines)})"
+        refused = count_of(counted.refused, f"{quantity} is refused", f"{quantity} are refused")
         return f"{refused}, the limit is {share(self.share)}"
 
 
@@ -210,11 +210,11 @@ class Age(Check):
 
     age: timedelta
 
-    def measures(self, rows: Judged) -> Mapping[str, Column]:
+    def measures(self, rows: RowConditions) -> Mapping[str, Column]:
         """Return the time of the newest accepted line, in microseconds."""
         return {"newest": F.max(F.when(rows.accepted, F.unix_micros("log_time")))}
 
-    def breach(self, counted: Counted) -> str | None:
+    def breach(self, counted: BatchCounts) -> str | None:
         """Compare the newest line's time with the time when the batch was planned."""
         micros = counted.values["newest"]
         if micros is None:
@@ -233,17 +233,17 @@ class Mostly(Check):
     mostly: float
     expectation: RowExpectation
 
-    def measures(self, rows: Judged) -> Mapping[str, Column]:
+    def measures(self, rows: RowConditions) -> Mapping[str, Column]:
         """Count the rows to which the rule applies."""
         return {f"judged {self.limit}": F.count_if(rows.taken_apart & rows.applies(self.expectation.judged))}
 
-    def breach(self, counted: Counted) -> str | None:
+    def breach(self, counted: BatchCounts) -> str | None:
         """Compare the share of rows that meet the rule with the limit."""
         judged, broken = counted.values[f"judged {self.limit}"], counted.rules.get(self.limit, 0)
         if not judged or (judged - broken) / judged >= self.mostly:
             return None
-        of = f"of {count_of(judged, 'row')} ({share(broken, judged)})"
-        return f"{count_of(broken, f'{of} breaks it', f'{of} break it')}, {share(self.mostly)} must meet it"
+        quantity = f"of {count_of(judged, 'row')} ({share(broken, judged)})"
+        return f"{count_of(broken, f'{quantity} breaks it', f'{quantity} break it')}, {share(self.mostly)} must meet it"
 
 
 @dataclass(frozen=True)
@@ -252,11 +252,11 @@ class Expected(Check):
 
     expectation: BatchExpectation
 
-    def measures(self, rows: Judged) -> Mapping[str, Column]:
+    def measures(self, rows: RowConditions) -> Mapping[str, Column]:
         """Return the expectation's aggregate."""
         return {f"found {self.limit}": self.expectation.measure(rows.accepted)}
 
-    def breach(self, counted: Counted) -> str | None:
+    def breach(self, counted: BatchCounts) -> str | None:
         """Check the aggregate against the expectation."""
         return self.expectation.breach(counted.values[f"found {self.limit}"])
 
@@ -267,9 +267,9 @@ def batch_expectations(suite: Suite) -> Iterator[tuple[str, Level, BatchExpectat
     Raises:
         ConfigError: an argument of an expectation is not accepted.
     """
-    for number, each in enumerate(suite.declared.expectations):
-        level = _LEVELS.get(each.severity)
-        if level and (expectation := suite.as_one_of(BATCH_EXPECTATIONS, number)):
+    for number, declared in enumerate(suite.declared.expectations):
+        level = _LEVELS.get(declared.severity)
+        if level and (expectation := suite.as_one_of(_BATCH_EXPECTATIONS, number)):
             yield suite.ids[number], level, expectation
 
 

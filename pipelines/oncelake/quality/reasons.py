@@ -37,14 +37,14 @@ class Reason:
 
 def reasons(quarantine: DataFrame) -> list[Reason]:
     """Return the reasons in quarantine, the most frequent first, in one pass with a few lines of each in memory."""
-    each = quarantine.select(F.explode("reasons").alias("reason"), "ingested_at", line_of().alias("line"))
-    found = each.groupBy("reason.rule", "reason.column").agg(
+    exploded = quarantine.select(F.explode("reasons").alias("reason"), "ingested_at", line_of().alias("line"))
+    summary = exploded.groupBy("reason.rule", "reason.column").agg(
         F.count(F.lit(1)).alias("lines"),
         F.unix_micros(F.min("ingested_at")).alias("first"),
         F.unix_micros(F.max("ingested_at")).alias("last"),
         F.array_distinct(F.array_compact(F.array(F.min("line"), F.any_value("line"), F.max("line")))).alias("samples"),
     )
-    rows = found.orderBy(F.desc("lines"), "rule", "column").collect()
+    rows = summary.orderBy(F.desc("lines"), "rule", "column").collect()
     return [
         Reason(
             row["rule"],

@@ -25,7 +25,7 @@ def at(name: str) -> Column:
 
 
 @dataclass(frozen=True)
-class Broken:
+class ColumnRule:
     """A rule as Spark columns.
 
     Attributes:
@@ -49,7 +49,7 @@ class Broken:
         return F.lit(self.rule)
 
 
-def broken_rules(rules: Iterable[Rule], severity: str, column_of: Row = at) -> list[Broken]:
+def broken_rules(rules: Iterable[Rule], severity: str, column_of: Row = at) -> list[ColumnRule]:
     """Return the rules of a severity.
 
     Args:
@@ -58,18 +58,18 @@ def broken_rules(rules: Iterable[Rule], severity: str, column_of: Row = at) -> l
         column_of: returns a column by its name in a suite.
     """
     return [
-        Broken(rule.id, rule.columns, rule.expectation.broken(column_of), _held(rule, column_of))
+        ColumnRule(rule.id, rule.columns, rule.expectation.broken(column_of), _value_text(rule, column_of))
         for rule in rules
         if rule.severity == severity
     ]
 
 
-def names_of(rules: Sequence[Broken]) -> Column:
+def names_of(rules: Sequence[ColumnRule]) -> Column:
     """Return the names of the rules that a row breaks; null if it breaks none."""
-    return listed(rules, Broken.as_name, ArrayType(StringType()))
+    return listed(rules, ColumnRule.as_name, ArrayType(StringType()))
 
 
-def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], kind: ArrayType) -> Column:
+def listed(rules: Sequence[ColumnRule], what: Callable[[ColumnRule], Column], kind: ArrayType) -> Column:
     """Return an entry for each rule that a row breaks, null for none: most rows break none, and get no list.
 
     Args:
@@ -87,11 +87,11 @@ def listed(rules: Sequence[Broken], what: Callable[[Broken], Column], kind: Arra
     )
 
 
-def _held(rule: Rule, column_of: Row) -> Column:
+def _value_text(rule: Rule, column_of: Row) -> Column:
     values = [column_of(name).cast("string") for name in rule.expectation.columns]
-    held = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(value, F.lit("NULL")) for value in values))
+    text = values[0] if len(values) == 1 else F.concat_ws(", ", *(F.coalesce(value, F.lit("NULL")) for value in values))
     overruns = rule.expectation.overruns(column_of)
-    return held if overruns is None else F.when(overruns, F.concat(F.lit(_OVERRUN), held)).otherwise(held)
+    return text if overruns is None else F.when(overruns, F.concat(F.lit(_OVERRUN), text)).otherwise(text)
 
 
 def reason(rule: Column, column: str, value: Column) -> Column:

@@ -25,7 +25,7 @@ _DIGIT = r"\p{Nd}"
 
 @cache
 def _space() -> str:
-    return "".join(chr(each) for each in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(each)))
+    return "".join(chr(code) for code in range(sys.maxunicode + 1) if re.fullmatch(r"\s", chr(code)))
 
 
 # The regular expression of each directive, without its group.
@@ -39,7 +39,7 @@ _PARTS = {
     "S": rf"6[0-1]|[0-5]{_DIGIT}|{_DIGIT}",
     "y": rf"{_DIGIT}{_DIGIT}",
     "Y": rf"{_DIGIT}{{4}}",
-    **{each: "|".join(sorted(names, key=len, reverse=True)) for each, names in _NAMED.items()},
+    **{directive: "|".join(sorted(names, key=len, reverse=True)) for directive, names in _NAMED.items()},
     "p": "am|pm",
 }
 
@@ -48,7 +48,7 @@ _PARTS = {
 _SAME = ("Yy", "mBb", "Aa")
 
 
-def check_strftime(given: str) -> None:
+def check_strftime(form: str) -> None:
     """Refuse a format that strptime does not accept, or that has a directive without a Spark equivalent.
 
     Raises:
@@ -56,10 +56,10 @@ def check_strftime(given: str) -> None:
     """
     try:
         now = datetime.now(UTC)
-        datetime.strptime(now.strftime(given), given)
+        datetime.strptime(now.strftime(form), form)
     except (ValueError, re.error) as error:
         raise ValueError(f"is not a format that Python's strptime accepts ({error})") from None
-    names = _directives(given)
+    names = _directives(form)
     unknown = [f"%{name}" for name in names if name not in _PARTS]
     if unknown:
         raise ValueError(
@@ -72,32 +72,32 @@ def check_strftime(given: str) -> None:
             raise ValueError(f"has {' and '.join(twice)}, which mean the same; remove one")
 
 
-def parses(value: Column, given: str) -> Column:
+def parses(value: Column, form: str) -> Column:
     """Return True if strptime can parse a text: the text fits the format, and its day and second exist."""
-    pattern, names = rf"(?iu)\A(?>{_pattern(given)})\z", _directives(given)
+    pattern, names = rf"(?iu)\A(?>{_pattern(form)})\z", _directives(form)
 
     def text(name: str) -> Column:
         return F.regexp_extract(value, pattern, names.index(name) + 1)
 
     # Python looks names up in lower case; its case-insensitive regular expression also matches other characters
-    found = (F.lower(text(each)).isin(list(_NAMED[each])) for each in names if each in _NAMED)
-    checks = [value.rlike(pattern), *found]
+    name_checks = (F.lower(text(name)).isin(list(_NAMED[name])) for name in names if name in _NAMED)
+    checks = [value.rlike(pattern), *name_checks]
     if "S" in names:  # the regular expression accepts leap seconds, a datetime does not
         checks.append(_number(text("S")) <= 59)
     if "d" in names:
-        checks.append(_day_is_there(names, text))
+        checks.append(_day_exists(names, text))
     elif "Y" in names:
         checks.append(_number(text("Y")) > 0)
     return reduce(lambda one, other: one & other, (F.coalesce(check, F.lit(False)) for check in checks))
 
 
-def _directives(given: str) -> list[str]:
-    return [each for each in re.findall("%(.)", given) if each != "%"]
+def _directives(form: str) -> list[str]:
+    return [directive for directive in re.findall("%(.)", form) if directive != "%"]
 
 
-def _pattern(given: str) -> str:
+def _pattern(form: str) -> str:
     """Return the format as a regular expression with one group for each directive."""
-    parts = re.split(r"(%.)", re.sub(r"\s+", " ", given))
+    parts = re.split(r"(%.)", re.sub(r"\s+", " ", form))
     return "".join(_part(part) for part in parts)
 
 
@@ -106,7 +106,7 @@ def _part(part: str) -> str:
         return "%"
     if part.startswith("%"):
         return f"({_PARTS[part[1]]})"
-    return "".join(f"[{_space()}]+" if each == " " else re.escape(each) for each in part)
+    return "".join(f"[{_space()}]+" if character == " " else re.escape(character) for character in part)
 
 
 def _number(text: Column) -> Column:
@@ -114,7 +114,7 @@ def _number(text: Column) -> Column:
     return F.translate(F.trim(text), *_digits()).try_cast("int")
 
 
-def _day_is_there(names: list[str], text: Callable[[str], Column]) -> Column:
+def _day_exists(names: list[str], text: Callable[[str], Column]) -> Column:
     if "Y" in names:
         year = _number(text("Y"))
     elif "y" in names:
@@ -127,14 +127,14 @@ def _day_is_there(names: list[str], text: Callable[[str], Column]) -> Column:
 
 
 def _month(names: list[str], text: Callable[[str], Column]) -> Column:
-    for each in set(names) & {"B", "b"}:
-        listed = F.array(*(F.lit(name) for name in _NAMED[each]))
-        return F.nullif(F.array_position(listed, F.lower(text(each))).cast("int"), F.lit(0))
+    for directive in set(names) & {"B", "b"}:
+        listed = F.array(*(F.lit(name) for name in _NAMED[directive]))
+        return F.nullif(F.array_position(listed, F.lower(text(directive))).cast("int"), F.lit(0))
     return _number(text("m")) if "m" in names else F.lit(1)
 
 
 @cache
 def _digits() -> tuple[str, str]:
     """Return all decimal digits outside ASCII, and their ASCII equivalents."""
-    found = [chr(each) for each in range(128, sys.maxunicode + 1) if unicodedata.category(chr(each)) == "Nd"]
-    return "".join(found), "".join(str(unicodedata.decimal(each)) for each in found)
+    digits = [chr(code) for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Nd"]
+    return "".join(digits), "".join(str(unicodedata.decimal(digit)) for digit in digits)

@@ -74,7 +74,7 @@ def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
     """
     keys = [row["key"] for row in rows.select(F.explode(F.map_keys(FIELDS)).alias("key")).distinct().collect()]
     names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
-    profiles = profiled(rows, {name: at(name) for name in names})
+    profiles = _profiled(rows, {name: at(name) for name in names})
     few = {profile.column for profile in profiles if profile.is_of_few and profile.column != "message"}
     return suggest_profiled(profiles, _values(rows, sorted(few)))
 
@@ -94,11 +94,11 @@ def suggest_profiled(profiles: Sequence[Profile], sets: Mapping[str, list[str]])
 
 def suggest_bronze(rows: DataFrame) -> list[dict[str, Any]]:
     """Propose expectations for bronze's rows: what lines look like before they are parsed."""
-    profiles = profiled(rows, {"value": F.col("value").cast("string")})
+    profiles = _profiled(rows, {"value": F.col("value").cast("string")})
     return [expectation for profile in profiles for expectation in _of_column(profile, None)]
 
 
-def profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
+def _profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
     """Profile columns in one pass.
 
     Args:

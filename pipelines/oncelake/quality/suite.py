@@ -64,7 +64,7 @@ class Declared(Strict):
     def columns(self) -> list[str]:
         """The names of the columns in the expectation's arguments."""
         named = [self.kwargs.get(key) for key in ("column", "column_A", "column_B")]
-        return [str(each) for each in (*named, *self.kwargs.get("column_list", ())) if each is not None]
+        return [str(name) for name in (*named, *self.kwargs.get("column_list", ())) if name is not None]
 
 
 class SuiteFile(Strict):
@@ -119,9 +119,9 @@ class Suite:
         """The rules of the split: silver's expectations that can be checked on a single row, except severity info."""
         every = zip(self.ids, self.declared.expectations, self.by_row, strict=True)
         return [
-            Rule(id=name, type=each.type, severity=each.severity, expectation=expectation)
-            for name, each, expectation in every
-            if expectation is not None and each.severity != "info" and self.table == SILVER
+            Rule(id=name, type=declared.type, severity=declared.severity, expectation=expectation)
+            for name, declared, expectation in every
+            if expectation is not None and declared.severity != "info" and self.table == SILVER
         ]
 
     def as_one_of(self, kinds: Mapping[str, type[M]], number: int) -> M | None:
@@ -130,12 +130,12 @@ class Suite:
         Raises:
             ConfigError: an argument is not accepted.
         """
-        each = self.declared.expectations[number]
-        kind = kinds.get(each.type)
-        if kind is None or "row_condition" in each.arguments:
+        declared = self.declared.expectations[number]
+        kind = kinds.get(declared.type)
+        if kind is None or "row_condition" in declared.arguments:
             return None
         try:
-            return kind.model_validate(each.arguments)
+            return kind.model_validate(declared.arguments)
         except ValidationError as error:
             raise ConfigError(f"{self.at(number)}: {one_line(error)}") from None
 
@@ -190,8 +190,8 @@ def read_suite(path: Path, table: Table) -> Suite:
         raise ConfigError(f"{path}: {one_line(error)}") from None
     suite = Suite(table, path, declared, _ids(declared, path))
     by_row: list[RowExpectation | None] = []
-    for number, each in enumerate(declared.expectations):
-        _check_known(suite, number, each)
+    for number, expectation in enumerate(declared.expectations):
+        _check_known(suite, number, expectation)
         by_row.append(suite.as_one_of(EXPECTATIONS, number))
     return replace(suite, by_row=tuple(by_row))
 
@@ -210,26 +210,26 @@ def refuse_names(suite: Suite, names: Iterable[str]) -> None:
             )
 
 
-def _check_known(suite: Suite, number: int, each: Declared) -> None:
+def _check_known(suite: Suite, number: int, expectation: Declared) -> None:
     """Refuse types that Great Expectations does not have, and arguments with a $PARAMETER placeholder."""
-    if each.type not in EXPECTATIONS and not _is_there(each.type):
+    if expectation.type not in EXPECTATIONS and not _exists(expectation.type):
         raise ConfigError(
-            f"{suite.at(number)}: there is no expectation {shown(each.type)} in Great Expectations; correct the type. "
-            f"These types can judge a single row: {', '.join(sorted(EXPECTATIONS))}"
+            f"{suite.at(number)}: there is no expectation {shown(expectation.type)} in Great Expectations; correct the "
+            f"type. These types can judge a single row: {', '.join(sorted(EXPECTATIONS))}"
         )
-    for key, value in each.arguments.items():
+    for key, value in expectation.arguments.items():
         if isinstance(value, dict) and "$PARAMETER" in value:
             raise ConfigError(
                 f"{suite.at(number)}: {key} is a parameter, which oncelake does not fill; write its value"
             )
 
 
-def _is_there(name: str) -> bool:
+def _exists(name: str) -> bool:
     """Return True if Great Expectations has an expectation, without importing the library, which takes seconds."""
-    found = importlib.util.find_spec("great_expectations")
-    places = found.submodule_search_locations if found else None
+    spec = importlib.util.find_spec("great_expectations")
+    places = spec.submodule_search_locations if spec else None
     core = [Path(place) / "expectations" / "core" for place in places or ()]
-    return name.isidentifier() and any((each / f"{name}.py").is_file() for each in core)
+    return name.isidentifier() and any((directory / f"{name}.py").is_file() for directory in core)
 
 
 def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ def _ids(declared: SuiteFile, path: Path) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _name(each: Declared) -> str:
-    what = each.type.removeprefix("expect_").removeprefix("column_").removeprefix("pair_")
+def _name(declared: Declared) -> str:
+    what = declared.type.removeprefix("expect_").removeprefix("column_").removeprefix("pair_")
     what = what.removeprefix("values_to_").removeprefix("value_")
-    return f"{what}({', '.join(each.columns)})"
+    return f"{what}({', '.join(declared.columns)})"

@@ -22,8 +22,8 @@ def check_suite(spark: SparkSession, suite: Suite, schema: StructType) -> None:
     Raises:
         ConfigError: a check fails; the message names the file, the expectation and the reason.
     """
-    for number, each in enumerate(suite.declared.expectations):
-        types, expectation = _types(suite, each, schema, number), suite.by_row[number]
+    for number, declared in enumerate(suite.declared.expectations):
+        types, expectation = _types(suite, declared, schema, number), suite.by_row[number]
         if MARKS in types and suite.table == SILVER:
             raise ConfigError(
                 f"{suite.at(number)}: the rules themselves write the column {MARKS}, so no rule can check it; "
@@ -42,11 +42,11 @@ def refuse_columns(suite: Suite, later: Collection[str]) -> None:
         ConfigError: names the file, the expectation and the column.
     """
     checked = {*(rule.id for rule in suite.rules), *(name for name, _, _ in batch_expectations(suite))}
-    for number, (name, each) in enumerate(zip(suite.ids, suite.declared.expectations, strict=True)):
-        found = next((column for column in each.columns if column in later), None)
-        if found is not None and name in checked:
+    for number, (name, declared) in enumerate(zip(suite.ids, suite.declared.expectations, strict=True)):
+        added = next((column for column in declared.columns if column in later), None)
+        if added is not None and name in checked:
             raise ConfigError(
-                f"{suite.at(number)}: silver.transform adds {found} to lines that have passed the rules, so no rule "
+                f"{suite.at(number)}: silver.transform adds {added} to lines that have passed the rules, so no rule "
                 "can check it; name another column"
             )
 
@@ -59,9 +59,9 @@ def left_out(suite: Suite) -> Iterator[str]:
             yield f"{suite.path}: {name} cannot be checked row by row, so runs skip it. To check it: oncelake validate"
 
 
-def _types(suite: Suite, each: Declared, schema: StructType, number: int) -> Mapping[str, DataType]:
+def _types(suite: Suite, declared: Declared, schema: StructType, number: int) -> Mapping[str, DataType]:
     types: dict[str, DataType] = {}
-    for name in each.columns:
+    for name in declared.columns:
         outer, _, key = name.partition(".")
         if key and outer == FIELDS and suite.table == SILVER:
             types[name] = StringType()

@@ -17,18 +17,17 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from oncelake.common.errors import ConfigError, TargetAwayError, TargetError
 from oncelake.serving import session
-from oncelake.serving.patience import NONE, Patience
-from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, said_by
+from oncelake.serving.trouble import Trouble, advice, judge, of_the_driver, server_message
 from oncelake.serving.values import ADDED, DECIMALS, add_decimals, compare_decimals
 
 T = TypeVar("T")
 
 # The default driver for a URL that names none.
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
-BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
+_BACKENDS = ("mysql", "mariadb", "postgresql", "sqlite")
 # Seconds to wait for a connection, and for an answer. Both can be set in the URL.
 _CONNECT, _ANSWER = 10, 120
-_ESCAPED = [bytes([each]) for each in b"\0\n\r\x1a\"'\\"]
+_ESCAPED = [bytes([code]) for code in b"\0\n\r\x1a\"'\\"]
 # The execution option of a transaction that only reads.
 _READS = "oncelake_reads"
 
@@ -41,7 +40,7 @@ class Database:
 
     @property
     def backend(self) -> str:
-        """The kind of server: one of BACKENDS."""
+        """The kind of server, such as `mysql`."""
         return self.url.get_backend_name()
 
     def __str__(self) -> str:
@@ -56,22 +55,13 @@ class Database:
         """The connection pool; one for each URL in this process."""
         return _engine(self.url)
 
-    def transaction(self, work: Callable[[Connection], T], patience: Patience = NONE) -> T:
-        """Run work in one transaction; retry it from the start after a conflict, or when the server was unavailable.
-
-        Args:
-            work: called with the connection, once for every attempt.
-            patience: how long to retry.
+    def transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run work in one transaction.
 
         Raises:
-            TargetAwayError: the server is unavailable; it is unknown whether the last attempt was committed.
-            TargetError: the server reports an error that waiting does not fix, or the connection is lost at the same
-                statement again and again; the message says why and what to do.
-            StopRequested: a stop was requested during the wait.
+            TargetAwayError: a conflict, or the server is unavailable; it is unknown whether the work was committed.
+            TargetError: the server reports an error that waiting does not fix; the message says why and what to do.
         """
-        return patience.keep_trying(lambda: self._once(work))
-
-    def _once(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._connected() as connection, connection.begin():
                 return work(connection)
@@ -106,9 +96,9 @@ class Database:
         if large is not None:
             return TargetError(f"{self}: {large}")
         if trouble is Trouble.MISTAKE:
-            return TargetError(f"{self}: {said_by(error)}. {advice(error)}")
+            return TargetError(f"{self}: {server_message(error)}. {advice(error)}")
         return TargetAwayError(
-            said_by(error),
+            server_message(error),
             str(self),
             clash=trouble is Trouble.CLASH,
             lost_at=error.statement if trouble is Trouble.LOST else None,
@@ -118,7 +108,7 @@ class Database:
     def _too_large(self, error: DBAPIError) -> str | None:
         """Return what to do if a row does not fit into a packet: the server ends the connection, or reports 1153."""
         # after error 1153 the connection is closed, so that the roll-back fails too, without a statement
-        size = max((_largest(each) for each in _behind(error)), default=0)
+        size = max((_largest(cause) for cause in _behind(error)), default=0)
         if self.backend not in ("mysql", "mariadb") or size < session.SMALLEST_PACKET:
             return None
         try:
@@ -161,11 +151,11 @@ def keep_alive(connection: Connection) -> None:  # guard: connection-kept-alive
 
 def _behind(error: BaseException) -> Iterator[DBAPIError]:
     """Yield a database error, and those that were raised before it."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, DBAPIError):
-            yield found
-        found = found.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, DBAPIError):
+            yield cause
+        cause = cause.__context__
 
 
 def _largest(error: DBAPIError) -> int:
@@ -176,7 +166,7 @@ def _largest(error: DBAPIError) -> int:
 
 def _size(row: tuple[Any, ...]) -> int:
     """Return the bytes of a row's texts and binaries in a statement of MySQL, where some are written as two."""
-    values = [each.encode(errors="replace") if isinstance(each, str) else each for each in row]
+    values = [value.encode(errors="replace") if isinstance(value, str) else value for value in row]
     return sum(len(value) + sum(map(value.count, _ESCAPED)) for value in values if isinstance(value, bytes))
 
 
@@ -190,8 +180,8 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise ValueError("is not a SQLAlchemy URL; write it like mysql+pymysql://user@host/database") from None
-    if url.get_backend_name() not in BACKENDS:
-        raise ValueError(f"names {url.get_backend_name()}; accepted: {', '.join(BACKENDS)}")
+    if url.get_backend_name() not in _BACKENDS:
+        raise ValueError(f"names {url.get_backend_name()}; accepted: {', '.join(_BACKENDS)}")
     if not url.database or url.database == ":memory:":
         raise ValueError("names no database, or :memory:; write the database's name or file after the last /")
     return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
@@ -225,8 +215,8 @@ def _with_defaults(url: URL) -> URL:
     if url.get_backend_name() in ("mysql", "mariadb"):
         url = url.update_query_dict({"charset": "utf8mb4"})  # a shorter character set cannot hold every text
     mysql = {**connect, "read_timeout": str(_ANSWER), "write_timeout": str(_ANSWER)}
-    wanted = {"sqlite": {"timeout": "30"}, "postgresql": connect}.get(url.get_backend_name(), mysql)
-    return url.update_query_dict({key: value for key, value in wanted.items() if key not in url.query})
+    defaults = {"sqlite": {"timeout": "30"}, "postgresql": connect}.get(url.get_backend_name(), mysql)
+    return url.update_query_dict({key: value for key, value in defaults.items() if key not in url.query})
 
 
 def _prepare_sqlite(engine: Engine) -> None:

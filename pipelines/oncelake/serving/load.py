@@ -30,8 +30,8 @@ def make_sink(name: str, table: str, options: Mapping[str, str]) -> Sink:
     except KeyError as error:
         raise ConfigError(f"serving.sink {name} needs serving.options.{error.args[0]}, which is not set") from None
     except Exception as error:
-        said = without_secrets(f"{type(error).__name__}: {reason(error)}", options)
-        raise ConfigError(f"serving.sink {name} cannot be made from serving.options: {said}") from None
+        message = without_secrets(f"{type(error).__name__}: {reason(error)}", options)
+        raise ConfigError(f"serving.sink {name} cannot be made from serving.options: {message}") from None
 
 
 def sink_class(name: str) -> type[Sink]:
@@ -44,7 +44,7 @@ def sink_class(name: str) -> type[Sink]:
         raise ConfigError(f"a sink is named module:Class, such as mypackage.sinks:Redis, not {name!r}")
     module_name, _, path = name.partition(":")
     try:
-        found: object = import_module(module_name)
+        target: object = import_module(module_name)
     except ModuleNotFoundError as error:
         inside = f"{module_name}.".startswith(f"{error.name}.")
         missing = "" if inside else f" (it needs {error.name}, which is not installed)"
@@ -57,17 +57,17 @@ def sink_class(name: str) -> type[Sink]:
             f"serving.sink {name}: {module_name} cannot be imported: {type(error).__name__}: {reason(error)}"
         ) from None
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if found is None:
+        target = getattr(target, part, None)
+    if target is None:
         raise ConfigError(f"serving.sink {name}: {module_name} has no class {path}")
-    if not isinstance(found, type) or not issubclass(found, Sink):
+    if not isinstance(target, type) or not issubclass(target, Sink):
         raise ConfigError(f"serving.sink {name}: {path} is not a class derived from oncelake.Sink. {_HELP}")
-    missing_methods = sorted(found.__abstractmethods__)
+    missing_methods = sorted(target.__abstractmethods__)
     if missing_methods:
         raise ConfigError(f"serving.sink {name}: {path} lacks {', '.join(missing_methods)}. {_HELP}")
-    if not isinstance(getattr(found, "safety", None), Safety):
+    if not isinstance(getattr(target, "safety", None), Safety):
         raise ConfigError(
             f"serving.sink {name}: {path} does not say how it is made safe; set its attribute `safety` to "
-            f"{' or '.join(f'Safety.{each.name}' for each in Safety)}. {_HELP}"
+            f"{' or '.join(f'Safety.{member.name}' for member in Safety)}. {_HELP}"
         )
-    return found
+    return target

@@ -24,32 +24,32 @@ _INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 # guard: overflowing-group-refused
-def overflowing(connection: Connection, there: Table, table: SinkTable, rows: list[Row]) -> Iterator[RefusedRow]:
+def overflowing(connection: Connection, sql_table: Table, table: SinkTable, rows: list[Row]) -> Iterator[RefusedRow]:
     """Yield the rows that cannot be added to the stored ones, each with the sum that its column cannot hold.
 
     The database is asked only for rows that are so near to the end of a range that the batch could leave it.
 
     Args:
         connection: a connection in the batch's transaction.
-        there: the served table.
+        sql_table: the served table.
         table: its columns.
         rows: rows of the batch.
     """
     sums = [
-        _Sum(place, column, there.c[column.name])
+        _Sum(place, column, sql_table.c[column.name])
         for place, column in enumerate(table.columns)
         if column.merge in ("count", "sum")
     ]
-    near = [condition for each in sums for condition in each.near(rows, connection.dialect.name)]
-    key = there.primary_key.columns[0]
+    near = [condition for column_sum in sums for condition in column_sum.near(rows, connection.dialect.name)]
+    key = sql_table.primary_key.columns[0]
     for at in range(0, len(rows) if near else 0, CHUNK):
         part = {row[0]: row for row in rows[at : at + CHUNK]}
-        wanted = select(key, *(each.stored for each in sums)).where(key.in_(list(part)), or_(*near))
-        for found, *values in connection.execute(wanted).all():
-            for each, value in zip(sums, values, strict=True):
-                total = each.added(value, part[found])
-                if total is not None and not each.holds(total):
-                    yield each.refused(table, part[found], total)
+        query = select(key, *(column_sum.stored for column_sum in sums)).where(key.in_(list(part)), or_(*near))
+        for row_key, *values in connection.execute(query).all():
+            for column_sum, value in zip(sums, values, strict=True):
+                total = column_sum.added(value, part[row_key])
+                if total is not None and not column_sum.holds(total):
+                    yield column_sum.refused(table, part[row_key], total)
                     break
 
 

@@ -22,8 +22,8 @@ def recorded(connection: Connection, stage: str, *, lock: bool = False) -> SinkB
     Its version follows from its number: a rebuild deletes the row, so the batches of a table begin with 0.
     The position comes from the columns, not from `offset_log`: a change to the columns with SQL takes effect.
     """
-    wanted = select(POSITION).where(_C.stage == stage, _C.partition == 0)
-    row = connection.execute(wanted.with_for_update() if lock else wanted).mappings().first()
+    query = select(POSITION).where(_C.stage == stage, _C.partition == 0)
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         return None
     batch_id = int(row["batch_id"])  # a table that a user created may have a DECIMAL here

@@ -36,13 +36,13 @@ def forget(connection: Connection, stage: str) -> None:
 
 
 def write(
-    connection: Connection, there: Table, batch: SinkBatch, rows: Iterator[RefusedRow], before: frozenset[str]
+    connection: Connection, sql_table: Table, batch: SinkBatch, rows: Iterator[RefusedRow], before: frozenset[str]
 ) -> None:
     """Write the refused rows of a batch, and delete the older rows of their keys from the served table.
 
     Args:
         connection: a connection in the batch's transaction.
-        there: the served table.
+        sql_table: the served table.
         batch: the batch.
         rows: its refused rows.
         before: the keys of the rows that were refused before.
@@ -50,14 +50,14 @@ def write(
     Raises:
         ConfigError: there is no table for them.
     """
-    key = there.primary_key.columns[0]
+    key = sql_table.primary_key.columns[0]
     while part := list(islice(rows, CHUNK)):
         if not has_table(connection):
             raise ConfigError(f"{part[0]}. There is no table {REFUSED.name} for it. Run: oncelake serving init")
-        asked = select(key).where(key.in_([row.key for row in part if row.key is not None]))
-        stored = list(connection.execute(asked).scalars())
+        query = select(key).where(key.in_([row.key for row in part if row.key is not None]))
+        stored = list(connection.execute(query).scalars())
         if stored:
-            connection.execute(delete(there).where(key.in_(stored)))  # guard: refused-older-row-deleted
+            connection.execute(delete(sql_table).where(key.in_(stored)))  # guard: refused-older-row-deleted
         _remove(connection, batch.stage, [row.key_text for row in part if row.key_text in before])
         connection.execute(insert(REFUSED), [_values(batch, row) for row in part])
 
@@ -80,13 +80,13 @@ def accepted(connection: Connection, stage: str, chunk: list[Row], before: froze
     return chunk
 
 
-def _remove(connection: Connection, stage: str, found: list[str]) -> None:
-    for part in _parts(found):
+def _remove(connection: Connection, stage: str, texts: list[str]) -> None:
+    for part in _parts(texts):
         connection.execute(delete(REFUSED).where(_C.stage == stage, _C.row_key.in_(part)))
 
 
-def _parts(found: list[str]) -> Iterator[list[str]]:
-    return (found[at : at + CHUNK] for at in range(0, len(found), CHUNK))
+def _parts(texts: list[str]) -> Iterator[list[str]]:
+    return (texts[at : at + CHUNK] for at in range(0, len(texts), CHUNK))
 
 
 def _values(batch: SinkBatch, row: RefusedRow) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
     Raises:
         ConfigError: no sink can hold a column.
     """
-    merges = {each.name: each.how.merge for each in declared.parsed}
+    merges = {measure.name: measure.how.merge for measure in declared.parsed}
     key = [SinkColumn(KEY, "text")] if declared.by else []
     fields = (schema[column] for column in (LOG_TIME, *declared.by, *declared.measures))
     columns = [_column(name, field, merges.get(field.name)) for field in fields]
@@ -94,18 +94,18 @@ def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
 
 
 def _column(table: str, field: StructField, merge: Merge | Literal["sketch"] | None) -> SinkColumn:
-    of = field.dataType
-    kind = next((kind for spark, kind in _KINDS if isinstance(of, spark)), None)
+    data_type = field.dataType
+    kind = next((kind for spark, kind in _KINDS if isinstance(data_type, spark)), None)
     if kind is None:
         raise ConfigError(
-            f"gold.{table}: {field.name} has type {of.simpleString()}, which no database column "
+            f"gold.{table}: {field.name} has type {data_type.simpleString()}, which no database column "
             "can hold; declare a part of it, or remove the table from serving.tables"
         )
-    precision, scale = (of.precision, of.scale) if isinstance(of, DecimalType) else (0, 0)
+    precision, scale = (data_type.precision, data_type.scale) if isinstance(data_type, DecimalType) else (0, 0)
     return SinkColumn(
         field.name,
         kind,
-        _BITS.get(type(of), 64),
+        _BITS.get(type(data_type), 64),
         precision,
         scale,
         never_null=merge in ("count", "sketch"),
@@ -120,7 +120,7 @@ class Rows:
     Attributes:
         names: the columns, in the order of each row's values.
         count: the number of rows.
-        taken: the number of source rows from which they were computed.
+        source_rows: the number of source rows from which they were computed.
         schema: the columns of their gold table.
         read: returns an iterator over the rows, from the first one.
         refused: further rows, which the sink cannot hold.
@@ -128,7 +128,7 @@ class Rows:
 
     names: tuple[str, ...]
     count: int
-    taken: int
+    source_rows: int
     schema: StructType
     read: Callable[[], Iterator[tuple[Any, ...]]]
     refused: RefusedRows = NONE_REFUSED
@@ -174,24 +174,24 @@ def _shaped(gold: DataFrame, declared: GoldTable, sink: Sink) -> DataFrame:
 def _refusal(gold: DataFrame, declared: GoldTable, limits: ValueLimits) -> Column:
     """Return the first value of a row that the sink cannot hold: the row's keys, column, value and reason; or null."""
     row = F.to_json(F.struct(*(F.col(quoted(name)) for name in (LOG_TIME, *declared.by))))
-    found = []
+    refusals = []
     for name in (LOG_TIME, *declared.by, *declared.measures):
         column = F.col(quoted(name))
         for condition, why in limits.refusals(column, in_gold(gold.schema[name]).dataType):
             value = F.translate(F.left(column.cast("string"), F.lit(LONGEST)), "\0", "\ufffd")
-            told = (F.col(LOG_TIME).cast("string"), F.left(row, F.lit(LONGEST)), F.lit(name), value, F.lit(why))
-            found.append(F.when(condition, F.array(*told)))
-    return F.coalesce(*found)
+            details = (F.col(LOG_TIME).cast("string"), F.left(row, F.lit(LONGEST)), F.lit(name), value, F.lit(why))
+            refusals.append(F.when(condition, F.array(*details)))
+    return F.coalesce(*refusals)
 
 
 @contextmanager
-def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], sink: Sink) -> Iterator[Rows]:
+def computed_rows(gold: DataFrame, declared: GoldTable, source_rows: Callable[[], int], sink: Sink) -> Iterator[Rows]:
     """Compute served rows once, yield them in the order of their key, and free them at the end.
 
     Args:
         gold: rows with the gold table's columns; sums may be wider.
         declared: the gold table's declaration.
-        taken: returns the number of source rows; called after the rows are computed.
+        source_rows: returns the number of source rows; called after the rows are computed.
         sink: the sink of the rows.
     """
     frame = _shaped(gold, declared, sink).persist(StorageLevel.MEMORY_AND_DISK)
@@ -202,16 +202,16 @@ def held(gold: DataFrame, declared: GoldTable, taken: Callable[[], int], sink: S
         whole, count = whole.drop(_REFUSAL), count - refused
         others = RefusedRows(refused, lambda: _read_refused(frame, key)) if refused else NONE_REFUSED
         schema = StructType([in_gold(field) for field in gold.schema])
-        yield Rows(tuple(whole.columns), count, taken(), schema, lambda: read(whole, key, count), others)
+        yield Rows(tuple(whole.columns), count, source_rows(), schema, lambda: read(whole, key, count), others)
     finally:
         frame.unpersist()
 
 
 def _read_refused(frame: DataFrame, key: str) -> Iterator[RefusedRow]:
     reader = _reader(key, frame)
-    for value, (at, *told) in frame.where(F.col(_REFUSAL).isNotNull()).select(key, _REFUSAL).toLocalIterator():
-        found = None if told[1] == key else reader(value) if reader else value
-        yield RefusedRow(found, at if found is None else str(found), *told)
+    for value, (at, *details) in frame.where(F.col(_REFUSAL).isNotNull()).select(key, _REFUSAL).toLocalIterator():
+        key_value = None if details[1] == key else reader(value) if reader else value
+        yield RefusedRow(key_value, at if key_value is None else str(key_value), *details)
 
 
 def read(frame: DataFrame, key: str, count: int) -> Iterator[tuple[Any, ...]]:

@@ -169,23 +169,25 @@ class Served:
                 raise self._stopped(str(row))
 
         table = self.shape(rows.schema)
-        given = SinkRows(rows.count, rows.chunks, fence, rows.refused, refuse)
-        return patience.keep_trying(lambda: self._apply(change, table, given, metadata, rows.taken))
+        sink_rows = SinkRows(rows.count, rows.chunks, fence, rows.refused, refuse)
+        return patience.keep_trying(lambda: self._apply(change, table, sink_rows, metadata, rows.source_rows))
 
-    def _stopped(self, said: str) -> TargetError:
+    def _stopped(self, message: str) -> TargetError:
         other = "" if self.sink.limits is None else ", or set serving.unheld to refuse"
-        return TargetError(f"{self.place}: {said}. Change the declaration of gold.{self.table.name}{other}")
+        return TargetError(f"{self.place}: {message}. Change the declaration of gold.{self.table.name}{other}")
 
-    def _apply(self, change: Change, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, taken: int) -> Written:
+    def _apply(
+        self, change: Change, table: SinkTable, rows: SinkRows, metadata: CommitMetadata, source_rows: int
+    ) -> Written:
         last = self._last()
         while True:
-            held = self._commit(last) if last is not None and last.batch_id is not None else None
-            if _is_applied(metadata, held.metadata if held else None, self.place):
-                assert held is not None
-                return Written(held, replayed=True)
-            if (refused := self.counted_otherwise(held, metadata.rules)) is not None:
+            stored = self._commit(last) if last is not None and last.batch_id is not None else None
+            if _is_applied(metadata, stored.metadata if stored else None, self.place):
+                assert stored is not None
+                return Written(stored, replayed=True)
+            if (refused := self.counted_otherwise(stored, metadata.rules)) is not None:
                 raise ConfigError(refused)  # guard: no-sum-of-two-declarations
-            batch = self._batch(metadata, last, taken)
+            batch = self._batch(metadata, last, source_rows)
             try:
                 with self._named(rows):
                     change(table, batch, rows)
@@ -246,12 +248,12 @@ class Served:
     @contextmanager
     def snapshot(self, schema: StructType) -> Iterator[SinkContent]:
         """Yield the rows and the last batch that the sink holds at one moment."""
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with self._named():
-                stored = held.enter_context(self.sink.snapshot(self.shape(schema)))
-            yield replace(stored, rows=self._told(stored.rows))
+                stored = stack.enter_context(self.sink.snapshot(self.shape(schema)))
+            yield replace(stored, rows=self._with_named_errors(stored.rows))
 
-    def _told(self, rows: Iterator[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
+    def _with_named_errors(self, rows: Iterator[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
         with self._named():
             yield from rows
 
@@ -278,22 +280,22 @@ class Served:
         except (OvertakenError, StopRequested):
             raise
         except OncelakeError as error:
-            said = self._shown(str(error))
-            if said == str(error):
+            message = self._shown(str(error))
+            if message == str(error):
                 raise
-            raise (ConfigError if isinstance(error, ConfigError) else TargetError)(said) from None
+            raise (ConfigError if isinstance(error, ConfigError) else TargetError)(message) from None
         except Exception as error:
             if rows is not None and error is rows.failure:
                 raise
-            said = self._shown(f"{type(error).__name__}: {reason(error)}")
-            raise TargetError(f"{self.place}: {said}. Fix the sink, then start again") from None
+            message = self._shown(f"{type(error).__name__}: {reason(error)}")
+            raise TargetError(f"{self.place}: {message}. Fix the sink, then start again") from None
 
     def _shown(self, text: str) -> str:
         """Return a message of the sink without the values of options that may be secrets."""
         options = self.sink.options
-        return without_secrets(text, {name: each for name, each in options.items() if name not in self.sink.public})
+        return without_secrets(text, {name: value for name, value in options.items() if name not in self.sink.public})
 
-    def _batch(self, metadata: CommitMetadata, last: SinkBatch | None, taken: int) -> SinkBatch:
+    def _batch(self, metadata: CommitMetadata, last: SinkBatch | None, source_rows: int) -> SinkBatch:
         return SinkBatch(
             stage=self.stage,
             version=(last.version if last else 0) + 1,
@@ -301,8 +303,8 @@ class Served:
             batch_id=metadata.batch_id,
             before=metadata.before,
             after=metadata.end or "",
-            rows=taken,
-            total_rows=taken + (last.total_rows if last else 0),
+            rows=source_rows,
+            total_rows=source_rows + (last.total_rows if last else 0),
             source=f"{self.follows}@{metadata.source.get('table_id', '')}",
             offset_log=metadata.after,
             rules=metadata.rules,
@@ -332,7 +334,7 @@ class Served:
 
 def without_secrets(text: str, options: Mapping[str, str]) -> str:  # guard: option-values-hidden
     """Return a text with the values of options replaced by their names: any of them may be a password."""
-    for name, value in sorted(options.items(), key=lambda each: -len(each[1])):
+    for name, value in sorted(options.items(), key=lambda option: -len(option[1])):
         if len(value) >= _SHORTEST:
             text = text.replace(value, f"<{name}>")
     return text

@@ -90,25 +90,25 @@ def _fit_mysql(cursor: Any, dialect: Dialect) -> None:
     names = ", ".join(f"'{name}'" for name in (*_MYSQL, "log_bin", _PACKET))
     cursor.execute("SET SESSION sql_select_limit = 18446744073709551615")  # it limits the next statement too
     cursor.execute(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
-    found = {str(name): str(value) for name, value in cursor.fetchall()}
-    if int(found[_PACKET]) < SMALLEST_PACKET:
-        raise _refused(_PACKET, found[_PACKET], f"at least {SMALLEST_PACKET}", "Raise it on the server")
-    for name, wanted in _MYSQL.items():
-        if name not in found or _is_set(name, found, wanted):  # guard: mysql-session-settings
+    current = {str(name): str(value) for name, value in cursor.fetchall()}
+    if int(current[_PACKET]) < SMALLEST_PACKET:
+        raise _refused(_PACKET, current[_PACKET], f"at least {SMALLEST_PACKET}", "Raise it on the server")
+    for name, required in _MYSQL.items():
+        if name not in current or _is_set(name, current, required):  # guard: mysql-session-settings
             continue
         try:
-            cursor.execute(f"SET SESSION {name} = {_literal(wanted)}")
+            cursor.execute(f"SET SESSION {name} = {_literal(required)}")
         except dialect.loaded_dbapi.Error as error:
             if error.args[0] not in _NOT_ALLOWED:
                 raise
             # guard: unchangeable-setting-named
-            raise _refused(name, found[name], wanted, f"{_BY_OTHERS} (it says: {error.args[-1]})") from None
+            raise _refused(name, current[name], required, f"{_BY_OTHERS} (it says: {error.args[-1]})") from None
 
 
-def _is_set(name: str, found: Mapping[str, str], wanted: str | int) -> bool:
+def _is_set(name: str, current: Mapping[str, str], required: str | int) -> bool:
     if name == "binlog_format":
-        return found.get("log_bin") != "ON" or found[name] in ("ROW", "MIXED")
-    return {"ON": "1", "OFF": "0"}.get(found[name], found[name]) == str(wanted)
+        return current.get("log_bin") != "ON" or current[name] in ("ROW", "MIXED")
+    return {"ON": "1", "OFF": "0"}.get(current[name], current[name]) == str(required)
 
 
 def _literal(value: str | int) -> str:
@@ -116,16 +116,16 @@ def _literal(value: str | int) -> str:
 
 
 def _fit_postgres(cursor: Any, dialect: Dialect) -> None:
-    for name, wanted in _POSTGRES.items():  # guard: postgres-exact-session
+    for name, required in _POSTGRES.items():  # guard: postgres-exact-session
         try:
-            cursor.execute(f"SET SESSION {name} = {_literal(wanted)}")
+            cursor.execute(f"SET SESSION {name} = {_literal(required)}")
         except dialect.loaded_dbapi.Error as error:
             if getattr(error, "sqlstate", None) not in _NOT_ALLOWED:
                 raise
             cursor.execute("ROLLBACK")
             cursor.execute(f"SHOW {name}")
-            (found,) = cursor.fetchone()
-            raise _refused(name, found, wanted, f"{_BY_OTHERS} (it says: {reason(error)})") from None
+            (current,) = cursor.fetchone()
+            raise _refused(name, current, required, f"{_BY_OTHERS} (it says: {reason(error)})") from None
     cursor.execute("SHOW server_encoding")
     (encoding,) = cursor.fetchone()
     if encoding not in _ENCODINGS:
@@ -133,5 +133,5 @@ def _fit_postgres(cursor: Any, dialect: Dialect) -> None:
         raise _refused("server_encoding", encoding, " or ".join(_ENCODINGS), what)
 
 
-def _refused(name: str, found: object, wanted: object, what: str) -> ConfigError:
-    return ConfigError(f"the serving database has {name} = {found}, but oncelake needs {wanted}. {what}")
+def _refused(name: str, current: object, required: object, what: str) -> ConfigError:
+    return ConfigError(f"the serving database has {name} = {current}, but oncelake needs {required}. {what}")

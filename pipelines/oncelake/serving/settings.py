@@ -136,8 +136,8 @@ def reveal(text: str) -> str:
     Raises:
         ConfigError: this is not a Databricks cluster, or the secret cannot be read.
     """
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
         return text
     try:
         utilities: Any = __import__("pyspark.dbutils", fromlist=["DBUtils"]).DBUtils(SparkSession.getActiveSession())
@@ -146,6 +146,6 @@ def reveal(text: str) -> str:
             f"{text} names a Databricks secret, but this is not a Databricks cluster; use an environment variable"
         ) from None
     try:
-        return str(utilities.secrets.get(scope=found[1], key=found[2]))
+        return str(utilities.secrets.get(scope=match[1], key=match[2]))
     except Exception as error:
         raise ConfigError(f"{text} cannot be read: {str(error).splitlines()[0]}") from None

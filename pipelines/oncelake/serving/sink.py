@@ -137,8 +137,8 @@ class SinkBatch:
         value = json.loads(text)
         if not isinstance(value, dict) or not {"stage", "version"} <= value.keys():
             raise ValueError("the text is not a batch of oncelake")
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: each for name, each in value.items() if name in known})
+        known = {attribute.name for attribute in fields(cls)}
+        return cls(**{name: entry for name, entry in value.items() if name in known})
 
     def is_same(self, other: "SinkBatch") -> bool:
         """Return True if both are the same batch over the same range, whichever process wrote it."""

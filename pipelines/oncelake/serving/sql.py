@@ -67,8 +67,8 @@ class SqlSink(Sink):
 
     def remove(self, table: SinkTable, batch: SinkBatch, keys: SinkRows) -> None:
         """Delete the rows of the keys and write the position in one transaction; the user needs the DELETE right."""
-        there = served_table(table)
-        statement = delete(there).where(there.c[table.key] == bindparam(table.key))
+        sql_table = served_table(table)
+        statement = delete(sql_table).where(sql_table.c[table.key] == bindparam(table.key))
         self._change(table, batch, keys, statement, (table.key,))
 
     def _change(
@@ -80,13 +80,13 @@ class SqlSink(Sink):
         names: Sequence[str],
     ) -> None:
         """Run a statement for each row, and write the position, in one transaction."""
-        there = served_table(table)
+        sql_table = served_table(table)
         text, convert = upsert.driver_sql(statement, names, self.database.engine.dialect)
         adds = self.transactional and isinstance(statement, Insert)
 
         def work(connection: Connection) -> None:
             if not self._checked.is_set():  # the database may have been unavailable in the preflight
-                self._check_tables(connection, there)  # guard: tables-checked-before-batch
+                self._check_tables(connection, sql_table)  # guard: tables-checked-before-batch
             last = position.recorded(connection, self.stage, lock=True)
             if (last.version if last else 0) != batch.version - 1:
                 # guard: database-batch-follows-position
@@ -94,18 +94,18 @@ class SqlSink(Sink):
             # the position first: so two first batches conflict at its key, not at the rows
             position.write(connection, batch, first=last is None)
             if last is None:
-                self.refuse_unknown_rows(connection, there)
+                self.refuse_unknown_rows(connection, sql_table)
             before, grown = self._refused(connection), dict[Any, RefusedRow]()
             for chunk in rows.chunks(idle=lambda: keep_alive(connection)):
                 part = refused.accepted(connection, self.stage, chunk, before, adds=adds)
                 if adds and last is not None:
-                    for row in overflowing(connection, there, table, part):
+                    for row in overflowing(connection, sql_table, table, part):
                         rows.refuse(row)  # guard: run-stops-at-sum
                         grown[row.key] = row
                     part = [row for row in part if row[0] not in grown] if grown else part
                 if part:
                     connection.exec_driver_sql(text, [convert(row) for row in part])
-            refused.write(connection, there, batch, chain(rows.refused.read(), grown.values()), before)
+            refused.write(connection, sql_table, batch, chain(rows.refused.read(), grown.values()), before)
 
         self.database.transaction(work)
 
@@ -129,12 +129,12 @@ class SqlSink(Sink):
     @contextmanager
     def snapshot(self, table: SinkTable) -> Iterator[SinkContent]:
         """Yield the position and the rows of one snapshot of the database."""
-        there = served_table(table)
-        wanted = select(*(there.c[name] for name in table.names)).order_by(there.c[table.key])
+        sql_table = served_table(table)
+        query = select(*(sql_table.c[name] for name in table.names)).order_by(sql_table.c[table.key])
         with self.database.reading() as connection:
             last, others = position.recorded(connection, self.stage), self._refused(connection)
-            found = connection.execution_options(yield_per=10_000).execute(wanted)
-            yield SinkContent(last, (tuple(row) for row in found), lambda: keep_alive(connection), others)
+            result = connection.execution_options(yield_per=10_000).execute(query)
+            yield SinkContent(last, (tuple(row) for row in result), lambda: keep_alive(connection), others)
 
     def make(self, table: SinkTable) -> None:
         def work(connection: Connection) -> None:
@@ -152,8 +152,8 @@ class SqlSink(Sink):
     def check(self, table: SinkTable) -> None:
         """Check that the tables exist, have the needed columns and keys, and support transactions."""
         self._refuse_types(table)
-        there = served_table(table)
-        self.database.transaction(lambda connection: self._check_tables(connection, there))
+        sql_table = served_table(table)
+        self.database.transaction(lambda connection: self._check_tables(connection, sql_table))
 
     def _refuse_types(self, table: SinkTable) -> None:
         """Raise ConfigError if no type of the database holds the values of a column."""
@@ -165,9 +165,9 @@ class SqlSink(Sink):
                 "declaration, or remove the table from serving.tables"
             )
 
-    def _check_tables(self, connection: Connection, wanted: SqlTable) -> None:
+    def _check_tables(self, connection: Connection, sql_table: SqlTable) -> None:
         self._has_refused = refused.has_table(connection)  # it is needed only when a row is refused
-        for table in (POSITION, *([REFUSED] if self._has_refused else []), wanted):
+        for table in (POSITION, *([REFUSED] if self._has_refused else []), sql_table):
             _check_table(connection, table)
         self._checked.set()
 
@@ -176,10 +176,10 @@ class SqlSink(Sink):
         self._has_refused = self._has_refused or refused.has_table(connection)
         return refused.keys(connection, self.stage) if self._has_refused else frozenset()
 
-    def _statement(self, there: SqlTable, table: SinkTable) -> Insert:
+    def _statement(self, sql_table: SqlTable, table: SinkTable) -> Insert:
         if self.transactional:
-            return upsert.add(there, table, self.database.backend)
-        return upsert.replace(there, self.database.backend)
+            return upsert.add(sql_table, table, self.database.backend)
+        return upsert.replace(sql_table, self.database.backend)
 
     def refuse_unknown_rows(self, connection: Connection, table: SqlTable) -> None:
         """Raise ReplayError if the first batch would add its counts to rows that no recorded batch wrote."""
@@ -195,12 +195,12 @@ def _check_table(connection: Connection, table: SqlTable) -> None:
     if not inspector.has_table(table.name):
         # guard: served-tables-exist
         raise ConfigError(f"there is no table {table.name} in the serving database. Run: oncelake serving init")
-    found = {column["name"] for column in inspector.get_columns(table.name)}
-    missing = [column.name for column in table.columns if column.name not in found]
+    existing = {column["name"] for column in inspector.get_columns(table.name)}
+    missing = [column.name for column in table.columns if column.name not in existing]
     if missing:
         raise ConfigError(  # guard: served-tables-have-columns
             f"{table.name} in the serving database has no column {', '.join(missing)} "
-            f"(it has {', '.join(sorted(found))}). Drop the table, or name another database; then run: "
+            f"(it has {', '.join(sorted(existing))}). Drop the table, or name another database; then run: "
             "oncelake serving init"
         )
     key = inspector.get_pk_constraint(table.name)["constrained_columns"]

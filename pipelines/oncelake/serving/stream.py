@@ -12,7 +12,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
 from oncelake.serving.patience import Patience
-from oncelake.serving.rows import held
+from oncelake.serving.rows import computed_rows
 from oncelake.serving.served import Served
 from oncelake.serving.settings import CHANGE_FEED
 
@@ -39,7 +39,7 @@ def write(served: Served) -> Callable[[DataFrame, Batch], None]:
         observed = Observation()
         gold = gold_rows(frame.observe(observed, F.count(F.lit(1)).alias("rows")), served.declared)
         patience = Patience(batch.patience, batch.stopping, batch.say)
-        with held(gold, served.declared, lambda: int(observed.get["rows"]), served.sink) as rows:
+        with computed_rows(gold, served.declared, lambda: int(observed.get["rows"]), served.sink) as rows:
             batch.put(served.table, lambda metadata: served.apply(rows, metadata, patience, batch.fence))
 
     return write_batch

@@ -20,14 +20,14 @@ def check_served(spark: SparkSession, served: Served) -> None:
         ConfigError: the table cannot be served as configured; the message says what to do.
         TargetError: the sink reports an error that waiting does not fix.
     """
-    schema = schema_of(spark, served)
+    schema = _schema_of(spark, served)
     if served.mode == "transactional":
         _check_adds_up(served, schema)
     with suppress(TargetAwayError):
         served.check(schema)
 
 
-def schema_of(spark: SparkSession, served: Served) -> StructType:
+def _schema_of(spark: SparkSession, served: Served) -> StructType:
     """Return the columns of the gold table."""
     return gold_schema(spark, served.declared, served.silver_schema(spark))
 
@@ -69,28 +69,29 @@ def make_served_tables(spark: SparkSession, served: list[Served], *, dry_run: bo
     return ServedTables(served, (statements if dry_run else make)(spark, served))
 
 
-def statements(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+def statements(spark: SparkSession, served_tables: Sequence[Served]) -> list[str]:
     """Return the SQL that creates oncelake_position and the served tables; this does not connect to the database.
 
     Raises:
         ConfigError: the tables are not served from a SQL database.
     """
-    made: list[str] = []
-    for each in found:
-        if not isinstance(each.sink, SqlSink):
-            raise ConfigError(f"{each.place} is no SQL database, so there is no SQL. Run without --sql")
-        made.extend(text for text in each.sink.statements(each.shape(schema_of(spark, each))) if text not in made)
-    return made
+    texts: list[str] = []
+    for served in served_tables:
+        if not isinstance(served.sink, SqlSink):
+            raise ConfigError(f"{served.place} is no SQL database, so there is no SQL. Run without --sql")
+        statements = served.sink.statements(served.shape(_schema_of(spark, served)))
+        texts.extend(text for text in statements if text not in texts)
+    return texts
 
 
-def make(spark: SparkSession, found: Sequence[Served]) -> list[str]:
+def make(spark: SparkSession, served_tables: Sequence[Served]) -> list[str]:
     """Create what is missing in the sink, check the served tables, and return the SQL; a sink of your own has none.
 
     Raises:
         ConfigError: an existing table is not as it must be.
         TargetError: the sink reports an error, or is unavailable.
     """
-    sql = statements(spark, found) if isinstance(found[0].sink, SqlSink) else []
-    for served in found:
-        served.make(schema_of(spark, served))
+    sql = statements(spark, served_tables) if isinstance(served_tables[0].sink, SqlSink) else []
+    for served in served_tables:
+        served.make(_schema_of(spark, served))
     return sql

@@ -97,25 +97,25 @@ def of_the_driver(error: Exception, dialect: Dialect) -> DBAPIError | None:
 
 def judge(error: DBAPIError, backend: str) -> Trouble:
     """Return the kind of a database error."""
-    said = str(error.orig)
+    message = str(error.orig)
     if isinstance(error, IntegrityError) and f"INSERT INTO {_POSITION}" in (error.statement or ""):
         # another process has just written the stage's first position
-        return Trouble.CLASH if _codes(error) & _TWICE or _SQLITE_TWICE in said else Trouble.MISTAKE
-    if _REFUSED.search(said) or isinstance(error.orig, _FILE_ERRORS):
+        return Trouble.CLASH if _codes(error) & _TWICE or _SQLITE_TWICE in message else Trouble.MISTAKE
+    if _REFUSED.search(message) or isinstance(error.orig, _FILE_ERRORS):
         return Trouble.MISTAKE
     if isinstance(error.orig, _STREAM_ERRORS):
-        found = Trouble.LOST
+        trouble = Trouble.LOST
     elif backend == "sqlite":
-        found = next((kind for kind, words in _SQLITE if re.search(words, said, re.IGNORECASE)), Trouble.MISTAKE)
+        trouble = next((kind for kind, words in _SQLITE if re.search(words, message, re.IGNORECASE)), Trouble.MISTAKE)
     else:
-        found = _postgres(error) if backend == "postgresql" else _MYSQL.get(_code(error), Trouble.MISTAKE)
-    if found is Trouble.MISTAKE and (error.connection_invalidated or _OUT_OF_STEP.search(said)):
-        found = Trouble.LOST
+        trouble = _postgres(error) if backend == "postgresql" else _MYSQL.get(_code(error), Trouble.MISTAKE)
+    if trouble is Trouble.MISTAKE and (error.connection_invalidated or _OUT_OF_STEP.search(message)):
+        trouble = Trouble.LOST
     # no statement: the connection failed, or a COMMIT did; the position then shows whether it was applied
-    return Trouble.AWAY if found is Trouble.LOST and not error.statement else found
+    return Trouble.AWAY if trouble is Trouble.LOST and not error.statement else trouble
 
 
-def said_by(error: DBAPIError) -> str:
+def server_message(error: DBAPIError) -> str:
     """Return the server's message on one line, without the statement and its values."""
     parts = error.orig.args if error.orig is not None else ()
     if len(parts) == 2 and isinstance(parts[0], int):
@@ -165,9 +165,9 @@ _ADVICE: tuple[tuple[set[object], str, str], ...] = (
 
 def advice(error: DBAPIError) -> str:
     """Return what to do about an error that waiting does not fix."""
-    found = _codes(error)
+    own_codes = _codes(error)
     for codes, words, what in _ADVICE:
-        if found & codes or (words and re.search(words, str(error.orig), re.IGNORECASE)):
+        if own_codes & codes or (words and re.search(words, str(error.orig), re.IGNORECASE)):
             return what
     return "This batch changed nothing; fix the error, then start again"
 

@@ -10,10 +10,8 @@ from sqlalchemy import ColumnElement, Dialect, Table, Text, case, collate, func,
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.sql.dml import Delete, Insert
 
-from oncelake.serving.sink import Kind, Merge, SinkTable
+from oncelake.serving.sink import Kind, Merge, Row, SinkTable
 from oncelake.serving.values import ADDED, DECIMALS
-
-Row = tuple[Any, ...]
 
 
 def replace(table: Table, backend: str) -> Insert:

@@ -59,8 +59,8 @@ class ValueLimits:
             return [((at < days[0] * unit) | (at >= days[1] * unit), years)]
         if isinstance(kind, (DoubleType, FloatType)):
             infinite = F.abs(column) == F.lit(float("inf"))
-            found = [(self.nan, F.isnan(column), "NaN"), (self.infinity, infinite, "infinity")]
-            return [(condition, f"the database has no {what}") for held, condition, what in found if not held]
+            specials = [(self.nan, F.isnan(column), "NaN"), (self.infinity, infinite, "infinity")]
+            return [(condition, f"the database has no {what}") for is_held, condition, what in specials if not is_held]
         if isinstance(kind, DecimalType):
             fits = column.try_cast(kind).isNotNull()
             # guard: batch-sum-fits-column

@@ -121,14 +121,14 @@ def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
     """Return the counters of `Arrivals`, for parsed rows of which a condition says whether they are accepted."""
     halves = F.when(accepted, _halves(of_events=of_events))
     behind = F.when(halves < 0, halves)
-    found = {
+    counters = {
         "ahead": F.count_if(halves > 0),
         "furthest": F.max(F.when(halves > 0, halves)),
         "behind": F.count_if(halves < 0),
         "least": F.min(behind),
         "most": F.max(behind),
     }
-    return [each.alias(f"{_NAME}{name}") for name, each in found.items()]
+    return [counter.alias(f"{_NAME}{name}") for name, counter in counters.items()]
 
 
 def _halves(*, of_events: bool) -> Column:

@@ -31,24 +31,24 @@ def split(accepted: Collected, before: TableVersion, declared: Deduplicate) -> t
 
     rows = accepted.rows.append_column("_row", pyarrow.array(range(accepted.rows.num_rows), pyarrow.int64()))
     lines = rows.filter(pc.is_valid(rows[EVENT_KEY]))
-    held = _held(before, lines, declared) if lines.num_rows else _who(lines)
+    stored = _stored_near(before, lines, declared) if lines.num_rows else _who(lines)
     counts = pc.value_counts(lines[EVENT_KEY].combine_chunks())
     several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    suspects = pyarrow.concat_arrays([several, held[EVENT_KEY].combine_chunks()])
+    suspects = pyarrow.concat_arrays([several, stored[EVENT_KEY].combine_chunks()])
     # guard: collected-repeats-by-arrival
     lines = _by_arrival(lines.filter(pc.is_in(lines[EVENT_KEY], value_set=suspects)))
-    twins = dict(_twins(held, lines, declared.window))
+    twins = dict(_twins(stored, lines, declared.window))
     is_repeat = pc.is_in(rows["_row"], value_set=pyarrow.array(twins.keys(), pyarrow.int64()))
     repeats = rows.filter(is_repeat)
-    known = pyarrow.concat_tables([held, _who(lines)])
+    known = pyarrow.concat_tables([stored, _who(lines)])
     who = known.take(pyarrow.array([twins[row] for row in repeats["_row"].to_pylist()], pyarrow.int64()))
     fields = [who[name].combine_chunks() for name in _WHO]
     repeats = repeats.append_column(TWIN.name, pyarrow.StructArray.from_arrays(fields, names=[*_WHO]))
-    kept = accepted.where(pc.invert(is_repeat))
-    return kept, Collected(repeats, accepted.spark).select(columns(DUPLICATES, repeats.column_names))
+    unique = accepted.where(pc.invert(is_repeat))
+    return unique, Collected(repeats, accepted.spark).select(columns(DUPLICATES, repeats.column_names))
 
 
-def _held(before: TableVersion, lines: "pyarrow.Table", declared: Deduplicate) -> "pyarrow.Table":
+def _stored_near(before: TableVersion, lines: "pyarrow.Table", declared: Deduplicate) -> "pyarrow.Table":
     """Return silver's rows with a key of these lines and a time near them, in the order in which they arrived.
 
     The keys alone are read first, because few files hold one of them.
@@ -62,15 +62,15 @@ def _held(before: TableVersion, lines: "pyarrow.Table", declared: Deduplicate) -
     names: set[str] = set()
     for part in _parts(files.scanner(columns=[EVENT_KEY, "__filename"]).to_batches()):
         names.update(pc.unique(part.filter(pc.is_in(part[EVENT_KEY], value_set=keys))["__filename"]).to_pylist())
-    there = [name for name in (EVENT_KEY, *_WHO) if name in files.schema.names]
-    found = [
-        fragment.to_table(schema=files.schema, columns=there)
+    present = [name for name in (EVENT_KEY, *_WHO) if name in files.schema.names]
+    tables = [
+        fragment.to_table(schema=files.schema, columns=present)
         for fragment in files.get_fragments()
         if fragment.path in names
     ]
-    if not found:
+    if not tables:
         return _who(lines.slice(0, 0))
-    rows = pyarrow.concat_tables(found)
+    rows = pyarrow.concat_tables(tables)
     rows = rows.filter(pc.is_in(rows[EVENT_KEY], value_set=keys))
     return _who(_by_arrival(rows)).cast(_who(lines).schema)
 
@@ -81,7 +81,7 @@ def _parts(batches: Iterator["pyarrow.RecordBatch"]) -> Iterator["pyarrow.Table"
     waiting: list[pyarrow.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= _AT_ONCE:
+        if sum(part.num_rows for part in waiting) >= _AT_ONCE:
             yield pyarrow.Table.from_batches(waiting)
             waiting = []
     if waiting:
@@ -111,29 +111,29 @@ def _by_arrival(rows: "pyarrow.Table") -> "pyarrow.Table":
         pc.cast(rows[name], pyarrow.int64()) if pyarrow.types.is_timestamp(rows[name].type) else rows[name]
         for name in names
     ]
-    keys = [*zip(*(each.to_pylist() for each in values), strict=True)]
+    keys = [*zip(*(column.to_pylist() for column in values), strict=True)]
     order = sorted(range(rows.num_rows), key=lambda at: [(value is not None, value) for value in keys[at]])
     return rows.drop_columns("of_file").take(pyarrow.array(order, pyarrow.int64()))
 
 
-def _twins(held: "pyarrow.Table", lines: "pyarrow.Table", window: int) -> Iterator[tuple[int, int]]:
+def _twins(stored: "pyarrow.Table", lines: "pyarrow.Table", window: int) -> Iterator[tuple[int, int]]:
     """Yield for each repeat the number of its row, and the place of its twin among silver's rows and then the lines."""
-    kept: dict[bytes, list[tuple[int, int]]] = {}
-    for place, (key, at) in enumerate(_keys_and_times(held)):
-        _keep(kept, key, (at, place))
+    lines_by_key: dict[bytes, list[tuple[int, int]]] = {}
+    for place, (key, at) in enumerate(_keys_and_times(stored)):
+        _keep(lines_by_key, key, (at, place))
     numbers = lines["_row"].to_pylist()
     for number, (key, at) in enumerate(_keys_and_times(lines)):
-        found = kept.get(key, [])
-        first, last = (bisect_left(found, (end, -1)) for end in (at - window, at + window + 1))
+        candidates = lines_by_key.get(key, [])
+        first, last = (bisect_left(candidates, (end, -1)) for end in (at - window, at + window + 1))
         if first < last:  # guard: collected-repeat-within-window
-            yield numbers[number], min(place for _, place in found[first:last])
+            yield numbers[number], min(place for _, place in candidates[first:last])
         else:
-            _keep(kept, key, (at, held.num_rows + number))
+            _keep(lines_by_key, key, (at, stored.num_rows + number))
 
 
-def _keep(kept: dict[bytes, list[tuple[int, int]]], key: bytes, line: tuple[int, int]) -> None:
+def _keep(lines_by_key: dict[bytes, list[tuple[int, int]]], key: bytes, line: tuple[int, int]) -> None:
     """Add a line to those of its key, which are in the order of their times."""
-    of_key = kept.setdefault(key, [])
+    of_key = lines_by_key.setdefault(key, [])
     of_key.insert(bisect_left(of_key, line), line)
 
 

@@ -8,13 +8,13 @@ extends the window, and silver never holds two lines of one key within a window.
 import json
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, MapType, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError
+from oncelake.exactly_once.link import joined, merged
 from oncelake.exactly_once.table_version import TableVersion, Times
 from oncelake.silver.schema import DUPLICATES, EVENT, EVENT_KEY, EVENT_WINDOW, SILVER, SOURCE, TWIN, columns
 from oncelake.silver.settings import HEADER, RECORD, Deduplicate
@@ -39,14 +39,14 @@ def refuse_key(declared: Deduplicate, typed: Collection[str], *, named: bool) ->
         typed: the names of the columns that the log formats declare.
         named: True if silver has the name of a line's source.
     """
-    taken = {field.name for field in EVENT} & {name.lower() for name in typed}
-    if taken:
+    clashes = {field.name for field in EVENT} & {name.lower() for name in typed}
+    if clashes:
         raise ConfigError(
-            f"a log format declares columns.{min(taken)}, and silver.deduplicate adds a column of that name to silver; "
-            "give the column of the format another name"
+            f"a log format declares columns.{min(clashes)}, and silver.deduplicate adds a column of that name to "
+            "silver; give the column of the format another name"
         )
     known = [*_COLUMNS, *([SOURCE.name] if named else []), *sorted(typed)]
-    unknown = next((each for each in declared.key if not _is_special(each) and each not in known), None)
+    unknown = next((part for part in declared.key if not _is_special(part) and part not in known), None)
     if unknown is not None:
         raise ConfigError(
             f"silver.deduplicate.key: silver has no column {unknown!r} that can be part of a key; accepted are "
@@ -66,7 +66,7 @@ def with_event(parsed: DataFrame, declared: Deduplicate) -> DataFrame:
     """
     parts = [_text(part, parsed.schema) for part in declared.key]
     # guard: key-part-lengths
-    texts = [each for part in parts for each in (F.octet_length(part).cast("string"), F.lit(":"), part)]
+    texts = [text for part in parts for text in (F.octet_length(part).cast("string"), F.lit(":"), part)]
     hashed = F.sha2(F.concat(F.lit(json.dumps(declared.key)), *texts), 256)
     key = F.unhex(F.substring(hashed, 1, 2 * _HASH_BYTES))
     return parsed.withColumns({EVENT_KEY: key, EVENT_WINDOW: F.lit(declared.window).cast("bigint")})
@@ -77,7 +77,7 @@ def _text(part: str, schema: StructType) -> Column:
     if part == RECORD:
         return F.hex("value")
     if part.startswith(HEADER):
-        of_name = F.filter("headers", lambda each: each["key"] == part.removeprefix(HEADER))
+        of_name = F.filter("headers", lambda header: header["key"] == part.removeprefix(HEADER))
         return F.hex(F.try_element_at(of_name, F.lit(-1))["value"])  # the last one, as Kafka's own `lastHeader`
     return _as_text(F.col(part), schema[part].dataType)
 
@@ -88,61 +88,53 @@ def _as_text(value: Column, kind: DataType) -> Column:
     return F.hex(value) if isinstance(kind, BinaryType) else value.cast("string")
 
 
-def is_compared() -> Column:
+def _is_compared() -> Column:
     """Return a condition on parsed rows: the line goes to silver and has a key."""
     return is_accepted() & F.col(EVENT_KEY).isNotNull()
 
 
-def times_near(parsed: DataFrame, declared: Deduplicate) -> Times:
+def _times_near(parsed: DataFrame, declared: Deduplicate) -> Times:
     """Return the ranges of times in which silver can hold a twin of one of these lines."""
     at, window = F.unix_micros("log_time"), declared.window
     number = F.expr(f"(unix_micros(log_time) - pmod(unix_micros(log_time), {window}L)) div {window}L")
-    lines = parsed.where(is_compared())
-    found = [row[0] for row in lines.select(number.alias("part")).distinct().limit(_MOST_PARTS).collect()]
-    if len(found) < _MOST_PARTS:
-        return near(found, window)
+    lines = parsed.where(_is_compared())
+    parts = [row[0] for row in lines.select(number.alias("part")).distinct().limit(_MOST_PARTS).collect()]
+    if len(parts) < _MOST_PARTS:
+        return near(parts, window)
     (ends,) = lines.agg(F.min(at), F.max(at)).collect()
     return [(ends[0] - window, ends[1] + window)]
 
 
 def near(parts: Iterable[int], window: int) -> Times:
     """Return the ranges of times that are at most a window from one of these parts of time, each a window long."""
-    ranges: list[tuple[int, int]] = []
-    for part in sorted(parts):
-        first, last = (part - 1) * window, (part + 2) * window - 1  # guard: window-on-both-sides
-        if ranges and first <= ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], last)
-        else:
-            ranges.append((first, last))
-    gaps = sorted(range(1, len(ranges)), key=lambda at: ranges[at][0] - ranges[at - 1][1], reverse=True)
-    cuts = [0, *sorted(gaps[: _MOST_RANGES - 1]), len(ranges)]
-    return [(ranges[one][0], ranges[other - 1][1]) for one, other in pairwise(cuts) if one < other]
+    ranges = (((part - 1) * window, (part + 2) * window - 1) for part in sorted(parts))  # guard: window-on-both-sides
+    return joined(merged(ranges), _MOST_RANGES)
 
 
-def held_near(before: TableVersion, parsed: DataFrame, declared: Deduplicate) -> DataFrame:
+def stored_near(before: TableVersion, parsed: DataFrame, declared: Deduplicate) -> DataFrame:
     """Read the rows of silver that have a key of these lines and a time near them."""
-    held = before.read(parsed.sparkSession, "log_time", times_near(parsed, declared))
-    if EVENT_KEY not in held.columns:  # no line was compared yet
-        return held.withColumn(EVENT_KEY, F.lit(None).cast("binary")).limit(0)
-    keys = parsed.where(is_compared()).select(EVENT_KEY).distinct()
-    return held.join(keys, EVENT_KEY, "left_semi")
+    stored = before.read(parsed.sparkSession, "log_time", _times_near(parsed, declared))
+    if EVENT_KEY not in stored.columns:  # no line was compared yet
+        return stored.withColumn(EVENT_KEY, F.lit(None).cast("binary")).limit(0)
+    keys = parsed.where(_is_compared()).select(EVENT_KEY).distinct()
+    return stored.join(keys, EVENT_KEY, "left_semi")
 
 
-def with_twin(parsed: DataFrame, held: DataFrame, within: timedelta) -> DataFrame:
+def with_twin(parsed: DataFrame, stored: DataFrame, within: timedelta) -> DataFrame:
     """Add `twin` to parsed rows: the row of silver, or of these rows, that a line repeats; null for a line that stays.
 
     Args:
         parsed: the rows, with event_key; read several times.
-        held: the rows of silver with the keys of these rows, as they were before the batch.
+        stored: the rows of silver with the keys of these rows, as they were before the batch.
         within: the window.
     """
     window = within // timedelta(microseconds=1)
     packed = {field.name: _packed(field.name, field.dataType) for field in parsed.schema}
-    lines = parsed.where(is_compared())
+    lines = parsed.where(_is_compared())
     row = F.struct(*(value.alias(name) for name, value in packed.items()))
     new = lines.select(EVENT_KEY, _at(), _order(lines, is_new=True), _origin(lines), row.alias("row"))
     nothing = F.lit(None).cast(new.schema["row"].dataType)
-    old = held.select(EVENT_KEY, _at(), _order(held, is_new=False), _origin(held), nothing.alias("row"))
+    old = stored.select(EVENT_KEY, _at(), _order(stored, is_new=False), _origin(stored), nothing.alias("row"))
     by_time = Window.partitionBy(EVENT_KEY).orderBy("at")
     is_apart = F.coalesce(F.col("at") - F.lag("at").over(by_time) > window, F.lit(False))
     # lines of one key with a gap longer than the window between them are no repeats of each other
@@ -151,9 +143,9 @@ def with_twin(parsed: DataFrame, held: DataFrame, within: timedelta) -> DataFram
     together = F.sort_array(F.collect_list(F.struct("order", "at", "who", "row")))
     grouped = both.groupBy(EVENT_KEY, "stretch").agg(together.alias("lines"))
     judged = grouped.select(F.explode(_judged(F.col("lines"), window)).alias("one"))
-    back = [_unpacked(name, field.dataType) for name, field in ((each.name, each) for each in parsed.schema)]
-    rest = parsed.where(~is_compared()).withColumn(TWIN.name, F.lit(None).cast(TWIN.dataType))
-    return judged.select(*back, F.col("one.twin").cast(TWIN.dataType).alias(TWIN.name)).unionByName(rest)
+    back = [_unpacked(field.name, field.dataType) for field in parsed.schema]
+    others = parsed.where(~_is_compared()).withColumn(TWIN.name, F.lit(None).cast(TWIN.dataType))
+    return judged.select(*back, F.col("one.twin").cast(TWIN.dataType).alias(TWIN.name)).unionByName(others)
 
 
 def _judged(lines: Column, window: int) -> Column:
@@ -169,16 +161,16 @@ def _judged(lines: Column, window: int) -> Column:
     )
     none = F.filter(marks, lambda _: F.lit(False))
 
-    def keep(kept: Column, mark: Column) -> Column:
-        repeats = F.exists(kept, lambda each: F.abs(each["at"] - mark["at"]) <= window)  # guard: repeat-within-window
-        return F.when(mark["is_new"] & repeats, kept).otherwise(F.concat(kept, F.array(mark)))
+    def keep(unique: Column, mark: Column) -> Column:
+        repeats = F.exists(unique, lambda old: F.abs(old["at"] - mark["at"]) <= window)  # guard: repeat-within-window
+        return F.when(mark["is_new"] & repeats, unique).otherwise(F.concat(unique, F.array(mark)))
 
-    def with_twins(kept: Column) -> Column:
+    def with_twins(unique: Column) -> Column:
         def with_twin_of(line: Column, number: Column) -> Column:
-            near = F.filter(kept, lambda each: (each["number"] < number) & (F.abs(each["at"] - line["at"]) <= window))
+            near = F.filter(unique, lambda mark: (mark["number"] < number) & (F.abs(mark["at"] - line["at"]) <= window))
             return F.struct(line["row"].alias("row"), F.get(near, F.lit(0))["who"].alias("twin"))
 
-        return F.filter(F.transform(lines, with_twin_of), lambda each: each["row"].isNotNull())
+        return F.filter(F.transform(lines, with_twin_of), lambda line: line["row"].isNotNull())
 
     return F.aggregate(marks, none, keep, with_twins)
 
@@ -204,8 +196,8 @@ def _order(rows: DataFrame, *, is_new: bool) -> Column:
 
 
 def _origin(rows: DataFrame) -> Column:
-    there = rows.columns
-    values = [F.col(name) if name in there else F.lit(None).cast("string") for name in ORIGIN]
+    names = rows.columns
+    values = [F.col(name) if name in names else F.lit(None).cast("string") for name in ORIGIN]
     fields = zip(ORIGIN, values, strict=True)
     return F.struct(F.col("log_time"), *(value.alias(name) for name, value in fields)).alias("who")
 

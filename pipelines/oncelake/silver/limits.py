@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from oncelake.common.errors import GateError
 from oncelake.common.models import shown
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.quality.reasons import line_of
 from oncelake.silver.split import Split
 from oncelake.silver.transform import is_accepted
@@ -14,32 +14,34 @@ from oncelake.silver.transform import is_accepted
 _HANDFUL = 3
 
 
-def stop(split: Split, counted: Counted) -> None:
+def stop(split: Split, counted: BatchCounts) -> None:
     """Raise GateError if the batch breaks a limit of level fail, before anything of the batch is written."""
     breaches = split.silver.breaches(counted, "fail")
     if not breaches:
         return
-    said = "; ".join(f"{limit}: {each}" for limit, each in breaches.items())
+    message = "; ".join(f"{limit}: {problem}" for limit, problem in breaches.items())
     broken = counted.frequent
     raise GateError(  # guard: gate-before-write
-        f"the gate refused batch {split.batch.batch_id}. {said}. {f'Rules broken: {broken}. ' if broken else ''}"
+        f"the gate refused batch {split.batch.batch_id}. {message}. {f'Rules broken: {broken}. ' if broken else ''}"
         f"{_lines(split.frame)}Nothing of the batch was written. Every start tries it again, so change the format, the "
         "rule, or the limit in quality.gate"
     )
 
 
-def warned(split: Split, counted: Counted) -> list[str]:
+def warned(split: Split, counted: BatchCounts) -> list[str]:
     """Add a warning for each limit of level warn that the batch breaks, and return the limits' names."""
     breaches = split.silver.breaches(counted, "warn")
-    split.batch.warned.extend(f"{limit}: {said}" for limit, said in breaches.items())
+    split.batch.warned.extend(f"{limit}: {problem}" for limit, problem in breaches.items())
     return list(breaches)
 
 
 def _lines(parsed: DataFrame) -> str:
     """Return a sentence that names a few of the refused lines; empty if there are none."""
-    found = parsed.where(~is_accepted()).select(line_of(F.col("file")).alias("origin"), "file", "value").limit(_HANDFUL)
+    refused = (
+        parsed.where(~is_accepted()).select(line_of(F.col("file")).alias("origin"), "file", "value").limit(_HANDFUL)
+    )
     named = [
-        row["origin"] if row["file"] is None else f"{row['origin']}:{_text(row['value'])}" for row in found.collect()
+        row["origin"] if row["file"] is None else f"{row['origin']}:{_text(row['value'])}" for row in refused.collect()
     ]
     return f"Some of the refused lines: {'; '.join(named)}. " if named else ""
 

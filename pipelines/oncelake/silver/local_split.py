@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from oncelake.common.errors import ReceiptError
 from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.common.wording import count_of
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver import collected, collected_duplicates
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.parsing.events import by_event
@@ -18,11 +18,7 @@ from oncelake.silver.split import OwnCode, Repeats, Split
 
 @dataclass
 class LocalSplit(Split):
-    """The parsed lines of a small batch.
-
-    Attributes:
-        parsed: the parsed rows.
-    """
+    """The parsed lines of a small batch."""
 
     parsed: Collected = field(kw_only=True)
     _stays: Collected | None = field(default=None, init=False)
@@ -37,8 +33,8 @@ class LocalSplit(Split):
         """Find the repeats."""
         if self.silver.deduplicate is not None and self.before is not None:
             unbroken = collected.unbroken(self.parsed)
-            kept, repeats = collected_duplicates.split(unbroken, self.before, self.silver.deduplicate)
-            self._stays = collected.as_silver(kept)
+            unique, repeats = collected_duplicates.split(unbroken, self.before, self.silver.deduplicate)
+            self._stays = collected.as_silver(unique)
             self.repeats = Repeats(self.before, self._stays, repeats, repeats.rows.num_rows)
         yield
 
@@ -46,7 +42,7 @@ class LocalSplit(Split):
         """Return quarantine's rows."""
         return collected.quarantined(self.parsed)
 
-    def counted(self) -> Counted:
+    def counted(self) -> BatchCounts:
         """Count the lines."""
         unbroken, measures = collected.unbroken(self.parsed), self.silver.measures
         self.arrivals = Arrivals.of_collected(unbroken)
@@ -57,18 +53,18 @@ class LocalSplit(Split):
         refused = lines - unbroken.rows.num_rows
         return counts_of_batch(lines, refused, collected.broken(self.parsed), values, self.batch)
 
-    def _kept(self) -> Collected:
+    def _without_own_columns(self) -> Collected:
         return collected.accepted(self.parsed) if self._stays is None else self._stays
 
     def _completed(self, own: OwnCode) -> BatchRows:
-        rows = self._kept()
+        rows = self._without_own_columns()
         frame = own(rows.frame())
-        made = self.batch.collect(frame)
-        if made is None:
+        completed = self.batch.collect(frame)
+        if completed is None:
             return SparkRows(frame)
-        if made.rows.num_rows != rows.rows.num_rows:
+        if completed.rows.num_rows != rows.rows.num_rows:
             raise ReceiptError(  # guard: transform-keeps-row-count
-                f"silver.transform made {count_of(made.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
+                f"silver.transform made {count_of(completed.rows.num_rows, 'row')} of {rows.rows.num_rows:,} in batch "
                 f"{self.batch.batch_id}; nothing was written. Correct it: each row must stay one row"
             )
-        return made
+        return completed

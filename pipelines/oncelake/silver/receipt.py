@@ -6,7 +6,7 @@ from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.write import Written
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver.split import Split
 
 
@@ -16,7 +16,7 @@ def rows_held(written: Written) -> int | None:
 
 
 def must_be(expected: int, written: Written, one: str, several: str) -> None:
-    """Raise ReceiptError if a table got another number of rows than was counted."""
+    """Raise ReceiptError if the number of rows that a table got differs from the counted one."""
     rows, metadata = written.commit.rows_added, written.commit.metadata
     if rows != expected:
         raise ReceiptError(  # guard: quarantine-rows-add-up
@@ -25,7 +25,7 @@ def must_be(expected: int, written: Written, one: str, several: str) -> None:
         )
 
 
-def must_be_all(rows: int | None, split: Split, counted: Counted) -> None:
+def must_be_all(rows: int | None, split: Split, counted: BatchCounts) -> None:
     """Raise ReceiptError if silver's rows, the repeats and the refused lines are not the lines of the batch."""
     if rows is None or rows + split.dropped == counted.rows:
         return

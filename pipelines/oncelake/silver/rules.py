@@ -13,7 +13,7 @@ from oncelake.bronze.records import Records
 from oncelake.common.lake import BRONZE, SILVER
 from oncelake.common.spark.prepared import Prepared
 from oncelake.exactly_once.batch import Batch
-from oncelake.quality.gate import Check, Counted, Judged, Level
+from oncelake.quality.gate import BatchCounts, Check, Level, RowConditions
 from oncelake.quality.suite import Rule
 from oncelake.silver import arrival
 from oncelake.silver.duplicates import with_event
@@ -87,36 +87,37 @@ class Silver:
     @property
     def records(self) -> Mapping[str, Records | None]:
         """The rule by which lines are put together into records, by the source's name; None without one."""
-        return {name: each.record for name, each in self.parsers.items()}
+        return {name: parser.record for name, parser in self.parsers.items()}
 
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if Java rejects a part of one of the formats."""
-        for each in self.by_format:
-            each.check(spark)
+        for parser in self.by_format:
+            parser.check(spark)
 
     @property
     def column_fields(self) -> list[StructField]:
         """The fields of the formats' typed columns in silver's table, each once."""
-        found: dict[str, StructField] = {}
-        for each in (column for parser in self.by_format for column in parser.column_fields):
-            found.setdefault(each.name, each)
-        return list(found.values())
+        fields: dict[str, StructField] = {}
+        for field in (column for parser in self.by_format for column in parser.column_fields):
+            fields.setdefault(field.name, field)
+        return list(fields.values())
 
     def parse(self, bronze: DataFrame) -> DataFrame:
         """Parse bronze's lines, each with the format of its source, and check them against the rules."""
-        return self._each(bronze, [partial(self._parse, each) for each in self.by_format])
+        return self._parse_by_format(bronze, [partial(self._parse, parser) for parser in self.by_format])
 
     def prepared(self) -> Callable[[DataFrame], DataFrame]:
         """Return `parse` for the batches of a run, whose plan is built once for each format."""
-        return partial(self._each, parsers=[Prepared(partial(self._parse, each)) for each in self.by_format])
+        parsers = [Prepared(partial(self._parse, parser)) for parser in self.by_format]
+        return partial(self._parse_by_format, parsers=parsers)
 
     @property
     def by_format(self) -> list[Parser]:
         """The parsers of the different formats, in the order of their sources."""
-        found: list[Parser] = []
+        parsers: list[Parser] = []
         for parser in self.parsers.values():
-            found += [parser] if parser not in found else []
-        return found
+            parsers += [parser] if parser not in parsers else []
+        return parsers
 
     def _parse(self, parser: Parser, bronze: DataFrame) -> DataFrame:
         others = [field for field in self.column_fields if field.name not in parser.columns]
@@ -125,12 +126,13 @@ class Silver:
         parsed = parse(bronze, parser, self.limits, self.rules, others)
         return parsed if self.deduplicate is None else with_event(parsed, self.deduplicate)
 
-    def _each(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
+    def _parse_by_format(self, bronze: DataFrame, parsers: Sequence[Callable[[DataFrame], DataFrame]]) -> DataFrame:
         """Parse the rows of the sources of each format with the parser of that format."""
         if len(parsers) == 1:
             return parsers[0](bronze)
-        names = ([name for name, each in self.parsers.items() if each == parser] for parser in self.by_format)
-        parts = (parser(bronze.where(source_name().isin(each))) for parser, each in zip(parsers, names, strict=True))
+        names = ([name for name, other in self.parsers.items() if other == parser] for parser in self.by_format)
+        pairs = zip(parsers, names, strict=True)
+        parts = (parser(bronze.where(source_name().isin(sources))) for parser, sources in pairs)
         return reduce(DataFrame.unionByName, parts)
 
     @property
@@ -141,28 +143,28 @@ class Silver:
     @property
     def aggregates(self) -> list[Column]:
         """The counters of a batch, each under its own name."""
-        wanted = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
+        counters = {"lines": F.count(F.lit(1)), "refused": F.count_if(~is_accepted())}
         broken = breaks(self.by_format, self.rules)
-        wanted |= {f"{_RULE}{rule}": F.count_if(condition) for rule, condition in broken.items()}
+        counters |= {f"{_RULE}{rule}": F.count_if(condition) for rule, condition in broken.items()}
         of_events = [rows_of_lines(is_accepted()).alias(EVENTS_COUNT)] if self.has_events else self.measures
         arrivals = arrival.aggregates(is_accepted(), of_events=self.has_events)
-        return [*(each.alias(name) for name, each in wanted.items()), *arrivals, *of_events]
+        return [*(counter.alias(name) for name, counter in counters.items()), *arrivals, *of_events]
 
     @property
     def measures(self) -> list[Column]:
         """The counters that only the limits need, each under its own name; over the rows of `by_event`."""
-        rows = Judged(is_taken_apart(), is_accepted())
+        rows = RowConditions(is_taken_apart(), is_accepted())
         if self.has_events:
             added = [field.name for field in self.column_fields]
             rows = replace(rows, applies=lambda judged: of_any_event(judged, added))
-        return [each.alias(name) for check in self.gate for name, each in check.measures(rows).items()]
+        return [aggregate.alias(name) for check in self.gate for name, aggregate in check.measures(rows).items()]
 
-    def breaches(self, counted: Counted, level: Level) -> dict[str, str]:
+    def breaches(self, counted: BatchCounts, level: Level) -> dict[str, str]:
         """Return the limits of a level that a batch breaks, each with what is wrong."""
-        held = ((check.limit, check.breach(counted)) for check in self.gate if check.level == level)
-        return {limit: said for limit, said in held if said is not None}
+        problems = ((check.limit, check.breach(counted)) for check in self.gate if check.level == level)
+        return {limit: problem for limit, problem in problems if problem is not None}
 
-    def counted(self, seen: Mapping[str, Any], batch: Batch) -> Counted:
+    def counted(self, seen: Mapping[str, Any], batch: Batch) -> BatchCounts:
         """Return the counts of a batch from the values of its aggregates."""
         rules = {name.removeprefix(_RULE): n for name, n in seen.items() if name.startswith(_RULE) and n}
         return counts_of_batch(seen["lines"], seen["refused"], rules, seen, batch)
@@ -170,10 +172,10 @@ class Silver:
 
 def counts_of_batch(
     lines: int, refused: int, rules: Mapping[str, int], values: Mapping[str, Any], batch: Batch
-) -> Counted:
+) -> BatchCounts:
     """Return the counts of a batch."""
     planned, events = batch.metadata(SILVER).planned, values.get(EVENTS_COUNT)
-    return Counted(lines, refused, rules, values, planned, is_first=batch.batch_id == 0, events=events)
+    return BatchCounts(lines, refused, rules, values, planned, is_first=batch.batch_id == 0, events=events)
 
 
 def source_name() -> Column:

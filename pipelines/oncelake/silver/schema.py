@@ -99,9 +99,9 @@ def with_source(schema: StructType, *, named: bool = True) -> StructType:
     return StructType([*schema.fields, SOURCE]) if named else schema
 
 
-def columns(schema: StructType, there: Container[str]) -> list[str]:
+def columns(schema: StructType, names: Container[str]) -> list[str]:
     """Return the columns of silver or quarantine that a parsed frame with some columns gives."""
-    return with_source(schema, named=SOURCE.name in there).fieldNames()
+    return with_source(schema, named=SOURCE.name in names).fieldNames()
 
 
 def silver_columns(parsed: Sequence[str]) -> list[str]:

@@ -1,12 +1,12 @@
 """The section `silver` of the configuration: accepted times, the user's own code, and how repeats are recognized."""
 
-import re
 from datetime import timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from oncelake.common.models import Duration, Strict, later
+from oncelake.common.models import Duration, Strict, as_tuple, later
+from oncelake.silver.parsing.format import COLUMN_NAME
 from oncelake.silver.transform import TimeLimits
 from oncelake.silver.user_code import checked_name
 
@@ -14,17 +14,12 @@ from oncelake.silver.user_code import checked_name
 HEADER, RECORD = "header:", "hash:record"
 # The value of `silver.deduplicate` that turns it off, for flags.
 OFF = "none"
-_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,126}")
-
-
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Deduplicate(Strict):
     """How silver recognizes a repeat: a line with the key of an earlier one, at most `within` before or after it."""
 
-    key: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    key: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
         description="to drop repeats: what identifies a line's event, a list of columns of silver, `header:<name>` for "
         "a Kafka header, or `hash:record` for the line's bytes; a line that lacks a part is not compared",
@@ -41,7 +36,7 @@ class Deduplicate(Strict):
     def _has_parts(cls, key: tuple[str, ...]) -> tuple[str, ...]:
         for part in key:
             is_header = part.startswith(HEADER) and part != HEADER
-            if not (is_header or part == RECORD or _COLUMN.fullmatch(part)):
+            if not (is_header or part == RECORD or COLUMN_NAME.fullmatch(part)):
                 raise ValueError(
                     f"a part must be a column of silver, {HEADER}<name> for a Kafka header, or {RECORD}, not {part!r}"
                 )

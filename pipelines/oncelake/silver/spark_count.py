@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.spark.few_rows import FewRows
 from oncelake.exactly_once.batch import Batch
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver import arrival
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.parsing.events import by_event
@@ -41,14 +41,14 @@ class LineCount(ABC):
         return accepted(self.frame)
 
     @abstractmethod
-    def result(self) -> tuple[Counted, Arrivals]:
+    def result(self) -> tuple[BatchCounts, Arrivals]:
         """Return the counts, and how the times of the accepted lines fit their arrival."""
 
 
 class CountOfOwnJob(LineCount):
     """Counts by a job of its own, whether silver's rows are written or not."""
 
-    def result(self) -> tuple[Counted, Arrivals]:
+    def result(self) -> tuple[BatchCounts, Arrivals]:
         """Run the job."""
         values, measures = values_of(self.frame, self.silver.aggregates), self.silver.measures
         if self.silver.has_events and measures:
@@ -67,7 +67,7 @@ class CountByObservation(LineCount):
         """Return silver's rows, whose job counts."""
         return accepted(self.frame.observe(self._seen, *self.silver.aggregates))
 
-    def result(self) -> tuple[Counted, Arrivals]:
+    def result(self) -> tuple[BatchCounts, Arrivals]:
         """Return what that job has counted."""
         values = dict(self._seen.get)
         return self.silver.counted(values, self.batch), Arrivals.of_values(values)
@@ -93,14 +93,14 @@ class CountByFilter(LineCount):
         names = _names(of_events=self.silver.has_events)
         return accepted(self.few.without(lines, is_accepted(), names, self._refused.fieldNames()))
 
-    def result(self) -> tuple[Counted, Arrivals]:
+    def result(self) -> tuple[BatchCounts, Arrivals]:
         """Return what that job has counted, once."""
-        taken = self.few.take(self._refused)
-        self.refused = taken.rows
-        rules = {name: n for name, n in taken.names.items() if not Arrivals.has(name)}
+        filtered = self.few.take(self._refused)
+        self.refused = filtered.rows
+        rules = {name: n for name, n in filtered.names.items() if not Arrivals.has(name)}
         values = dict(self._seen.get) if self.silver.measures else {}
-        counted = counts_of_batch(taken.lines, taken.out, rules, values, self.batch)
-        return counted, Arrivals.of_names(taken.names)
+        counted = counts_of_batch(filtered.lines, filtered.removed, rules, values, self.batch)
+        return counted, Arrivals.of_names(filtered.names)
 
     @property
     def _refused(self) -> StructType:

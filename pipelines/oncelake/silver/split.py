@@ -21,7 +21,7 @@ from oncelake.common.spark.valid_text import counts_of, marks_of
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.recovery import rebuild_hint
 from oncelake.exactly_once.table_version import TableVersion
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver.arrival import Arrivals
 from oncelake.silver.rules import Silver
 
@@ -34,13 +34,13 @@ class Repeats:
 
     Attributes:
         before: silver as it was before the batch.
-        kept: silver's rows.
+        unique: silver's rows.
         dropped: the rows of the table of repeats.
         count: the number of rows in `dropped`.
     """
 
     before: TableVersion
-    kept: BatchRows
+    unique: BatchRows
     dropped: BatchRows
     count: int
 
@@ -103,10 +103,10 @@ class Split(ABC):
             ReceiptError: the user's own code gave another number of rows than it got; nothing was written.
         """
         if self.own is None:
-            return self._kept()
-        made = self._completed(self.own)
-        marks = marks_of(made.columns)
-        self._invalid = made.counting([_count_of(mark) for mark in marks])
+            return self._without_own_columns()
+        completed = self._completed(self.own)
+        marks = marks_of(completed.columns)
+        self._invalid = completed.counting([_count_of(mark) for mark in marks])
         rows = self._invalid.rows
         return rows.select([name for name in rows.columns if name not in marks]) if marks else rows
 
@@ -115,7 +115,7 @@ class Split(ABC):
         """Return quarantine's rows."""
 
     @abstractmethod
-    def counted(self) -> Counted:
+    def counted(self) -> BatchCounts:
         """Count the lines: by a job of their own before silver's rows are written, or by the job that wrote them."""
 
     def made_valid(self, *, written: bool) -> Mapping[str, int]:
@@ -127,7 +127,7 @@ class Split(ABC):
         return counts_of(self._invalid.values(written=written)) if self._invalid is not None else {}
 
     @abstractmethod
-    def _kept(self) -> BatchRows:
+    def _without_own_columns(self) -> BatchRows:
         """Return silver's rows without the columns of the user's own code."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from oncelake.common.spark.prepared import Prepared
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.valid_text import recorded, warnings
 from oncelake.exactly_once.batch import Batch
-from oncelake.quality.gate import Counted
+from oncelake.quality.gate import BatchCounts
 from oncelake.silver import limits
 from oncelake.silver.local_split import LocalSplit
 from oncelake.silver.receipt import must_add_up, must_be, must_be_all, rows_held
@@ -36,7 +36,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     # one for frames, one for collected rows: the columns of the two differ in what may be null
     own_code = silver.transform
     of_frames, of_collected = (Prepared(own_code.marked) if own_code else None for _ in range(2))
-    said: list[str] = []  # once in a run
+    reported: list[str] = []  # once in a run
 
     def split_of(frame: DataFrame, lines: DataFrame, batch: Batch) -> Split:
         """Decide once for a batch which engine splits it; repeats are found here if delta-rs has silver open."""
@@ -64,9 +64,9 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
         with split.opened():
             counted = write_silver(split, silver, batch)
             strange = split.arrivals.warning(counted.lines - counted.refused) if split.arrivals else None
-            if strange is not None and not said:
+            if strange is not None and not reported:
                 batch.warned.append(strange)  # guard: later-than-file-warned
-                said.append(strange)
+                reported.append(strange)
             if split.repeats is not None and split.dropped:
                 must_be(split.dropped, batch.append(DUPLICATES, split.repeats.dropped), "is a repeat", "are repeats")
             warned, invalid = limits.warned(split, counted), split.made_valid(written=not is_held)
@@ -79,7 +79,7 @@ def write(silver: Silver) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def write_silver(split: Split, silver: Silver, batch: Batch) -> Counted:
+def write_silver(split: Split, silver: Silver, batch: Batch) -> BatchCounts:
     """Write a batch to silver, unless silver already holds it, and count the refused lines."""
     is_held = batch.holds(SILVER)
     first = split.counted() if split.counts_first else None

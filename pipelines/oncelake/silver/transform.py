@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField
 from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import bytes_in_file, digest, is_stand_in
 from oncelake.common.models import Duration, Strict
-from oncelake.quality.split import MARKS, Broken, at, broken_rules, listed, names_of, reason
+from oncelake.quality.split import MARKS, ColumnRule, at, broken_rules, listed, names_of, reason
 from oncelake.quality.suite import EACH_RULES, FORMAT_RULES, RECORD_RULES, STAND_IN_RULES, Rule
 from oncelake.silver.parsing.columns import text_of, value_of
 from oncelake.silver.parsing.events import OF_LINE, as_lines, by_event, columns_of_event
@@ -69,7 +69,7 @@ def parse(
     nothing = {field.name: F.lit(None).cast(field.dataType) for field in others}
     column_of = partial(_column_of, {**nothing, **{name: value_of(name) for name in parser.columns}})
     of_suite = {severity: broken_rules(rules, severity, column_of) for severity in ("warning", "critical")}
-    broken = {severity: [*_misfits(parser, severity), *found] for severity, found in of_suite.items()}
+    broken = {severity: [*_misfits(parser, severity), *suite_rules] for severity, suite_rules in of_suite.items()}
     warnings = names_of(broken["warning"]).alias(MARKS)
     reasons = _stays_here(_reasons(parser, refused, broken["critical"])).alias("reasons")
     parsed = judged.select(
@@ -84,14 +84,14 @@ def parse(
     return as_lines(parsed, bronze.columns, [*parser.columns, *nothing]) if parser.has_events else parsed
 
 
-def _misfits(parser: Parser, severity: str) -> list[Broken]:
+def _misfits(parser: Parser, severity: str) -> list[ColumnRule]:
     """Return the rules of a severity on the format's columns."""
-    found = []
-    for name, each in parser.columns.items():
-        if each.type != "string" and _severity(each) == severity:
+    misfits = []
+    for name, column in parser.columns.items():
+        if column.type != "string" and _severity(column) == severity:
             text = text_of(name)
-            found.append(Broken(column_rule(name), name, text.isNotNull() & value_of(name).isNull(), text))
-    return found
+            misfits.append(ColumnRule(column_rule(name), name, text.isNotNull() & value_of(name).isNull(), text))
+    return misfits
 
 
 def _column_of(values: Mapping[str, Column], name: str) -> Column:
@@ -146,19 +146,21 @@ def breaks(parsers: Sequence[Parser], rules: Sequence[Rule]) -> dict[str, Column
         *(() if of_records else RECORD_RULES),
         *(() if any(parser.has_events for parser in parsers) else EACH_RULES),
     ]
-    own = [each for each in FORMAT_RULES if each not in unused]
-    of_columns = [(name, each) for parser in parsers for name, each in parser.columns.items() if each.type != "string"]
+    own = [name for name in FORMAT_RULES if name not in unused]
+    of_columns = [
+        (name, column) for parser in parsers for name, column in parser.columns.items() if column.type != "string"
+    ]
     by_severity = [
-        *((column_rule(name), _severity(each)) for name, each in of_columns),
+        *((column_rule(name), _severity(column)) for name, column in of_columns),
         *((rule.id, rule.severity) for rule in rules),
     ]
     refusing = [*own, *(name for name, severity in by_severity if severity == "critical")]
     marking = [name for name, severity in by_severity if severity == "warning"]
-    found = {each: ~is_accepted() & _has(F.col("reasons.rule"), each) for each in refusing}
-    for each in marking:
-        marked = is_taken_apart() & _has(F.col(MARKS), each)
-        found[each] = found[each] | marked if each in found else marked
-    return found
+    conditions = {name: ~is_accepted() & _has(F.col("reasons.rule"), name) for name in refusing}
+    for rule in marking:
+        marked = is_taken_apart() & _has(F.col(MARKS), rule)
+        conditions[rule] = conditions[rule] | marked if rule in conditions else marked
+    return conditions
 
 
 def broken_names() -> Column:
@@ -192,7 +194,7 @@ def _refusal(parser: Parser) -> Column:
     return out.when(F.col("line") == "", F.array(reason(F.lit("blank"), "value", F.lit(""))))
 
 
-def _reasons(parser: Parser, refused: Column, refusing: Sequence[Broken]) -> Column:
+def _reasons(parser: Parser, refused: Column, refusing: Sequence[ColumnRule]) -> Column:
     """List the rules that a row broke; a line that the format does not match has one reason, not three."""
     out = refused if not parser.has_events else F.when(F.col(OF_LINE).isNotNull(), F.col(OF_LINE))
     unclear = F.when(F.col("log_time").isNull(), F.col("unclear"))
@@ -205,5 +207,5 @@ def _reasons(parser: Parser, refused: Column, refusing: Sequence[Broken]) -> Col
         .when(bad_time & bad_level, F.array(time, level))
         .when(bad_time, F.array(time))
         .when(bad_level, F.array(level))
-        .otherwise(F.coalesce(listed(refusing, Broken.as_reason, REASONS), F.array().cast(REASONS)))
+        .otherwise(F.coalesce(listed(refusing, ColumnRule.as_reason, REASONS), F.array().cast(REASONS)))
     )

@@ -57,7 +57,7 @@ class UserCode:
     Attributes:
         identity: what identifies it.
         place: the file of its module.
-        directory: the directory in which its package or module was found, if it was not found as Python finds modules.
+        directory: the directory that is put on `sys.path` to import it; None if Python finds the module without it.
     """
 
     identity: CodeIdentity
@@ -77,17 +77,17 @@ class UserCode:
         """
         module, _, name = self.name.partition(":")
         try:
-            found: Any = getattr(self._module(module), name, None)
+            target: Any = getattr(self._module(module), name, None)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ConfigError(f"{KEY} {self.name}: {self.place} cannot be imported: {said}") from error
-        if found is None:
+            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ConfigError(f"{KEY} {self.name}: {self.place} cannot be imported: {message}") from error
+        if target is None:
             raise ConfigError(f"{KEY} {self.name}: {self.place} has no {name}; name a function of this file")
-        if not callable(found):
-            raise ConfigError(f"{KEY} {self.name}: {name} in {self.place} is {shown(found)}, not a function")
-        return partial(self._called, found)
+        if not callable(target):
+            raise ConfigError(f"{KEY} {self.name}: {name} in {self.place} is {shown(target)}, not a function")
+        return partial(self._called, target)
 
     @contextmanager
     def imported_again(self) -> Iterator[None]:
@@ -114,18 +114,18 @@ class UserCode:
     def _module(self, name: str) -> Any:
         top = name.partition(".")[0]
         if getattr(sys.modules.get(top), _SOURCE, None) != self._source:
-            for each in [module for module in sys.modules if module == top or module.startswith(f"{top}.")]:
-                del sys.modules[each]  # guard: changed-code-imported-again
+            for submodule in [module for module in sys.modules if module == top or module.startswith(f"{top}.")]:
+                del sys.modules[submodule]  # guard: changed-code-imported-again
             importlib.invalidate_caches()
         with _on_path(self.directory):
-            made = importlib.import_module(name)
+            imported = importlib.import_module(name)
         if find_code(self.name, [Path(self.directory)] if self.directory is not None else ()).identity != self.identity:
             # guard: imported-code-has-recorded-hash
             raise ConfigError(f"{KEY} {self.name}: {self.place} has changed since this start; start again")
         setattr(sys.modules[top], _SOURCE, self._source)
         if self.identity.distribution is None:  # Spark's Python workers may not find the file
             cloudpickle.register_pickle_by_value(sys.modules[top])  # type: ignore[no-untyped-call]
-        return made
+        return imported
 
     def _called(self, function: Callable[[Any], Any], rows: Any) -> Any:
         with _on_path(self.directory):  # for imports in the function
@@ -138,7 +138,7 @@ class UserCode:
 
 @contextmanager
 def _on_path(directory: str | None) -> Iterator[None]:
-    """Let Python find modules in a directory too, first of all; not for longer, because another lake has its own."""
+    """Put a directory first on `sys.path` during the block; another lake in this process has its own directory."""
     if directory is None:
         yield
         return
@@ -150,11 +150,7 @@ def _on_path(directory: str | None) -> Iterator[None]:
 
 
 def find_code(name: str, places: Sequence[Path] = ()) -> UserCode:
-    """Find a function's module in some directories, or else as Python does: in PYTHONPATH, or installed.
-
-    Args:
-        name: the function, `package.module:function`.
-        places: the directories.
+    """Find the module of `package.module:function` in some directories, or else in PYTHONPATH, or installed.
 
     Raises:
         ConfigError: there is no such module, or it has no Python source.
@@ -183,15 +179,15 @@ def find_code(name: str, places: Sequence[Path] = ()) -> UserCode:
 
 def _within(module: str, path: Sequence[str] | None) -> ModuleSpec | None:
     """Find a module without importing a package of it; with None for the path, as Python finds modules."""
-    top, *rest = module.split(".")
+    top, *inner_names = module.split(".")
     if path is None:
-        found = (finder.find_spec(top, None) for finder in sys.meta_path)
-        spec = next(filter(None, found), None)
+        specs = (finder.find_spec(top, None) for finder in sys.meta_path)
+        spec = next(filter(None, specs), None)
     else:
         spec = PathFinder.find_spec(top, path)
-    for number in range(len(rest)):
+    for number in range(len(inner_names)):
         inner = spec.submodule_search_locations if spec is not None else None
-        name = ".".join((top, *rest[: number + 1]))
+        name = ".".join((top, *inner_names[: number + 1]))
         spec = PathFinder.find_spec(name, [*inner]) if inner is not None else None
     return spec
 

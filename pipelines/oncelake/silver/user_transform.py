@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.models import shown
 from oncelake.common.spark.analysis import Impurity, impurity, without_log
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import elements, jvm
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
 from oncelake.silver.parsing.columns import one_zero
 from oncelake.silver.parsing.format import COLUMN_NAME, TAKEN
@@ -85,15 +85,15 @@ class UserTransform:
         known = self._known.get(silver.json())
         if known is None:
             empty = spark.createDataFrame([], silver)
-            once = self._made(empty)
+            once = self._transformed(empty)
             first = _texts(empty, once)
-            if first != _texts(empty, self._made(empty)):
+            if first != _texts(empty, self._transformed(empty)):
                 # guard: same-plan-again
                 raise self._refused(f"{_RANDOM}: two calls with the same rows give two different plans")
             for days, zone in _ELSEWHERE:
                 self._compare(empty, first, days, zone)
             comment = {"comment": f"by {self.code.name}"}
-            known = [StructField(each.name, each.dataType, metadata=comment) for each in _added(empty, once)]
+            known = [StructField(column.name, column.dataType, metadata=comment) for column in _added(empty, once)]
             self._known[silver.json()] = known
         return known
 
@@ -103,23 +103,25 @@ class UserTransform:
         Raises:
             ConfigError: the function cannot be used; the message says why and what is accepted.
         """
-        made = self.marked(rows)
-        return made.drop(*marks_of(made.columns))
+        result = self.marked(rows)
+        return result.drop(*marks_of(result.columns))
 
     def marked(self, rows: DataFrame) -> DataFrame:
-        """Return the same, and after them, for each column of texts that may be invalid, whether one was made valid."""
-        made = self._made(rows)
-        added = _added(rows, made)
-        texts = [each for each in added if has_text(each.dataType)]
-        unsure = {text.name: text.dataType for text in texts} if texts and _may_be_invalid(rows, made) else {}
+        """Return the result with a hidden column for each that may have invalid texts: whether one was made valid."""
+        result = self._transformed(rows)
+        added = _added(rows, result)
+        texts = [column for column in added if has_text(column.dataType)]
+        unsure = {text.name: text.dataType for text in texts} if texts and _may_be_invalid(rows, result) else {}
         values = (
             # guard: transform-values-valid
-            valid(made[each.name], each.dataType) if each.name in unsure else one_zero(made[each.name], each.dataType)
-            for each in added
+            valid(result[column.name], column.dataType)
+            if column.name in unsure
+            else one_zero(result[column.name], column.dataType)
+            for column in added
         )
-        marks = (is_invalid(made[name], kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items())
-        named = (value.alias(each.name) for value, each in zip(values, added, strict=True))
-        return made.select(*rows.columns, *named, *marks)
+        marks = (is_invalid(result[name], kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items())
+        named = (value.alias(column.name) for value, column in zip(values, added, strict=True))
+        return result.select(*rows.columns, *named, *marks)
 
     def _compare(self, rows: DataFrame, first: Sequence[tuple[str, ...]], days: int, zone: str) -> None:
         """Raise ConfigError if the function, imported and called at another time in another zone, gives another plan.
@@ -131,46 +133,48 @@ class UserTransform:
         moment = datetime.now(ZoneInfo(zone)) + timedelta(days=days, hours=5, minutes=7)
         with self.code.imported_again(), time_machine.travel(moment):  # guard: module-imported-again
             try:
-                found = _texts(rows, self._made(rows))
+                expressions = _texts(rows, self._transformed(rows))
             except ConfigError as error:
                 raise ConfigError(f"{error}. This was with the clock at {moment:%Y-%m-%d} {zone}: {_PURE}") from None
-        for one, other in zip_longest(first, found, fillvalue=("no column",)):
+        for one, other in zip_longest(first, expressions, fillvalue=("no column",)):
             if one != other:
                 what = shown(one[0])
                 differs = f"would be {shown(other[0])}" if one[0] != other[0] else "has another Python function"
                 # guard: plan-without-clock-or-zone
                 raise self._refused(f"has {what}, which {differs} on {moment:%Y-%m-%d} in the zone {zone}; {_PURE}")
 
-    def _made(self, rows: DataFrame) -> DataFrame:
+    def _transformed(self, rows: DataFrame) -> DataFrame:
         function = self.code.function()
         with without_log():
-            made = self._called(function, rows)
+            result = self._called(function, rows)
             try:
-                fault = next(_faults(rows, made), None)
+                fault = next(_faults(rows, result), None)
             except (PySparkException, Py4JJavaError) as error:
                 fault = f"cannot be used: {_first_line(error)}"
         if fault is not None:
             raise self._refused(fault)
-        return made
+        return result
 
     def _called(self, function: Callable[[DataFrame], Any], rows: DataFrame) -> DataFrame:
         try:
-            made = function(rows)
+            result = function(rows)
         except (PySparkException, Py4JJavaError) as error:
             raise self._refused(f"cannot be used: {_first_line(error)}") from error
         except (Exception, SystemExit) as error:
             raise self._refused(f"raised {type(error).__name__}: {_first_line(error)}") from error
-        if not isinstance(made, DataFrame):
-            raise self._refused(f"returned {shown(made)}; it must return the DataFrame that it gets, with more columns")
-        return made
+        if not isinstance(result, DataFrame):
+            raise self._refused(
+                f"returned {shown(result)}; it must return the DataFrame that it gets, with more columns"
+            )
+        return result
 
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(f"{KEY} {self.code.name} {why}")
 
 
-def _faults(rows: DataFrame, made: DataFrame) -> Iterator[str]:
+def _faults(rows: DataFrame, result: DataFrame) -> Iterator[str]:
     """Yield why the returned rows are not the given ones with columns that depend on each row alone."""
-    nodes = _steps(rows, made)
+    nodes = _steps(rows, result)
     for node in nodes:
         kind = str(node.getClass().getSimpleName())
         if kind not in _ALLOWED:  # guard: one-row-per-row
@@ -178,49 +182,53 @@ def _faults(rows: DataFrame, made: DataFrame) -> Iterator[str]:
             yield f"{away}; {_ROW_BY_ROW}"
             return
     yield from _impure(rows.sparkSession, nodes)  # guard: same-columns-again
-    yield from _changed(rows, made)  # guard: silver-columns-unchanged
-    yield from _unfit(_added(rows, made))
+    yield from _changed(rows, result)  # guard: silver-columns-unchanged
+    yield from _unfit(_added(rows, result))
 
 
-def _steps(rows: DataFrame, made: DataFrame) -> list[Any]:
+def _steps(rows: DataFrame, result: DataFrame) -> list[Any]:
     """Return the nodes of a plan above that of the given rows, the last one first; all of them if it is not there."""
-    node, given, found = _plan(made), _plan(rows), []
-    while not node.fastEquals(given):
-        found.append(node)
+    node, start, nodes = _plan(result), _plan(rows), []
+    while not node.fastEquals(start):
+        nodes.append(node)
         if str(node.getClass().getSimpleName()) not in _ALLOWED:
             break
         node = node.children().head()
-    return found
+    return nodes
 
 
-def _may_be_invalid(rows: DataFrame, made: DataFrame) -> bool:
+def _expressions(nodes: Sequence[Any]) -> Iterator[Any]:
+    return (expression for node in nodes for expression in elements(node.expressions()))
+
+
+def _may_be_invalid(rows: DataFrame, result: DataFrame) -> bool:
     """Return True if one of the expressions of a plan above that of the given rows may have invalid texts."""
-    expressions = (each for node in _steps(rows, made) for each in _listed(node.expressions()))
+    expressions = _expressions(_steps(rows, result))
     return any(may_be_invalid(rows.sparkSession, expression) for expression in expressions)
 
 
 def _impure(spark: SparkSession, nodes: Sequence[Any]) -> Iterator[str]:
     patterns = jvm(spark).org.apache.spark.sql.catalyst.trees.TreePattern
-    for expression in (each for node in nodes for each in _listed(node.expressions())):
+    for expression in _expressions(nodes):
         what = shown(str(expression.sql()))
         for pattern, why in _PATTERNS.items():
             if expression.containsPattern(getattr(patterns, pattern)()):
                 yield f"has {what}, which {why}"
         if not expression.deterministic():
             yield f"has {what}, which {_RANDOM}"
-        found = {impurity(node) for node in _all_nodes(expression)}
-        yield from (f"has {what}, which {why}" for kind, why in _NODES.items() if kind in found)
+        impurities = {impurity(node) for node in _all_nodes(expression)}
+        yield from (f"has {what}, which {why}" for kind, why in _NODES.items() if kind in impurities)
 
 
-def _changed(rows: DataFrame, made: DataFrame) -> Iterator[str]:
+def _changed(rows: DataFrame, result: DataFrame) -> Iterator[str]:
     """Yield a fault for each given column that is not returned as it is: Spark gives each column an ID."""
-    returned = _listed(_plan(made).output())
-    for given in _listed(_plan(rows).output()):
-        name = str(given.name())
-        same = [each for each in returned if str(each.name()).lower() == name.lower()]
+    returned = elements(_plan(result).output())
+    for original in elements(_plan(rows).output()):
+        name = str(original.name())
+        same = [column for column in returned if str(column.name()).lower() == name.lower()]
         if not same:
             yield f"drops silver's column {name}; return the DataFrame with all of its columns"
-        elif len(same) > 1 or not same[0].exprId().equals(given.exprId()) or str(same[0].name()) != name:
+        elif len(same) > 1 or not same[0].exprId().equals(original.exprId()) or str(same[0].name()) != name:
             yield f"changes silver's column {name}; give your column another name"
 
 
@@ -229,18 +237,18 @@ def _unfit(added: Sequence[StructField]) -> Iterator[str]:
     if not added:
         yield f"adds no column; {_ROW_BY_ROW}"
     seen: set[str] = set()
-    for each in added:
-        if not COLUMN_NAME.fullmatch(each.name):
-            yield f"names a column {shown(each.name)}; use a letter, then letters, digits or _"
-        if each.name.lower() in TAKEN:
-            yield f"names a column {each.name}, which is a column of bronze or silver; give it another name"
-        if each.name.lower() in seen:
-            yield f"names two columns {each.name}; upper and lower case do not differ in a column's name"
-        seen.add(each.name.lower())
-        if not _is_plain(each.dataType):
+    for column in added:
+        if not COLUMN_NAME.fullmatch(column.name):
+            yield f"names a column {shown(column.name)}; use a letter, then letters, digits or _"
+        if column.name.lower() in TAKEN:
+            yield f"names a column {column.name}, which is a column of bronze or silver; give it another name"
+        if column.name.lower() in seen:
+            yield f"names two columns {column.name}; upper and lower case do not differ in a column's name"
+        seen.add(column.name.lower())
+        if not _is_plain(column.dataType):
             yield (
-                f"gives {each.name} the type {each.dataType.simpleString()}; a column must be a plain value (string, "
-                "number, boolean, binary, date or timestamp): cast it, or use to_json"
+                f"gives {column.name} the type {column.dataType.simpleString()}; a column must be a plain value "
+                "(string, number, boolean, binary, date or timestamp): cast it, or use to_json"
             )
 
 
@@ -248,14 +256,16 @@ def _is_plain(kind: DataType) -> bool:
     return isinstance(kind, _TYPES) or (isinstance(kind, StringType) and kind == StringType())
 
 
-def _added(rows: DataFrame, made: DataFrame) -> Sequence[StructField]:
-    return [each for each in made.schema if each.name not in rows.columns]
+def _added(rows: DataFrame, result: DataFrame) -> Sequence[StructField]:
+    return [column for column in result.schema if column.name not in rows.columns]
 
 
-def _texts(rows: DataFrame, made: DataFrame) -> list[tuple[str, ...]]:
+def _texts(rows: DataFrame, result: DataFrame) -> list[tuple[str, ...]]:
     """Return the expressions of a plan above that of the given rows: as SQL, which has no IDs, and their constants."""
-    expressions = [each for node in _steps(rows, made) for each in _listed(node.expressions())]
-    return [(str(expression.sql()), *map(_constants, _python_functions(expression))) for expression in expressions]
+    return [
+        (str(expression.sql()), *map(_constants, _python_functions(expression)))
+        for expression in _expressions(_steps(rows, result))
+    ]
 
 
 def _python_functions(expression: Any) -> list[Any]:
@@ -266,7 +276,7 @@ def _constants(function: Any) -> str:
     """Return the names and constants in a pickled Python function; "" if it is so large that Spark broadcasts it."""
     if not function.broadcastVars().isEmpty():
         return ""
-    command = bytes(int(each) % 256 for each in str(function.command().mkString(",")).split(","))
+    command = bytes(int(number) % 256 for number in str(function.command().mkString(",")).split(","))
     values = ((code.name, repr(value)) for code, value, _ in pickletools.genops(command) if value is not None)
     return "\n".join(sorted({text for name, text in values if name not in _PLACES and not _CLASS_ID.search(text)}))
 
@@ -277,14 +287,10 @@ def _plan(rows: DataFrame) -> Any:
 
 def _all_nodes(node: Any) -> Iterator[Any]:
     yield node
-    for child in _listed(node.children()):
+    for child in elements(node.children()):
         yield from _all_nodes(child)
 
 
-def _listed(nodes: Any) -> list[Any]:
-    return [nodes.apply(at) for at in range(nodes.size())]
-
-
 def _first_line(error: BaseException) -> str:
-    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-    return re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", reason(Exception(str(said))))
+    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", reason(Exception(str(text))))

@@ -172,7 +172,6 @@ class SourceKind(ABC):
 
     def publisher(self, spark: SparkSession) -> Publisher | None:
         """Return what publishes the positions outside the lake; None if the settings ask for none."""
-        del spark
         return None
 
     @abstractmethod
@@ -188,7 +187,6 @@ class SourceKind(ABC):
             versions: the versions of the rules that mask data.
             known: keeps results as long as the caller's other sources are asked.
         """
-        del at, versions, known
         return source
 
     def uncounted(self, spark: SparkSession | None) -> str | None:

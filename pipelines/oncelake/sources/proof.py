@@ -101,16 +101,16 @@ def what_waits(
     """
     at = metadata.end if metadata else None
     trouble, waits = source.trouble(at, None, metadata.source if metadata else {}), source.backlog(at)
-    said = "read up to the end"
+    state = "read up to the end"
     if waits.count != 0:
-        said = _waiting(waits, "waits for the next run", "wait for the next run")
+        state = _waiting(waits, "waits for the next run", "wait for the next run")
     if trouble is not None:
-        said = trouble.seen
+        state = trouble.seen
     elif waits.count != 0 and not may_start:
         words = _waiting(waits, "waits and no run reads it", "wait and no run reads them")
-        said = f"{words}, as bronze would not start"
+        state = f"{words}, as bronze would not start"
     holds = trouble is None and (waits.count == 0 or may_start)  # guard: any-source-can-continue
-    link = Link(f"{name} → {bronze}", str(bronze), holds, said)
+    link = Link(f"{name} → {bronze}", str(bronze), holds, state)
     if waits.count is None:
         return link.without(Uncompared(1, f"an unknown number of {waits.unit} that wait for the next run", waits=True))
     return link.without(*Uncompared.waiting(waits.count, waits.unit.removesuffix("s"), "for the next run"))

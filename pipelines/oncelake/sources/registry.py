@@ -35,10 +35,10 @@ def position_of(at: str | None) -> SourcePosition | None:
     value = json.loads(at)
     of_sources = (position for kind in KINDS.values() for position in kind.positions)
     classes: tuple[type[SourcePosition], ...] = (TablePosition, TablesPosition, *of_sources)
-    found = next(filter(None, (class_.of(value) for class_ in classes)), None)
-    if found is None:
+    result = next(filter(None, (class_.of(value) for class_ in classes)), None)
+    if result is None:
         raise ValueError(f"{at} is not a position")
-    return found
+    return result
 
 
 def shared_parts(recorded: Mapping[str, str]) -> Mapping[str, str]:

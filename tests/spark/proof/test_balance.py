@@ -209,7 +209,7 @@ def cut(table: MadeTable, after: int) -> Span:
     """Return the span of a table whose log begins after a batch; all rows are compared."""
     span = table.span(after)
     assert span.start
-    return replace(span, rest=True)
+    return replace(span, includes_earlier=True)
 
 
 @pytest.mark.parametrize("gone", [[0], [1], [2], [0, 1, 2]], ids=["bronze", "silver", "quarantine", "all"])

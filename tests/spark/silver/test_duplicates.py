@@ -15,7 +15,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.common.spark.collect import SmallBatches
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.silver import collected, collected_duplicates
-from oncelake.silver.duplicates import dropped, held_near, with_twin
+from oncelake.silver.duplicates import dropped, stored_near, with_twin
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.rules import Silver
@@ -89,7 +89,7 @@ def made_silver(spark: SparkSession, events: Iterable[Event], path: Path) -> Tab
 
 def both_ways(before: TableVersion, lines: DataFrame, declared: Deduplicate = MINUTE) -> list[list[Line]]:
     """Return the repeats that Spark finds, and those that this process finds."""
-    judged = with_twin(lines, held_near(before, lines, declared), declared.within).localCheckpoint()
+    judged = with_twin(lines, stored_near(before, lines, declared), declared.within).localCheckpoint()
     small = SmallBatches(10**6, 10**9).collect(lines)
     assert small is not None
     kept, repeats = collected_duplicates.split(collected.unbroken(small), before, declared)

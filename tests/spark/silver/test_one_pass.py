@@ -68,7 +68,7 @@ def test_the_rows_and_counts_are_those_of_other_passes(parsed: DataFrame, spark:
     assert texts(taken.rows) == texts(quarantined(parsed))
     assert taken.rows.schema.simpleString() == QUARANTINE.simpleString()
     assert spark.read.format("delta").load(str(tmp_path / "silver")).count() == len(LINES) - REFUSED
-    assert (taken.lines, taken.out) == (len(LINES), REFUSED)
+    assert (taken.lines, taken.removed) == (len(LINES), REFUSED)
     assert taken.names == counted(parsed)
 
 
@@ -103,7 +103,7 @@ def test_more_rows_than_the_bound_are_counted_and_not_kept(
     with FewRows(spark, rows, size) as few:
         assert without_refused(few, parsed).count() == len(LINES) - REFUSED
         taken = few.take(QUARANTINE)
-    assert (taken.lines, taken.out, taken.names, taken.rows) == (len(LINES), REFUSED, counted(parsed), None)
+    assert (taken.lines, taken.removed, taken.names, taken.rows) == (len(LINES), REFUSED, counted(parsed), None)
 
 
 def test_a_task_that_runs_again_counts_and_keeps_once(parsed: DataFrame, spark: SparkSession) -> None:
@@ -112,7 +112,7 @@ def test_a_task_that_runs_again_counts_and_keeps_once(parsed: DataFrame, spark: 
         rest.count()
         rest.count()
         taken = few.take(QUARANTINE)
-    assert (taken.lines, taken.out, taken.names) == (len(LINES), REFUSED, counted(parsed))
+    assert (taken.lines, taken.removed, taken.names) == (len(LINES), REFUSED, counted(parsed))
     assert taken.rows is not None
     assert texts(taken.rows) == texts(quarantined(parsed))
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncelake.quality.gate import Counted, checks
+from oncelake.quality.gate import BatchCounts, checks
 from oncelake.quality.settings import GateSettings
 
 
-def counted(lines: int, refused: int, *, is_first: bool = False) -> Counted:
-    return Counted(lines, refused, {"pattern": refused}, {}, datetime.now(UTC), is_first)
+def counted(lines: int, refused: int, *, is_first: bool = False) -> BatchCounts:
+    return BatchCounts(lines, refused, {"pattern": refused}, {}, datetime.now(UTC), is_first)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def counted(lines: int, refused: int, *, is_first: bool = False) -> Counted:
     ],
     ids=["most of many", "half of many", "all of few", "all of a first batch", "half of a first batch"],
 )
-def test_a_limit_can_hold_for_first_and_large_batches_alone(batch: Counted, *, stops: bool) -> None:
+def test_a_limit_can_hold_for_first_and_large_batches_alone(batch: BatchCounts, *, stops: bool) -> None:
     (check,) = checks(GateSettings.model_validate({"quarantined": {"fail": 0.5, "fail_from": 1000}}), None)
     assert (check.breach(batch) is not None) is stops
 
@@ -40,4 +40,6 @@ def test_a_warning_holds_for_every_batch() -> None:
 
 def test_the_three_most_frequent_reasons_are_named() -> None:
     rules = {"blank": 1, "level": 20, "pattern": 3000, "time": 4}
-    assert Counted(4000, 3025, rules, {}, datetime.now(UTC)).frequent == "pattern 3,000, level 20, time 4 and 1 more"
+    assert (
+        BatchCounts(4000, 3025, rules, {}, datetime.now(UTC)).frequent == "pattern 3,000, level 20, time 4 and 1 more"
+    )

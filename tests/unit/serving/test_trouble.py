@@ -180,7 +180,7 @@ def test_an_unwrapped_error_is_retried_on_a_new_connection(url: str) -> None:
             raise gone(connection)
         return len(seen)
 
-    assert database.transaction(work, Patience(20)) == 3
+    assert Patience(20).keep_trying(lambda: database.transaction(work)) == 3
     assert seen[2] is not seen[1]
 
 
@@ -210,8 +210,9 @@ def test_repeated_losses_at_one_statement_end_in_an_error_with_advice(
         if len(tries) <= 2 * LOSSES:
             raise gone(connection)
 
+    database = Database(parse_url(url))
     with pytest.raises(TargetError, match=f"gone, {LOSSES} times in a row at the same statement") as error:
-        Database(parse_url(url)).transaction(work, Patience(None))
+        Patience(None).keep_trying(lambda: database.transaction(work))
     assert (len(tries), isinstance(error.value, TargetAwayError)) == (LOSSES, False)
 
 
@@ -225,7 +226,8 @@ def test_losses_at_different_statements_are_retried(url: str, monkeypatch: pytes
             raise gone(connection, f"SELECT {len(tries) // 2}")
         return len(tries)
 
-    assert Database(parse_url(url)).transaction(work, Patience(None)) == 3 * LOSSES
+    database = Database(parse_url(url))
+    assert Patience(None).keep_trying(lambda: database.transaction(work)) == 3 * LOSSES
 
 
 def slow(pauses: list[float]) -> Iterator[tuple[datetime, int]]:
@@ -261,7 +263,7 @@ def test_a_proof_keeps_its_snapshot_alive_while_spark_computes(url: str, monkeyp
         yield rows({MINUTES[0]: 1})
 
     monkeypatch.setattr("oncelake.serving.rows.KEEP_ALIVE", 0.05)
-    monkeypatch.setattr("oncelake.proof.served.held", slowly)
+    monkeypatch.setattr("oncelake.proof.served.computed_rows", slowly)
     table, asked, gold = served(url), list[str](), cast(DataFrame, object())
     apply(table, {MINUTES[0]: 1}, metadata(0, None, 1))
     event.listen(database(table).engine, "before_cursor_execute", _keep(asked))

@@ -20,12 +20,7 @@ PARQUET = 8
 
 @dataclass(frozen=True)
 class SmallBatches:
-    """Collects the rows of small batches.
-
-    Attributes:
-        max_rows: the most rows.
-        max_bytes: the most bytes, in Spark's row format.
-    """
+    """Collects the rows of small batches; their bytes are those of Spark's row format."""
 
     max_rows: int
     max_bytes: int
@@ -54,11 +49,11 @@ class SmallBatches:
         bounded = jvm(spark).oncelake.BoundedRows.recordBatches(
             frame._jdf, int(self.max_rows / share), int(self.max_bytes / share)
         )
-        found: list[bytes] = RDD(bounded, spark.sparkContext, NoOpSerializer()).collect()
-        if not all(found):
+        chunks: list[bytes] = RDD(bounded, spark.sparkContext, NoOpSerializer()).collect()
+        if not all(chunks):
             return None
         schema = to_arrow_schema(frame.schema)
-        batches = [pyarrow.ipc.read_record_batch(pyarrow.py_buffer(each), schema) for each in found]
+        batches = [pyarrow.ipc.read_record_batch(pyarrow.py_buffer(chunk), schema) for chunk in chunks]
         rows = pyarrow.Table.from_batches(batches, schema)
         return Collected(rows, spark) if rows.num_rows <= self.max_rows and rows.nbytes <= self.max_bytes else None
 

@@ -18,28 +18,24 @@ CONF: Mapping[str, str] = {
 }
 
 
-def conf(given: Container[str] = ()) -> Mapping[str, str]:
+def conf(user_keys: Container[str] = ()) -> Mapping[str, str]:
     """Return the Spark settings that switch the direct file system on; empty if it cannot be used.
 
     Args:
-        given: the keys that the user sets; the user's own class path or file system replaces all of these settings.
+        user_keys: the keys that the user sets; the user's own class path or file system replaces all of these settings.
     """
-    return CONF if why_not(given) is None else {}
+    return CONF if why_not(user_keys) is None else {}
 
 
-def why_not(given: Container[str]) -> str | None:
-    """Return why the direct file system is not used, and what to do; None if it is used.
-
-    Args:
-        given: the keys that the user sets.
-    """
-    why = replaced(given)
+def why_not(user_keys: Container[str]) -> str | None:
+    """Return why the direct file system is not used, and what to do; None if it is used."""
+    why = replaced(user_keys)
     if why is None and not jar().exists():
         return "oncelake's log store is not compiled; run python -m oncelake.set_up"
     return why
 
 
-def replaced(given: Container[str]) -> str | None:
+def replaced(user_keys: Container[str]) -> str | None:
     """Return which of the user's settings replaces the direct file system, and what to do; None if none does."""
-    own = next((key for key in (CLASS_PATH, *CONF) if key in given), None)
+    own = next((key for key in (CLASS_PATH, *CONF) if key in user_keys), None)
     return None if own is None else f"spark.conf.{own} replaces oncelake's log store; remove that setting"

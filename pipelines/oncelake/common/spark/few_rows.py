@@ -1,4 +1,4 @@
-"""Count the rows of a frame and take a few out of it, in the job that writes the others."""
+"""Split a frame by a condition in the job that writes it: count all rows, and keep a few that do not meet it."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,29 +9,29 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import applied, jvm
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a job counted and took out of a frame.
+class RemovedRows:
+    """The rows that a job removed from a frame, and its counts.
 
     Attributes:
         lines: the number of all rows of the frame.
-        out: the number of rows that were taken out.
+        removed: the number of removed rows.
         names: how many rows had each name.
-        rows: the rows that were taken out; None if they were more than the bound.
+        rows: the removed rows; None if they were more than the bound.
     """
 
     lines: int
-    out: int
+    removed: int
     names: Mapping[str, int]
     rows: DataFrame | None
 
 
 @dataclass
 class FewRows:
-    """A filter that counts rows, and keeps those that it takes out in Spark's JVM within a bound.
+    """A filter that counts all rows, and keeps the rows that it removes in Spark's JVM, within a bound.
 
     Attributes:
         spark: a session whose tasks run in its own JVM, and which has our compiled classes.
@@ -52,37 +52,29 @@ class FewRows:
         jvm(self.spark).oncelake.FewRows.take(self._name)
 
     def without(self, frame: DataFrame, stays: Column, names: Column, columns: Sequence[str]) -> DataFrame:
-        """Return the rows of a frame that meet a condition; the job that computes them counts all and keeps the others.
+        """Split a frame by a condition in one job; return the matching rows, keep the others, count both.
 
         Args:
             frame: the frame.
             stays: the condition; it is never null.
             names: the names that are counted for a row, a list; null for none.
-            columns: the columns of the rows that are taken out.
+            columns: the columns of the removed rows.
         """
         function = jvm(self.spark).oncelake.FewRows.filter(self._name, self.max_rows, self.max_bytes)
-        return frame.where(Column(_call(self.spark, function, names, F.when(~stays, F.struct(*columns)))))
+        removed = F.when(~stays, F.struct(*columns))
+        return frame.where(Column(applied(self.spark.sparkContext, function, names, removed)))
 
-    def take(self, schema: StructType) -> Taken:
-        """Return what was counted and taken out, once, after the job.
+    def take(self, schema: StructType) -> RemovedRows:
+        """Return the removed rows and the counts, once, after the job.
 
         Args:
-            schema: the columns of the rows that are taken out.
+            schema: the columns of the removed rows.
         """
-        kept = jvm(self.spark).oncelake.FewRows.take(self._name)
-        rows = kept.rows()
+        counted = jvm(self.spark).oncelake.FewRows.take(self._name)
+        rows = counted.rows()
         frame = None if rows is None else _frame(self.spark, rows, schema)
-        lines, out = (int(kept.count(is_out)) for is_out in (False, True))
-        return Taken(lines, out, {str(key): int(n) for key, n in kept.named().items()}, frame)
-
-
-def _call(spark: SparkSession, function: Any, *arguments: Column) -> Any:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None, "a session has a JVM"
-    columns = gateway.new_array(jvm(spark).org.apache.spark.sql.Column, len(arguments))
-    for place, each in enumerate(arguments):
-        columns[place] = each._jc
-    return function.apply(columns)
+        lines, removed = (int(counted.count(is_removed)) for is_removed in (False, True))
+        return RemovedRows(lines, removed, {str(name): int(count) for name, count in counted.named().items()}, frame)
 
 
 def _frame(spark: SparkSession, rows: Any, schema: StructType) -> DataFrame:

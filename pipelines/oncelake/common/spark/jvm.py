@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 # The classes that PySpark looks up by name for each column and each plan.
 _OFTEN = (
@@ -21,6 +21,21 @@ _OFTEN = (
 def jvm(spark: "SparkSession | SparkContext") -> Any:
     """Return py4j's view of the JVM's packages."""
     return spark._jvm
+
+
+def applied(context: "SparkContext", function: Any, *columns: "Column") -> Any:
+    """Return Java's column of a user-defined function that is applied to columns."""
+    gateway = context._gateway
+    assert gateway is not None, "a session has a JVM"
+    arguments = gateway.new_array(jvm(context).org.apache.spark.sql.Column, len(columns))
+    for place, column in enumerate(columns):
+        arguments[place] = column._jc
+    return function.apply(arguments)
+
+
+def elements(sequence: Any) -> list[Any]:
+    """Return the elements of one of Scala's sequences."""
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def hadoop(spark: "SparkSession", place: Any) -> tuple[Any, Any]:

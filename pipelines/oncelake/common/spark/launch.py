@@ -83,7 +83,7 @@ def launch(conf: Mapping[str, str], java_options: Iterable[str] = ()) -> JavaGat
 
 
 def _launch(conf: Mapping[str, str], options: Sequence[str], arguments: str) -> JavaGateway:
-    if any(each.startswith(_PROPERTIES_FILE) for each in shlex.split(arguments)):
+    if any(argument.startswith(_PROPERTIES_FILE) for argument in shlex.split(arguments)):
         raise ConfigError(  # guard: no-other-settings-file
             f"{_SUBMIT_ARGUMENTS} has {_PROPERTIES_FILE}, but oncelake needs this option for its own settings; write "
             "that file's settings under spark.conf and remove the option"
@@ -121,11 +121,11 @@ def _start(arguments: Sequence[str], answer: Path, variables: Mapping[str, str])
     """
     # Spark looks up the host's address, which a Spark of one machine does not need
     nameless = {"SPARK_LOCAL_HOSTNAME": "localhost"} if nameless_host() else {}
-    asked = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+    own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
     return subprocess.Popen(
         [str(Path(variables["SPARK_HOME"]) / "bin/spark-submit"), *arguments],
         stdin=subprocess.PIPE,  # the JVM ends at its end
-        env={**os.environ, **variables, **utf8_locale(), **nameless, **asked},  # guard: jvm-in-utf8-locale
+        env={**os.environ, **variables, **utf8_locale(), **nameless, **own},  # guard: jvm-in-utf8-locale
         preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - as PySpark starts it
     )
 
@@ -187,11 +187,11 @@ def _exit_code() -> int | None:
     return code
 
 
-def _last_line(of: re.Pattern[str] = _ANYTHING) -> str:
+def _last_line(pattern: re.Pattern[str] = _ANYTHING) -> str:
     """Return the line of the JVM's output since its start that says most, in words; empty without any.
 
     Args:
-        of: what a line must have.
+        pattern: what a line must have.
     """
     if _output is None:
         return ""
@@ -199,14 +199,14 @@ def _last_line(of: re.Pattern[str] = _ANYTHING) -> str:
     with suppress(OSError), path.open("rb") as file:
         begins = file.seek(max(start, file.seek(0, os.SEEK_END) - _TAIL))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        said = [
+        messages = [
             line
             for line in _serious(lines, from_start=begins == start)
-            if not line.startswith(_NOISE) and of.search(line)
+            if not line.startswith(_NOISE) and pattern.search(line)
         ]
-        telling = [line for line in said if _TELLING.search(line)]
-        if said:
-            return f"; it said: {_WHERE.sub('', (telling or said)[-1])[:_LONGEST]}"
+        telling = [line for line in messages if _TELLING.search(line)]
+        if messages:
+            return f"; it said: {_WHERE.sub('', (telling or messages)[-1])[:_LONGEST]}"
     return ""
 
 

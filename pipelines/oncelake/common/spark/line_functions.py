@@ -13,19 +13,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from oncelake.common.spark.compiled import is_on_executors
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import applied, jvm
 from oncelake.common.spark.runtime import has_class
 
 _PATTERN, _JSON = "BoundedPattern", "JsonLine"
 
 
-def found(text: Column, regex: str) -> Column:
+def contains_match(text: Column, regex: str) -> Column:
     """Return True if a regular expression is found in a text; null if that takes too many steps, or without a text."""
     java = _own(_PATTERN)
     return text.rlike(regex) if java is None else _of(java.found(regex), text.cast("string"))
 
 
-def found_in_line(record: Column, regex: str, searched: int, *, tail: bool) -> Column | None:
+def first_line_contains_match(record: Column, regex: str, searched: int, *, tail: bool) -> Column | None:
     """Return True if a regular expression is found in a record's first line; None if there is no such function.
 
     Null if that takes too many steps.
@@ -102,7 +102,4 @@ def _class(context: SparkContext, name: str) -> Any | None:
 def _of(function: Any, column: Column) -> Column:
     context = SparkContext._active_spark_context
     assert context is not None, "the function is of the running Spark"
-    assert context._gateway is not None, "a session has a JVM"
-    arguments = context._gateway.new_array(jvm(context).org.apache.spark.sql.Column, 1)
-    arguments[0] = column._jc
-    return Column(function.apply(arguments))
+    return Column(applied(context, function, column))

@@ -20,8 +20,8 @@ def utf8_locale() -> Mapping[str, str]:  # guard: java-file-names-utf8
     """
     if sys.platform != "linux" or _encoding("") == _UTF8:  # macOS always uses UTF-8
         return {}
-    found = next((name for name in _UTF8_LOCALES if _encoding(name) == _UTF8), None)
-    return {"LC_ALL": found} if found else {}
+    usable = next((name for name in _UTF8_LOCALES if _encoding(name) == _UTF8), None)
+    return {"LC_ALL": usable} if usable else {}
 
 
 def _encoding(name: str) -> str | None:
@@ -29,12 +29,12 @@ def _encoding(name: str) -> str | None:
     library = ctypes.CDLL(None)
     library.newlocale.restype = ctypes.c_void_p
     library.nl_langinfo_l.restype = ctypes.c_char_p
-    found = library.newlocale(_EVERY_CATEGORY, name.encode(), None)
-    if not found:
+    handle = library.newlocale(_EVERY_CATEGORY, name.encode(), None)
+    if not handle:
         return None
-    place = ctypes.c_void_p(found)
+    place = ctypes.c_void_p(handle)
     try:
-        said: bytes = library.nl_langinfo_l(locale.CODESET, place)
-        return said.decode()
+        codeset: bytes = library.nl_langinfo_l(locale.CODESET, place)
+        return codeset.decode()
     finally:
         library.freelocale(place)

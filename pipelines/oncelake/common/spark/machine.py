@@ -20,16 +20,16 @@ import pyspark
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
 
-SPARK = "4.0."
+_SPARK = "4.0."
 # By trial on a small lake: with the first no run got through, of threads and addresses not even on one core; the second
 # has room for a proof and for more cores. On two cores, a run failed with 312 files, with 80 threads, and with 2.25 GiB
 # of addresses beside its heap; it got through with 348, 90 and 2.5 GiB. The addresses are in MiB.
 FILES, THREADS, ADDRESSES = (240, 512), (70, 400), (2 * 1024, 3 * 1024)
 # In MiB. Spark refuses a heap below one and a half times the 300 MiB that it reserves, and takes the heap as Java
 # reports it: without the part that its garbage collector keeps empty. Source: Spark's `UnifiedMemoryManager`.
-LEAST = 450
+_MIN_HEAP_MIB = 450
 # The native libraries that Spark's jars unpack take a few MiB.
-ROOM = 32
+_MIN_DISK_MIB = 32
 # The options in it come after those on the command line, and win.
 _LAST_WORD = "_JAVA_OPTIONS"
 TEMPORARY = "-Djava.io.tmpdir="
@@ -62,7 +62,7 @@ def java_variables() -> list[str]:
 
 
 def _check_pyspark() -> None:
-    if not pyspark.__version__.startswith(SPARK):
+    if not pyspark.__version__.startswith(_SPARK):
         raise ConfigError(
             f"this Python imports PySpark {pyspark.__version__} from {Path(pyspark.__file__).parent}, and oncelake "
             "needs PySpark 4.0; take it off PYTHONPATH, or install oncelake[local] in an environment of its own"
@@ -183,28 +183,28 @@ def _limits(settings: SparkSettings) -> Iterator[_Limit]:
 
 def _check_heap() -> None:
     """Raise ConfigError if a variable makes the heap so small that Spark refuses it."""
-    given = _given_heap()
-    if given is not None and _size(given) < LEAST:
+    option = _given_heap()
+    if option is not None and _size(option) < _MIN_HEAP_MIB:
         raise ConfigError(
-            f"{_LAST_WORD} has {given[0]}, which overrides spark.driver_memory, and Spark needs a heap of {LEAST}m or "
-            "more; remove it there"
+            f"{_LAST_WORD} has {option[0]}, which overrides spark.driver_memory, and Spark needs a heap of "
+            f"{_MIN_HEAP_MIB}m or more; remove it there"
         )
 
 
 def _heap(settings: SparkSettings) -> float:
     """Return the size that the heap will have, in MiB."""
-    given = _given_heap()
-    return mebibytes(settings.driver_memory) if given is None else _size(given)
+    option = _given_heap()
+    return mebibytes(settings.driver_memory) if option is None else _size(option)
 
 
 def _given_heap() -> re.Match[str] | None:
     """Return the option that overrides spark.driver_memory; None if no variable has one."""
-    found = [*map(_HEAP.fullmatch, os.environ.get(_LAST_WORD, "").split())]
-    return next((each for each in reversed(found) if each is not None), None)
+    matches = [*map(_HEAP.fullmatch, os.environ.get(_LAST_WORD, "").split())]
+    return next((match for match in reversed(matches) if match is not None), None)
 
 
-def _size(given: re.Match[str]) -> float:
-    return int(given[1]) * _UNITS[given[2].lower()]
+def _size(option: re.Match[str]) -> float:
+    return int(option[1]) * _UNITS[option[2].lower()]
 
 
 def _check_spark_home() -> None:
@@ -213,8 +213,8 @@ def _check_spark_home() -> None:
         return
     if not (Path(home) / "bin/spark-submit").is_file():
         raise ConfigError(f"SPARK_HOME={home} has no bin/spark-submit; unset it: PySpark brings Spark with it")
-    found = (_SPARK_CORE.match(path.name) for path in Path(home).glob("jars/spark-core_*.jar"))
-    versions = [each[1] for each in found if each is not None]  # a vendor's has more behind its numbers
+    matches = (_SPARK_CORE.match(path.name) for path in Path(home).glob("jars/spark-core_*.jar"))
+    versions = [match[1] for match in matches if match is not None]  # a vendor's has more behind its numbers
     if versions and not any(pyspark.__version__.startswith(version) for version in versions):
         raise ConfigError(
             f"SPARK_HOME={home} is Spark {versions[0]}, and this Python has PySpark {pyspark.__version__}; unset it: "
@@ -230,13 +230,13 @@ def _check_temporary(settings: SparkSettings) -> None:
         raise ConfigError(f"{reason(error)}; free some space there, or set TMPDIR to another directory") from None
     disk = shutil.disk_usage(place)
     free = disk.free // MEBIBYTE
-    if disk.total and free < ROOM:  # some file systems say no sizes
+    if disk.total and free < _MIN_DISK_MIB:  # some file systems say no sizes
         raise ConfigError(
-            f"{place}: the disk has {free} MiB left, and Spark needs {ROOM} for temporary files; free some space, or "
-            "set TMPDIR to another directory"
+            f"{place}: the disk has {free} MiB left, and Spark needs {_MIN_DISK_MIB} for temporary files; free some "
+            "space, or set TMPDIR to another directory"
         )
-    given = (*settings.conf.values(), *java_variables())
-    if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0) and not any(TEMPORARY in each for each in given):
+    options = (*settings.conf.values(), *java_variables())
+    if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0) and not any(TEMPORARY in option for option in options):
         raise ConfigError(
             f"{place} is mounted with noexec, and Spark loads its libraries for compression from there; set TMPDIR to "
             "a directory of another file system"

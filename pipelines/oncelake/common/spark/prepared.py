@@ -14,9 +14,6 @@ class Prepared:
     """A transformation that depends on nothing but the columns of its input, which are the same in every batch.
 
     Without our compiled class, the transformation is built again for each frame.
-
-    Args:
-        build: the transformation.
     """
 
     def __init__(self, build: Callable[[DataFrame], DataFrame]) -> None:

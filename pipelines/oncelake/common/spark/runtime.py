@@ -21,7 +21,7 @@ from oncelake.common.spark.jvm import jvm
 AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # The oldest Databricks runtime with the Spark version that oncelake is tested on.
-OLDEST_RUNTIME = (17, 3)
+_OLDEST_RUNTIME = (17, 3)
 # Each of these variables selects Spark Connect. Its sessions have no JVM, and another process writes the batches.
 _CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
@@ -52,14 +52,14 @@ def refuse_connect() -> None:
     Raises:
         ConfigError: the session is or would be a Spark Connect session.
     """
-    asked = next((name for name in _CONNECT if os.environ.get(name)), None)
+    variable = next((name for name in _CONNECT if os.environ.get(name)), None)
     active = _active()
     serverless = os.environ.get(DATABRICKS, "").startswith("client")
-    if asked is None and not serverless and (active is None or hasattr(active, "_jvm")):
+    if variable is None and not serverless and (active is None or hasattr(active, "_jvm")):
         return
     seen = (
-        f"{asked} is set"
-        if asked
+        f"{variable} is set"
+        if variable
         else f"{DATABRICKS} is {os.environ[DATABRICKS]}"
         if serverless
         else "the active session is one"
@@ -92,8 +92,8 @@ def check_delta(spark: SparkSession) -> None:
         ConfigError: Delta is missing or not switched on, or a version does not fit; the message says what to do.
     """
     if on_databricks():
-        version, oldest = os.environ[DATABRICKS], ".".join(map(str, OLDEST_RUNTIME))
-        if _numbers(version)[:2] < OLDEST_RUNTIME:
+        version, oldest = os.environ[DATABRICKS], ".".join(map(str, _OLDEST_RUNTIME))
+        if _numbers(version)[:2] < _OLDEST_RUNTIME:
             raise ConfigError(f"this is Databricks runtime {version}; use {oldest} LTS or later, which has Spark 4.0")
         return
     if not spark.version.startswith("4.0."):
@@ -104,18 +104,18 @@ def check_delta(spark: SparkSession) -> None:
     log = _class(spark, DELTA_LOG)
     if log is None:
         raise ConfigError(f"this session has no Delta Lake: start it with --packages {_DELTA_ARTIFACT}")
-    found = str(log.getPackage().getImplementationVersion())
-    if _numbers(found) < _numbers(DELTA):
+    delta_version = str(log.getPackage().getImplementationVersion())
+    if _numbers(delta_version) < _numbers(DELTA):
         raise ConfigError(
-            f"this session's Delta Lake is {found}; {DELTA} or later is needed, because in older versions a stream "
-            f"from a table can lose its last commit: start the session with --packages {_DELTA_ARTIFACT}"
+            f"this session's Delta Lake is {delta_version}; {DELTA} or later is needed, because in older versions a "
+            f"stream from a table can lose its last commit: start the session with --packages {_DELTA_ARTIFACT}"
         )
-    for key, wanted in DELTA_ON.items():
+    for key, value in DELTA_ON.items():
         has = spark.conf.get(key, "") or ""
-        if wanted not in has:
+        if value not in has:
             raise ConfigError(
                 f"this session has Delta Lake, but it is not switched on: {key} is {has or 'unset'}; start the session "
-                f"with --conf {key}={wanted}"
+                f"with --conf {key}={value}"
             )
 
 
@@ -152,10 +152,10 @@ def check_catalog(spark: SparkSession, catalog: str) -> None:
     try:
         spark.sql(f"SHOW SCHEMAS IN `{catalog}`").limit(1).collect()
     except Exception as error:
-        said = str(error).splitlines()[0]
-        raise ConfigError(f"lake.catalog {catalog}: Spark cannot read this catalog: {said}") from error
-    kept = spark.conf.get("spark.sql.catalogImplementation")
-    if catalog == "spark_catalog" and kept == "in-memory":
+        message = str(error).splitlines()[0]
+        raise ConfigError(f"lake.catalog {catalog}: Spark cannot read this catalog: {message}") from error
+    implementation = spark.conf.get("spark.sql.catalogImplementation")
+    if catalog == "spark_catalog" and implementation == "in-memory":
         raise ConfigError(
             "lake.catalog spark_catalog: this Spark keeps its catalog in memory and loses it when this process "
             "ends; set spark.conf.spark.sql.catalogImplementation=hive and spark.conf.spark.sql.warehouse.dir"
@@ -180,9 +180,9 @@ def _class(spark: SparkSession | SparkContext, name: str) -> Any | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in re.findall(r"\d+", version)[:3])
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def _active() -> SparkSession | None:
-    found: SparkSession | None = SparkSession.getActiveSession()
-    return found
+    session: SparkSession | None = SparkSession.getActiveSession()
+    return session

@@ -37,7 +37,7 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.terminal import own_console
 
 # The settings that the guarantee depends on. They override the configuration, which may not even name most of them.
-OWNED: Mapping[str, str] = {
+_OWNED: Mapping[str, str] = {
     **DELTA_ON,
     # every time in a table is UTC, independent of the machine's time zone
     "spark.sql.session.timeZone": "UTC",
@@ -52,7 +52,7 @@ OWNED: Mapping[str, str] = {
     "spark.sql.streaming.stopTimeout": "60s",
 }
 
-DEFAULTS: Mapping[str, str] = {
+_DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # a batch is small compared with a warehouse's query: most of 200 partitions, the default, would be empty tasks
@@ -117,8 +117,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
         own = {"spark.jars": paths.replace(os.pathsep, ","), "spark.executor.defaultJavaOptions": " ".join(_METHODS)}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(_own_directory() / "warehouse")
-    given = {key: value for key, value in settings.conf.items() if key not in _JAVA}
-    conf = {"spark.app.name": app, "spark.master": master, **DEFAULTS, **own, **given, **OWNED}
+    user_conf = {key: value for key, value in settings.conf.items() if key not in _JAVA}
+    conf = {"spark.app.name": app, "spark.master": master, **_DEFAULTS, **own, **user_conf, **_OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     options = [
         f"-Dlog4j2.configurationFile={log4j}",
@@ -168,17 +168,17 @@ def take(settings: SparkSettings, *, app: str = "oncelake") -> SparkSession:
         OncelakeError: Spark did not start.
     """
     check_gateway()
-    builder, wanted = SparkSession.builder.appName(app), {**settings.conf, **OWNED}
+    builder, conf = SparkSession.builder.appName(app), {**settings.conf, **_OWNED}
     if SparkSession.getActiveSession() is None and not on_databricks():  # spark-submit has no session yet
-        for key, value in wanted.items():
+        for key, value in conf.items():
             builder = builder.config(key, value)
     try:
-        given: SparkSession = builder.getOrCreate()
+        existing: SparkSession = builder.getOrCreate()
     except Exception as error:
         raise OncelakeError(f"Spark did not start: {explain(error)}") from error
-    check_delta(given)
-    session: SparkSession = given.newSession()
-    for key, value in wanted.items():
+    check_delta(existing)
+    session: SparkSession = existing.newSession()
+    for key, value in conf.items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
         elif key in settings.conf and session.conf.get(key, None) != value:
@@ -209,7 +209,7 @@ def _java_options_of(settings: SparkSettings) -> list[str]:
     return options
 
 
-def leave_stopping_to_us(spark: SparkSession) -> None:
+def _leave_stopping_to_us(spark: SparkSession) -> None:
     """Make the JVM ignore SIGTERM, so that after a signal to the whole process group, batches end before Spark does.
 
     PySpark already keeps SIGINT from the JVM. The JVM still ends with this process: PySpark's gateway stops at the end
@@ -276,9 +276,9 @@ def _jvm_ends_at_ctrl_c() -> Iterator[None]:
 
 def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool) -> Iterator[SparkSession]:
     log = spark_log()
-    with nullcontext() if verbose else _showing("starting Spark"), nullcontext() if verbose else java_output_to(log):
+    with nullcontext() if verbose else _spinner(), nullcontext() if verbose else java_output_to(log):
         spark = build(settings, quick=quick)
-    leave_stopping_to_us(spark)
+    _leave_stopping_to_us(spark)
     try:
         yield spark
     finally:
@@ -289,14 +289,15 @@ def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool) -> Iter
 
 
 @contextmanager
-def _showing(what: str) -> Iterator[None]:
-    """Show a line on the terminal until the block ends; show nothing if stderr is not a terminal."""
+def _spinner() -> Iterator[None]:
+    """Show on the terminal, until the block ends, that Spark is starting; show nothing if stderr is not a terminal."""
     with own_console() as console:
         if console is None:
             yield
             return
         ascii_only = console.options.ascii_only
-        spinner = Spinner("line" if ascii_only else "dots", text=f"{what} {'...' if ascii_only else '…'}", style="dim")
+        text = f"starting Spark {'...' if ascii_only else '…'}"
+        spinner = Spinner("line" if ascii_only else "dots", text=text, style="dim")
         with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
             yield
 

@@ -37,12 +37,12 @@ def _not_owned(conf: dict[str, str]) -> dict[str, str]:
     return conf
 
 
-def _size(given: str) -> str:
-    if re.fullmatch(_SIZE, given) is None:
+def _size(size: str) -> str:
+    if re.fullmatch(_SIZE, size) is None:
         raise ValueError("expected a number and m or g, such as 2g")
-    if mebibytes(given) < _LEAST:
+    if mebibytes(size) < _LEAST:
         raise ValueError(f"expected at least {_LEAST}m, which is what Spark needs")
-    return given
+    return size
 
 
 def mebibytes(size: str) -> int:

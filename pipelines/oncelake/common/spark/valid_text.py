@@ -12,6 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
+from oncelake.common.spark.jvm import elements
 from oncelake.common.wording import count_of
 
 # Before the name of a column, for a hidden one: whether, or how often, its texts had to be made valid.
@@ -36,7 +37,7 @@ def has_text(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
         return has_text(kind.elementType)
     if isinstance(kind, StructType):
-        return any(has_text(each.dataType) for each in kind)
+        return any(has_text(field.dataType) for field in kind)
     return isinstance(kind, StringType)
 
 
@@ -46,11 +47,13 @@ def valid(value: Column, kind: DataType, *, nullable: bool = True) -> Column:
         text = F.make_valid_utf8(value)
         return text if nullable else F.coalesce(text, F.lit(""))
     if isinstance(kind, ArrayType) and has_text(kind):
-        return F.transform(value, lambda each: valid(each, kind.elementType, nullable=kind.containsNull))
+        return F.transform(value, lambda item: valid(item, kind.elementType, nullable=kind.containsNull))
     if isinstance(kind, StructType) and has_text(kind):
-        fields = ((value.getField(each.name), each) for each in kind)
-        made = F.struct(*(valid(part, of.dataType, nullable=of.nullable).alias(of.name) for part, of in fields))
-        return F.when(value.isNotNull(), made) if nullable else made
+        fields = ((value.getField(field.name), field) for field in kind)
+        struct = F.struct(
+            *(valid(part, field.dataType, nullable=field.nullable).alias(field.name) for part, field in fields)
+        )
+        return F.when(value.isNotNull(), struct) if nullable else struct
     return value
 
 
@@ -63,21 +66,16 @@ def may_be_invalid(spark: SparkSession, node: Any) -> bool:  # guard: sure-texts
     """Return False if the texts of an expression are surely valid where those of its columns are.
 
     Binary values are not the only source of others: get_json_object makes one of two escaped surrogates.
-
-    Args:
-        spark: the session.
-        node: the expression, analyzed.
     """
     kind = str(node.dataType().typeName()).partition("(")[0]
     if kind in _BARE:
         return False
     if is_instance_of(spark.sparkContext._gateway, node, _REPLACED):
         return may_be_invalid(spark, node.replacement())
-    children = node.children()
     return (
         kind == "binary"
         or str(node.getClass().getSimpleName()) not in _KEEPING
-        or any(may_be_invalid(spark, children.apply(at)) for at in range(children.size()))
+        or any(may_be_invalid(spark, child) for child in elements(node.children()))
     )
 
 
@@ -91,13 +89,13 @@ def counts_of(values: Mapping[str, Any]) -> dict[str, int]:
     return {name.removeprefix(INVALID_PREFIX): int(values[name]) for name in marks_of(values) if values[name]}
 
 
-def recorded(quality: Mapping[str, Any], found: Mapping[str, int]) -> Mapping[str, Any]:
+def recorded(quality: Mapping[str, Any], counts: Mapping[str, int]) -> Mapping[str, Any]:
     """Return what a batch's commit records, with the lines that had a text that was made valid, by column."""
-    warned = [*quality["warned"], *(f"text of {name} is not UTF-8" for name in found)]
-    return {**quality, "warned": warned, "not_utf8": found} if found else quality
+    warned = [*quality["warned"], *(f"text of {name} is not UTF-8" for name in counts)]
+    return {**quality, "warned": warned, "not_utf8": counts} if counts else quality
 
 
-def warnings(found: Mapping[str, int]) -> list[str]:
+def warnings(counts: Mapping[str, int]) -> list[str]:
     """Return a warning for each column with texts that were made valid."""
-    said = "a text that is not UTF-8; what no reader can read became U+FFFD"
-    return [f"{name}: {count_of(count, 'line has', 'lines have')} {said}" for name, count in found.items()]
+    problem = "a text that is not UTF-8; what no reader can read became U+FFFD"
+    return [f"{name}: {count_of(count, 'line has', 'lines have')} {problem}" for name, count in counts.items()]

@@ -127,10 +127,10 @@ class LocalTable:
             del fence
             snapshot = self.snapshot(rows.columns)
             alone()
-            made = sql("datafusion")
-            if snapshot is None or made is None or not snapshot.can_merge(made.windows):
+            merge_sql = sql("datafusion")
+            if snapshot is None or merge_sql is None or not snapshot.can_merge(merge_sql.windows):
                 return False
-            snapshot.merge(batch, metadata, made.condition, made.update)
+            snapshot.merge(batch, metadata, merge_sql.condition, merge_sql.update)
             return True
 
         return change
@@ -160,7 +160,7 @@ class LocalTable:
             return None
         text = self._table.schema().to_json()
         fields = {field.name: field for field in StructType.fromJson(json.loads(text)).fields}
-        fit = all(fields[each.name].dataType.simpleString() == each.dataType.simpleString() for each in rows.schema)
+        fit = all(fields[field.name].dataType.simpleString() == field.dataType.simpleString() for field in rows.schema)
         # guard: same-types-and-nullable
         if not fit or _INVARIANTS in text or not all(field.nullable for field in fields.values()):
             return None
@@ -280,11 +280,11 @@ class Snapshot:
     def rows_touched(self, windows: Windows) -> int:
         """Return how many rows are in the files that can hold one of the windows, by the files' statistics."""
         files = pyarrow.table(self._table.get_add_actions(flatten=True))
-        rows = [each or 0 for each in files["num_records"].to_pylist()]
+        rows = [count or 0 for count in files["num_records"].to_pylist()]
         bounds = [f"min.{self._windows}", f"max.{self._windows}"]
         if not windows or not set(bounds) <= set(files.column_names):
             return sum(rows)
-        starts, ends = ([(each - _EPOCH) // _MICROSECOND for each in side] for side in zip(*windows, strict=True))
+        starts, ends = ([(moment - _EPOCH) // _MICROSECOND for moment in side] for side in zip(*windows, strict=True))
         least, most = (files[name].cast("int64").to_pylist() for name in bounds)
 
         def can_hold(low: int | None, high: int | None) -> bool:
@@ -296,10 +296,10 @@ class Snapshot:
         return sum(count for count, *span in zip(rows, least, most, strict=True) if can_hold(*span))
 
     def _must_be_new(self, metadata: CommitMetadata) -> None:
-        held = self._table.transaction_version(metadata.app_id)
-        if held is not None and held >= metadata.txn_version:
+        recorded = self._table.transaction_version(metadata.app_id)
+        if recorded is not None and recorded >= metadata.txn_version:
             # guard: small-batch-transaction-is-new
-            raise TransactionHeldError(f"{self._table.table_uri} holds {metadata.app_id} up to {held}")
+            raise TransactionHeldError(f"{self._table.table_uri} holds {metadata.app_id} up to {recorded}")
 
 
 class _Commit:

@@ -48,16 +48,15 @@ class DataFile:
 
 
 class NewFiles:
-    """The rows of a batch as data files of a table that no commit names yet.
+    """The rows of a batch as uncommitted data files of a table.
 
-    The table does not know files that are never committed, as after a crash. VACUUM removes them, like those of
-    Spark's writer.
+    Files that are never committed, as after a crash, are no part of the table; VACUUM removes them.
 
     Args:
         rows: the rows, with columns of the table.
         table: the table's directory.
         indexed: the columns that get statistics, each with its Delta type.
-        schema: the table's schema, as JSON, to which the rows fit.
+        schema: the table's schema, as JSON; the rows fit it.
     """
 
     def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str) -> None:
@@ -107,15 +106,15 @@ class NewFiles:
                     f"start tries it again. Leave alone what begins with {STAGED}, and run one run at a time"
                 )
             footers = {path: parquet.read_metadata(path) for path in sorted(staged.glob("*.parquet"))}
-            moved = {each: footer for each, footer in footers.items() if footer.num_rows}
-            return [self._file(each.rename(self._table / each.name), footer) for each, footer in moved.items()]
+            moved = {path: footer for path, footer in footers.items() if footer.num_rows}
+            return [self._file(path.rename(self._table / path.name), footer) for path, footer in moved.items()]
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
     def discard(self) -> None:
         """Remove the files, which no commit may have named."""
-        for each in self._written or ():
-            (self._table / each.name).unlink(missing_ok=True)
+        for file in self._written or ():
+            (self._table / file.name).unlink(missing_ok=True)
         self._written = None
 
     def _file(self, path: Path, footer: parquet.FileMetaData) -> DataFile:
@@ -140,19 +139,19 @@ def statistics(footer: parquet.FileMetaData, indexed: Mapping[str, str]) -> Mapp
         name = footer.schema.column(place).path
         if name not in indexed:
             continue
-        chunks = [footer.row_group(each).column(place) for each in range(footer.num_row_groups)]
+        chunks = [footer.row_group(group).column(place) for group in range(footer.num_row_groups)]
         known = [
             chunk.statistics for chunk in chunks if chunk.statistics is not None and chunk.statistics.has_null_count
         ]
         if len(known) < len(chunks):  # guard: no-bounds-without-statistics
             continue
-        nulls[name] = sum(each.null_count for each in known)
-        valued = [found for each, found in zip(chunks, known, strict=True) if found.null_count < each.num_values]
-        if valued and all(each.has_min_max for each in valued) and _is_plain(footer, place, indexed[name]):
+        nulls[name] = sum(stats.null_count for stats in known)
+        valued = [stats for chunk, stats in zip(chunks, known, strict=True) if stats.null_count < chunk.num_values]
+        if valued and all(stats.has_min_max for stats in valued) and _is_plain(footer, place, indexed[name]):
             with suppress(ValueError, OverflowError):  # no text in UTF-8, or a time that Python does not have
-                bounds = [_spelled(min(each.min_raw for each in valued), indexed[name])]
+                bounds = [_spelled(min(stats.min_raw for stats in valued), indexed[name])]
                 # guard: bounds-of-all-row-groups
-                bounds.append(_spelled(max(each.max_raw for each in valued), indexed[name]))
+                bounds.append(_spelled(max(stats.max_raw for stats in valued), indexed[name]))
                 least[name], most[name] = bounds
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
 

@@ -52,9 +52,9 @@ class SparkTable:
         def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
             del fence
             alone()
-            made = sql("spark")
-            assert made is not None, "Spark merges every table"
-            merge(rows.frame(), self.path, metadata, made, computed=rows.here is not None)
+            merge_sql = sql("spark")
+            assert merge_sql is not None, "Spark merges every table"
+            merge(rows.frame(), self.path, metadata, merge_sql, computed=rows.here is not None)
             return True
 
         return change
@@ -73,14 +73,9 @@ def append(rows: DataFrame, path: str, metadata: CommitMetadata) -> None:
 
 
 def merge(rows: DataFrame, path: str, metadata: CommitMetadata, sql: MergeSql, *, computed: bool = False) -> None:
-    """MERGE rows (alias `batch`) into a table (alias `gold`) with metadata, once for its transaction.
+    """MERGE rows (alias `batch`) into a table (alias `gold`) once for the transaction of its metadata.
 
-    Args:
-        rows: the rows.
-        path: the table's path.
-        metadata: the metadata.
-        sql: the MERGE.
-        computed: whether the frame holds the rows itself.
+    `computed` is True if the frame holds the rows themselves, so that Delta need not keep them between its two passes.
     """
     session = rows.sparkSession
     with _transaction(session, metadata, {_MATERIALIZE: "none"} if computed else {}):

@@ -52,7 +52,7 @@ class Cassandra(Sink):
         unknown = [option for option in options if option not in _ACCEPTED]
         if unknown:
             raise ConfigError(f"serving.options.{unknown[0]}: accepted are {', '.join(_ACCEPTED)}")
-        self.hosts = tuple(each.strip() for each in options["hosts"].split(","))
+        self.hosts = tuple(host.strip() for host in options["hosts"].split(","))
         self.keyspace = options["keyspace"]
         if not options.get("port", _PORT).isdecimal():
             raise ConfigError("serving.options.port must be a number")
@@ -136,11 +136,11 @@ class Cassandra(Sink):
             query = (
                 "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = %s AND table_name = %s"
             )
-            positions, found = (list(session.execute(query, (self.keyspace, each))) for each in (_POSITION, self.name))
-        for name, columns in ((_POSITION, positions), (self.name, found)):
+            positions, served = (list(session.execute(query, (self.keyspace, name))) for name in (_POSITION, self.name))
+        for name, columns in ((_POSITION, positions), (self.name, served)):
             if not columns:
                 raise ConfigError(f"there is no table {name} in keyspace {self.keyspace}. Run: oncelake serving init")
-        types = {each.column_name: each.type for each in found}
+        types = {column.column_name: column.type for column in served}
         wrong = [
             f"{column.name} is {types.get(column.name, 'missing')}, accepted: {_type(column)}"
             for column in table.columns
@@ -148,7 +148,7 @@ class Cassandra(Sink):
         ]
         if wrong:
             raise ConfigError(f"{self.name} in keyspace {self.keyspace}: {'; '.join(wrong)}")
-        key = [each.column_name for each in found if each.kind != "regular"]
+        key = [column.column_name for column in served if column.kind != "regular"]
         if key != [table.key]:
             raise ConfigError(
                 f"{self.name} in keyspace {self.keyspace} has the primary key ({', '.join(key)}), "
@@ -202,14 +202,16 @@ class Cassandra(Sink):
         except (AuthenticationFailed, RequestExecutionException, DriverException, NoHostAvailable) as error:
             of_hosts = getattr(error, "errors", None) if isinstance(error, NoHostAvailable) else None
             causes = list(of_hosts.values() if isinstance(of_hosts, dict) else of_hosts or ()) or [error]
-            refused = next((each for each in causes if isinstance(each, AuthenticationFailed)), None)
+            refused = next((cause for cause in causes if isinstance(cause, AuthenticationFailed)), None)
             if refused is not None:
                 raise TargetError(f"{self}: {reason(refused)}. Check user and password of serving.options") from None
             cause = causes[0] if isinstance(causes[0], Exception) else error
-            said = str(error.args[0]) if cause is error and isinstance(error, NoHostAvailable) else reason(cause)
+            message = str(error.args[0]) if cause is error and isinstance(error, NoHostAvailable) else reason(cause)
             if type(error).__name__ in _PASSING:
-                raise TargetAwayError(said, str(self)) from None
-            raise TargetError(f"{self}: {said}. Nothing of the batch is recorded; fix it, then start again") from None
+                raise TargetAwayError(message, str(self)) from None
+            raise TargetError(
+                f"{self}: {message}. Nothing of the batch is recorded; fix it, then start again"
+            ) from None
 
 
 # Errors that pass: a node or the network is away, or too few replicas answer.

@@ -91,27 +91,27 @@ class Store:
         """
 
         def merged(files: Mapping[str, str]) -> Mapping[str, list[Row]]:
-            found = {}
+            rows_by_day = {}
             for day, rows in days.items():
                 by_key = {row[0]: row for row in (*self._rows(table, files.get(day)), *rows)}
-                found[day] = [by_key[key] for key in sorted(by_key)]
-            return found
+                rows_by_day[day] = [by_key[key] for key in sorted(by_key)]
+            return rows_by_day
 
         self._change(table, batch, merged)
 
     def remove(self, table: SinkTable, batch: SinkBatch, keys: Collection[Any]) -> None:
         """Remove the rows of some keys as a batch; the versions that are kept for readers still have them."""
 
-        def rest(files: Mapping[str, str]) -> Mapping[str, list[Row]]:
-            found = {}
+        def without_keys(files: Mapping[str, str]) -> Mapping[str, list[Row]]:
+            rows_by_day = {}
             for day, name in files.items() if keys else ():
                 rows = self._rows(table, name)
-                kept = [row for row in rows if row[0] not in keys]
-                if len(kept) < len(rows):
-                    found[day] = kept
-            return found
+                remaining = [row for row in rows if row[0] not in keys]
+                if len(remaining) < len(rows):
+                    rows_by_day[day] = remaining
+            return rows_by_day
 
-        self._change(table, batch, rest)
+        self._change(table, batch, without_keys)
 
     def _change(
         self, table: SinkTable, batch: SinkBatch, changed: Callable[[Mapping[str, str]], Mapping[str, list[Row]]]
@@ -160,7 +160,7 @@ class Store:
         # of a file alone: below a directory named a=b, pyarrow would add a column
         with (self.directory / name).open("rb") as file:
             columns = pq.read_table(file).to_pydict()
-        return list(zip(*(columns[each] for each in table.names), strict=True))
+        return list(zip(*(columns[column] for column in table.names), strict=True))
 
     def _write_file(self, table: SinkTable, name: str, rows: list[Row]) -> str:
         """Write rows to a new file, and return its name; no reader sees it before a manifest names it."""
@@ -168,7 +168,7 @@ class Store:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         columns = zip(*rows, strict=True)
-        arrays = [pa.array(list(each), _type(column)) for each, column in zip(columns, table.columns, strict=True)]
+        arrays = [pa.array(list(values), _type(column)) for values, column in zip(columns, table.columns, strict=True)]
         name = f"{name}.{uuid.uuid4().hex}.parquet"
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / name).open("xb") as file:
@@ -201,10 +201,10 @@ class Store:
     def _clean(self) -> None:
         """Remove old manifests, and the files that no kept manifest names; what is newer than the newest stays."""
         numbers = sorted(self._numbers())
-        old, kept = numbers[: -self.keep], numbers[-self.keep :]
+        old, recent = numbers[: -self.keep], numbers[-self.keep :]
         for number in old:
             self._path(number).unlink(missing_ok=True)
-        manifests = [Manifest.from_json(self._path(number).read_text(encoding="ascii")) for number in kept]
+        manifests = [Manifest.from_json(self._path(number).read_text(encoding="ascii")) for number in recent]
         named = {name for manifest in manifests for name in manifest.files.values()}
         oldest = manifests[0].batch.version
         for path in self.directory.glob("*.parquet"):
@@ -214,10 +214,10 @@ class Store:
 
     def _numbers(self) -> list[int]:
         try:
-            found = [_NAME.fullmatch(entry.name) for entry in self._manifests.iterdir()]
+            matches = [_NAME.fullmatch(entry.name) for entry in self._manifests.iterdir()]
         except FileNotFoundError:
             return []
-        return [int(each[1]) for each in found if each]
+        return [int(match[1]) for match in matches if match]
 
     def _path(self, number: int) -> Path:
         return self._manifests / f"{number:020}.json"
@@ -242,10 +242,10 @@ class ParquetStores(Sink):
         unknown = [option for option in options if option not in (_BY, _KEEP) and not option.startswith(_PREFIX)]
         if unknown:
             raise ConfigError(f"serving.options.{unknown[0]}: accepted are {_PREFIX}NAME, {_BY} and {_KEEP}")
-        found = {key.removeprefix(_PREFIX): at for key, at in options.items() if key.startswith(_PREFIX)}
-        if not found:
+        paths = {key.removeprefix(_PREFIX): at for key, at in options.items() if key.startswith(_PREFIX)}
+        if not paths:
             raise ConfigError(f"serving.options has no {_PREFIX}NAME; name a directory for each store")
-        for key, at in found.items():
+        for key, at in paths.items():
             if not is_local(at):
                 raise ConfigError(
                     f"serving.options.{_PREFIX}{key} is a URL of another store; accepted: a directory. A manifest "
@@ -255,7 +255,7 @@ class ParquetStores(Sink):
         if not keep.isdecimal() or int(keep) < _LEAST:
             raise ConfigError(f"serving.options.{_KEEP} must be a whole number, at least {_LEAST}")
         self.by = options.get(_BY)
-        directories = {key: Path(place(at)) / name for key, at in found.items()}
+        directories = {key: Path(place(at)) / name for key, at in paths.items()}
         if len(set(directories.values())) < len(directories):
             raise ConfigError("serving.options names one directory for two stores; each needs its own")
         self.stores = {key: Store(at, int(keep)) for key, at in directories.items()}

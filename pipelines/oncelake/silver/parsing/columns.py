@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from oncelake.silver.parsing.times import is_near, time_of
 
-TYPES = {
+_TYPES = {
     "string": StringType(),
     "int": IntegerType(),
     "bigint": LongType(),
@@ -52,23 +52,23 @@ def checked_type(name: str) -> str:
     Raises:
         ValueError: there is no such type.
     """
-    said = name.strip().lower()
-    said = _OTHER_NAMES.get(said, said)
-    if said in TYPES:
-        return said
-    if found := _DECIMAL.fullmatch(said):
-        precision, scale = int(found[1]), int(found[2])
+    spelling = name.strip().lower()
+    spelling = _OTHER_NAMES.get(spelling, spelling)
+    if spelling in _TYPES:
+        return spelling
+    if match := _DECIMAL.fullmatch(spelling):
+        precision, scale = int(match[1]), int(match[2])
         if 1 <= precision <= _MAX_DIGITS and scale <= precision:
             return f"decimal({precision},{scale})"
-    cut = "; inside {} put it in quotes" if said.startswith("decimal(") and not said.endswith(")") else ""
-    known = ", ".join(TYPES)
+    cut = "; inside {} put it in quotes" if spelling.startswith("decimal(") and not spelling.endswith(")") else ""
+    known = ", ".join(_TYPES)
     raise ValueError(f"must be one of {known} or decimal(p,s), with p at most {_MAX_DIGITS} and s at most p{cut}")
 
 
 def type_of(name: str) -> DataType:
     """Return Spark's type for a name that `checked_type` returned."""
-    found = _DECIMAL.fullmatch(name)
-    return DecimalType(int(found[1]), int(found[2])) if found else TYPES[name]
+    match = _DECIMAL.fullmatch(name)
+    return DecimalType(int(match[1]), int(match[2])) if match else _TYPES[name]
 
 
 def has_exact_digits(kind: str) -> bool:
@@ -117,8 +117,8 @@ def read_value(text: Column, kind: str, times: tuple[str, ...], zone: str) -> Co
         return one_zero(F.when(F.abs(value) <= _MAX_DOUBLE, value), DoubleType())
     if kind == "date":
         return F.when(text.rlike(_DAY), text).try_cast(kind)
-    made = type_of(kind)
-    return _decimal(text, made) if isinstance(made, DecimalType) else text.try_cast(kind)
+    data_type = type_of(kind)
+    return _decimal(text, data_type) if isinstance(data_type, DecimalType) else text.try_cast(kind)
 
 
 def one_zero(value: Column, kind: DataType) -> Column:
@@ -130,14 +130,14 @@ def one_zero(value: Column, kind: DataType) -> Column:
     return F.when(value == F.lit(0), F.lit(0).cast(kind)).otherwise(value) if isinstance(kind, FLOATS) else value
 
 
-def _decimal(text: Column, made: DecimalType) -> Column:
+def _decimal(text: Column, decimal_type: DecimalType) -> Column:
     """Read a decimal of no more digits than its type has.
 
     A number with an exponent may have as many digits as a double tells apart: then a double shows whether reading it
     has rounded it.
     """
-    plain = rf"\A[+-]?+(?=\.?\d)\d*+(?:\.\d{{0,{made.scale}}}0*+)?+\z"
+    plain = rf"\A[+-]?+(?=\.?\d)\d*+(?:\.\d{{0,{decimal_type.scale}}}0*+)?+\z"
     power = rf"\A[+-]?+(?=(?:\.?\d){{1,{_DIGITS_OF_DOUBLE}}}\.?[eE])[\d.]++[eE][+-]?+0*+\d{{1,2}}\z"
-    value = F.when(is_near(text), text).try_cast(made)
+    value = F.when(is_near(text), text).try_cast(decimal_type)
     same = text.rlike(power) & (value.cast("double") == text.try_cast("double"))
     return F.when(text.rlike(plain) | same, value)  # guard: exact-decimal

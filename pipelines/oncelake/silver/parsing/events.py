@@ -90,15 +90,15 @@ def as_lines(events: DataFrame, of_line: Sequence[str], added: Sequence[str]) ->
     )
     in_order = F.array_sort(F.col(EVENTS), lambda one, other: one[EVENT_INDEX] - other[EVENT_INDEX])
     lines = lines.withColumns({EVENTS: in_order})
-    found = F.flatten(F.transform(EVENTS, _reasons))  # guard: bad-event-refuses-line
-    reasons = F.when(F.size(EVENTS) == 0, F.col(f"{_ROW}.reasons")).otherwise(_first_of_each_rule(found))
-    marks = F.array_distinct(F.flatten(F.filter(F.col(EVENTS)[MARKS], lambda each: each.isNotNull())))
-    kept = F.transform(EVENTS, lambda each: each.dropFields("reasons"))
+    all_reasons = F.flatten(F.transform(EVENTS, _reasons))  # guard: bad-event-refuses-line
+    reasons = F.when(F.size(EVENTS) == 0, F.col(f"{_ROW}.reasons")).otherwise(_first_of_each_rule(all_reasons))
+    marks = F.array_distinct(F.flatten(F.filter(F.col(EVENTS)[MARKS], lambda mark_list: mark_list.isNotNull())))
+    event_rows = F.transform(EVENTS, lambda item: item.dropFields("reasons"))
     return lines.select(
         *(F.col(_ROW)[name].alias(name) for name in of_line),
         F.when(F.size(marks) > 0, marks).alias(MARKS),
         reasons.alias("reasons"),
-        kept.alias(EVENTS),
+        event_rows.alias(EVENTS),
     )
 
 
@@ -157,9 +157,9 @@ def _reasons(event: Column) -> Column:
     """Return the reasons of an event, whose values name it."""
     name = F.concat(F.lit("event "), event[EVENT_INDEX].cast("string"))
 
-    def named(each: Column) -> Column:
-        value = shortened(F.concat_ws(": ", name, each["value"]))
-        return F.struct(each["rule"].alias("rule"), each["column"].alias("column"), value.alias("value"))
+    def named(entry: Column) -> Column:
+        value = shortened(F.concat_ws(": ", name, entry["value"]))
+        return F.struct(entry["rule"].alias("rule"), entry["column"].alias("column"), value.alias("value"))
 
     return F.transform(event["reasons"], named)
 
@@ -167,8 +167,8 @@ def _reasons(event: Column) -> Column:
 def _first_of_each_rule(reasons: Column) -> Column:
     """Return the first reason of each rule: a line of thousands of events has a few reasons."""
 
-    def more(found: Column, each: Column) -> Column:
-        is_there = F.exists(found, lambda other: other["rule"] == each["rule"])
-        return F.when(is_there, found).otherwise(F.concat(found, F.array(each)))
+    def more(result: Column, entry: Column) -> Column:
+        is_there = F.exists(result, lambda other: other["rule"] == entry["rule"])
+        return F.when(is_there, result).otherwise(F.concat(result, F.array(entry)))
 
     return F.aggregate(reasons, F.array().cast(REASONS), more)

@@ -18,7 +18,7 @@ from pydantic import (
 from oncelake.bronze.records import Records
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict, later, one_line, shown
+from oncelake.common.models import Strict, as_tuple, later, one_line, shown
 from oncelake.common.time_zone import checked_zone
 from oncelake.silver.parsing.columns import checked_type
 from oncelake.silver.parsing.level import LEVELS, LevelText
@@ -40,10 +40,6 @@ def _level(name: str) -> str:
     if name.upper() not in LEVELS:
         raise ValueError(f"must be one of {', '.join(LEVELS)}")
     return name.upper()
-
-
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 def column_rule(name: str) -> str:
@@ -75,14 +71,14 @@ def _under_names(value: object) -> object:
     if isinstance(value, Mapping) and "formats" not in value:
         return {
             **({"by": value["by"]} if "by" in value else {}),
-            "formats": {name: each for name, each in value.items() if name != "by"},
+            "formats": {name: entry for name, entry in value.items() if name != "by"},
         }
     return value
 
 
 Level = Annotated[str, AfterValidator(_level)]
-TimePattern = Annotated[str, AfterValidator(checked)]
-Keys = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(_listed), Field(min_length=1)]
+_TimePattern = Annotated[str, AfterValidator(checked)]
+Keys = Annotated[tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(as_tuple), Field(min_length=1)]
 
 
 class PartKeys(Strict):
@@ -109,8 +105,8 @@ class TypedColumn(Strict):
     type: Annotated[str, AfterValidator(checked_type)]
     source: Annotated[str, AfterValidator(_key)] = Field("", alias="from")
     misfit: Annotated[Literal["null", "quarantine"], BeforeValidator(lambda value: value or "null")] = "null"
-    null_is: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
-    time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed)] = ()
+    null_is: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    time: Annotated[tuple[_TimePattern, ...], BeforeValidator(as_tuple)] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -119,10 +115,10 @@ class TypedColumn(Strict):
             return declared
         if not isinstance(declared, str):
             raise ValueError("must be a type such as int, a text such as `int from key`, or a mapping of type and from")
-        found = _COLUMN.fullmatch(declared)
-        if found is None:
+        match = _COLUMN.fullmatch(declared)
+        if match is None:
             return {"type": declared}
-        return {"type": found["type"], **({"from": found["source"]} if found["source"] else {})}
+        return {"type": match["type"], **({"from": match["source"]} if match["source"] else {})}
 
     @model_validator(mode="after")
     def _has_patterns_for_a_time(self) -> Self:
@@ -139,13 +135,13 @@ class Inside(Strict):
         formats: the format for each value of that field; under the empty name, the one for every line.
     """
 
-    by: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = ("app", "tag")
+    by: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = ("app", "tag")
     formats: dict[str, "str | LogFormat"] = Field(min_length=1)
 
     @property
     def loaded(self) -> "Mapping[str, LogFormat]":
         """The formats, after `load_format` has read them."""
-        return {name: each for name, each in self.formats.items() if isinstance(each, LogFormat)}
+        return {name: log_format for name, log_format in self.formats.items() if isinstance(log_format, LogFormat)}
 
 
 class LogFormat(Strict):
@@ -156,7 +152,7 @@ class LogFormat(Strict):
         "name", description="priority: the PRI number of RFC 5424; status: the status code of HTTP"
     )
     default_level: Level | None = Field(None, description="the level of a line without one")
-    time: Annotated[tuple[TimePattern, ...], BeforeValidator(_listed), Field(min_length=1)]
+    time: Annotated[tuple[_TimePattern, ...], BeforeValidator(as_tuple), Field(min_length=1)]
     zone: Annotated[str, AfterValidator(checked_zone)] = Field("UTC", description="the zone of times without one")
     json_keys: PartKeys | None = Field(None, alias="json", description="the keys of JSON lines, instead of a pattern")
     logfmt: PartKeys | None = later(None, description="the keys of lines of key=value pairs, instead of a pattern")
@@ -212,10 +208,11 @@ class LogFormat(Strict):
                 raise ValueError(f"{name} is declared twice; upper and lower case do not differ in a column's name")
             seen.add(name.lower())
         named = {
-            name: each if each.source else each.model_copy(update={"source": name}) for name, each in columns.items()
+            name: column if column.source else column.model_copy(update={"source": name})
+            for name, column in columns.items()
         }
-        for name, each in named.items():
-            _check_source(name, each.source, info.data)
+        for name, column in named.items():
+            _check_source(name, column.source, info.data)
         return named
 
     @field_validator("each")
@@ -231,15 +228,15 @@ class LogFormat(Strict):
     @property
     def events_key(self) -> str:
         """The key of a line under which its events are; empty if the line is the list of them."""
-        found = _EVENTS.fullmatch(self.each or "")
-        return (found[1] or found[2] or "") if found is not None else ""
+        match = _EVENTS.fullmatch(self.each or "")
+        return (match[1] or match[2] or "") if match is not None else ""
 
     @property
     def assumes_utc(self) -> bool:
         """True if a time of a line may lack a zone, and nothing says which one it means."""
-        lacks = any(each == ISO8601 or (each not in SPECIAL and not names_zone(each)) for each in self.time)
+        lacks = any(pattern == ISO8601 or (pattern not in SPECIAL and not names_zone(pattern)) for pattern in self.time)
         inner = self.inside.loaded.values() if self.inside is not None else ()
-        return (lacks and "zone" not in self.model_fields_set) or any(each.assumes_utc for each in inner)
+        return (lacks and "zone" not in self.model_fields_set) or any(log_format.assumes_utc for log_format in inner)
 
     def in_zone(self, zone: str | None) -> Self:
         """Return the format with a zone of times without one; the format itself for None."""
@@ -247,7 +244,7 @@ class LogFormat(Strict):
             return self
         update: dict[str, Any] = {"zone": zone}
         if self.inside is not None:
-            inner = {name: each.in_zone(zone) for name, each in self.inside.loaded.items()}
+            inner = {name: inner_format.in_zone(zone) for name, inner_format in self.inside.loaded.items()}
             update["inside"] = self.inside.model_copy(update={"formats": inner})
         return self.model_copy(update=update)
 
@@ -257,14 +254,14 @@ class LogFormat(Strict):
         Raises:
             ValueError: one of them cannot stand inside another format.
         """
-        if self.each is not None or any(each.each is not None for each in inner.values()):
+        if self.each is not None or any(inner_format.each is not None for inner_format in inner.values()):
             raise ValueError("inside: a format with the key each cannot be inside or around another one; remove a key")
-        for name, each in inner.items():
-            if each.inside is not None:
+        for name, inner_format in inner.items():
+            if inner_format.inside is not None:
                 raise ValueError(
                     f"inside: the format {shown(inside.formats[name])} has something inside itself; one is enough"
                 )
-            if each.columns:
+            if inner_format.columns:
                 raise ValueError(
                     f"inside: the format {shown(inside.formats[name])} has columns; declare them in the outer format"
                 )
@@ -308,13 +305,13 @@ def load_format(name_or_path: str, directories: Sequence[Path], inside: object =
             raise ConfigError(
                 f"{path}: a log format is a mapping of keys such as pattern and time, not {shown(declared)}"
             )
-        found = LogFormat.model_validate(declared)
-        carried = Inside.model_validate(_under_names(inside)) if inside is not None else found.inside
+        log_format = LogFormat.model_validate(declared)
+        carried = Inside.model_validate(_under_names(inside)) if inside is not None else log_format.inside
         if carried is None:
-            return found
-        names = {key: each for key, each in carried.formats.items() if isinstance(each, str)}
-        inner = {key: load_format(each, directories) for key, each in names.items()}
-        return found.around(carried, {**inner, **carried.loaded})
+            return log_format
+        names = {key: format_name for key, format_name in carried.formats.items() if isinstance(format_name, str)}
+        inner = {key: load_format(format_name, directories) for key, format_name in names.items()}
+        return log_format.around(carried, {**inner, **carried.loaded})
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
     except ValidationError as error:
@@ -339,8 +336,8 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     for directory in directories:
         if (path := directory / f"{name_or_path}.yaml").is_file():
             return path
-    there = ", ".join(format_names(directories)) or "none"
+    available = ", ".join(format_names(directories)) or "none"
     raise ConfigError(
         f"source.format {name_or_path!r}: no {name_or_path}.yaml in {', '.join(map(str, directories))}; "
-        f"available: {there}; use one of these names or the path of a format file"
+        f"available: {available}; use one of these names or the path of a format file"
     )

@@ -15,7 +15,7 @@ from oncelake.common.spark.line_functions import replaced
 from oncelake.silver.parsing.pattern import groups
 
 # The parts of a read line.
-PARTS = (
+_PARTS = (
     "matched",
     "time_text",
     "level_text",
@@ -38,32 +38,32 @@ def with_inside(
     """Replace the parts of each line with those of the line inside it, if a format is declared for that one.
 
     Args:
-        frame: rows with the columns `line` and `PARTS`.
+        frame: rows with the columns `line` and `_PARTS`.
         by: the fields that decide; the first that a line has a value for.
-        readers: for each value of these fields, or under the empty name for every line: adds `PARTS` to rows with
+        readers: for each value of these fields, or under the empty name for every line: adds `_PARTS` to rows with
             `line`, and with `outer_time`, the time of the line around.
         is_json: True if the lines around are JSON.
     """
-    frame = frame.withColumns({_OUTER: F.struct(*PARTS), "whole": F.col("line")})
+    frame = frame.withColumns({_OUTER: F.struct(*_PARTS), "whole": F.col("line")})
     decides = F.coalesce(*(F.col(_OUTER).fields[name] for name in by))
     ways: list[tuple[Column, str]] = []
     for number, (name, read) in enumerate(readers.items()):
         inside = F.col(_OUTER).message
         if is_json:  # docker writes the line with its end
             inside = F.regexp_replace(inside, r"\r?\n\z", "")
-        rows = frame.drop(*PARTS).withColumns({"line": inside, "outer_time": F.col(_OUTER).log_time})
-        made = f"inside{number}"
-        frame = read(rows).withColumns({made: F.struct(*_parts())}).drop("outer_time", "at")
+        rows = frame.drop(*_PARTS).withColumns({"line": inside, "outer_time": F.col(_OUTER).log_time})
+        column = f"inside{number}"
+        frame = read(rows).withColumns({column: F.struct(*_parts())}).drop("outer_time", "at")
         frame = frame.withColumns({"line": F.col("whole")})
-        ways.append((decides.eqNullSafe(name) if name else F.lit(True), made))
+        ways.append((decides.eqNullSafe(name) if name else F.lit(True), column))
     chosen = reduce(
         lambda otherwise, way: F.when(F.col(_OUTER).matched & way[0], F.col(way[1])).otherwise(otherwise),
         reversed(ways),
         F.col(_OUTER),
     )
-    frame = frame.drop(*PARTS).withColumns({"chosen": chosen})
-    parts = {name: F.col("chosen")[name] for name in PARTS}
-    return frame.withColumns(parts).drop(_OUTER, "whole", "chosen", *(made for _, made in ways))
+    frame = frame.drop(*_PARTS).withColumns({"chosen": chosen})
+    parts = {name: F.col("chosen")[name] for name in _PARTS}
+    return frame.withColumns(parts).drop(_OUTER, "whole", "chosen", *(column for _, column in ways))
 
 
 def joined(record: Column, records: Records, *, is_json: bool) -> Column:
@@ -82,9 +82,9 @@ def joined(record: Column, records: Records, *, is_json: bool) -> Column:
     part, content, lines = records.part or "", records.content or "", F.split(record, r"\r?\n")
 
     def after(line: Column, at: Column) -> Column:
-        rest = replaced(line, rf"\A(?:{content})")
+        continued = replaced(line, rf"\A(?:{content})")
         way = _goes_on(F.get(lines, at - 1), part)
-        return F.when(at == 0, line).when(way, rest).when(~way, F.concat(F.lit("\n"), rest))
+        return F.when(at == 0, line).when(way, continued).when(~way, F.concat(F.lit("\n"), continued))
 
     texts = F.transform(lines, after)
     whole = F.when(~F.exists(texts, lambda text: text.isNull()), F.array_join(texts, ""))
@@ -113,8 +113,8 @@ def _parts() -> list[Column]:
     """Return the parts of a line inside, with the time and the fields of the line around where it has none."""
     outer = F.col(_OUTER)
     lacks_time = F.coalesce(F.col("time_text"), F.lit("")) == ""
-    made = {  # guard: inner-line-without-time
+    replacements = {  # guard: inner-line-without-time
         "log_time": F.when(lacks_time, outer.log_time).otherwise(F.col("log_time")),
         "fields": with_outer(F.col("fields"), outer.fields),
     }
-    return [made.get(name, F.col(name)).alias(name) for name in PARTS]
+    return [replacements.get(name, F.col(name)).alias(name) for name in _PARTS]

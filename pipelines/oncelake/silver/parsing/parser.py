@@ -71,14 +71,16 @@ class Parser:
     def column_fields(self) -> list[StructField]:
         """The fields of the typed columns in silver's table, in the order of their declaration."""
         return [
-            StructField(name, type_of(each.type), metadata={"comment": f"{each.source} of the line, by the log format"})
-            for name, each in self.columns.items()
+            StructField(
+                name, type_of(column.type), metadata={"comment": f"{column.source} of the line, by the log format"}
+            )
+            for name, column in self.columns.items()
         ]
 
     @property
     def has_year(self) -> bool:
         """True if every time of a line has its year."""
-        return all(each in SPECIAL or names_year(each) for each in self.declared.time)
+        return all(pattern in SPECIAL or names_year(pattern) for pattern in self.declared.time)
 
     def check(self, spark: SparkSession) -> None:
         """Compile the format's pattern, datetime patterns and zone in the same way as Spark.
@@ -96,7 +98,7 @@ class Parser:
             for name in ("starts", "lines", "part", "joint"):
                 if getattr(declared.record, name) is not None:
                     compiled(spark, f"record.{name}", getattr(declared.record, name))
-        of_columns = {f"columns.{name}.time": each.time for name, each in self.columns.items()}
+        of_columns = {f"columns.{name}.time": column.time for name, column in self.columns.items()}
         for key, patterns in {"time": declared.time, **of_columns}.items():
             for pattern in patterns:
                 if pattern not in SPECIAL:
@@ -150,7 +152,7 @@ class Parser:
     def _inside(self) -> Mapping[str, "Parser"]:
         """The parsers of what the lines carry, by the value of the field that decides."""
         inside = self.declared.inside
-        return {name: Parser(each) for name, each in inside.loaded.items()} if inside is not None else {}
+        return {name: Parser(inner) for name, inner in inside.loaded.items()} if inside is not None else {}
 
     @property
     def _is_json(self) -> bool:
@@ -198,7 +200,7 @@ class Parser:
         if not self.is_fixed_width:
             return by_pattern(lines, self.pattern or "", self.columns)
         parts = {"time": F.col("time_text"), "level": F.col("level_text"), "message": F.col("message")}
-        of_columns = {name: parts[each.source] for name, each in self.columns.items()}
+        of_columns = {name: parts[column.source] for name, column in self.columns.items()}
         return by_width(lines, declared.zone).withColumns(texts_column(of_columns))
 
     @property
@@ -221,10 +223,10 @@ class Parser:
 
     def _with_values(self, lines: DataFrame) -> DataFrame:
         """Add the values of the columns, a struct, and clear their texts where there is no value."""
-        texts = {name: cleared(text_of(name), each.type, each.null_is) for name, each in self.columns.items()}
+        texts = {name: cleared(text_of(name), column.type, column.null_is) for name, column in self.columns.items()}
         values = [
-            read_value(text_of(name), each.type, self.declared.times_of(each), self.declared.zone).alias(name)
-            for name, each in self.columns.items()
+            read_value(text_of(name), column.type, self.declared.times_of(column), self.declared.zone).alias(name)
+            for name, column in self.columns.items()
         ]
         return lines.withColumns(texts_column(texts)).withColumns({VALUES: F.struct(*values)})
 

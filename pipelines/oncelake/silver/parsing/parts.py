@@ -89,7 +89,7 @@ def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn
         parts = groups_by_spark(F.col("line"), whole, names)
     part = {name: F.get("parts", F.lit(at)) for at, name in enumerate(names, start=1)}
     value = {name: F.nullif(text, F.lit("")) for name, text in part.items()}
-    others = [each for name in names if name not in _PARTS for each in (F.lit(name), value[name])]
+    others = [item for name in names if name not in _PARTS for item in (F.lit(name), value[name])]
     return (
         frame.withColumns({"parts": parts})
         .withColumns(
@@ -100,7 +100,7 @@ def by_pattern(frame: DataFrame, pattern: str, columns: Mapping[str, TypedColumn
                 "level_text": part.get("level", F.lit(None).cast("string")),
                 "message": part["message"],
                 "fields": F.create_map(*others).cast(_TEXT),
-                **texts_column({name: value[each.source] for name, each in columns.items()}),
+                **texts_column({name: value[column.source] for name, column in columns.items()}),
             }
         )
         .drop("parts")
@@ -131,13 +131,13 @@ def by_json(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn]
     frame = frame.withColumns({"read": read}).withColumns({"object": F.col("read.object")})
     frame = frame.withColumns({"matched": F.col("read").isNotNull()})
     at = {path: F.get(F.col("read.paths"), F.lit(number)) for number, path in enumerate(paths)}
-    texts = {name: at.get(each.source, _at(each.source)) for name, each in columns.items()}
+    texts = {name: at.get(column.source, _at(column.source)) for name, column in columns.items()}
     return _by_keys(frame, keys, texts, at).drop("read")
 
 
 def _steps(path: str) -> list[str]:
     """Return the steps of a path, `.key` or `[number`."""
-    return [f"[{found[2]}" if found[2] else f".{found[1] or found[3]}" for found in _STEP.finditer(path)]
+    return [f"[{match[2]}" if match[2] else f".{match[1] or match[3]}" for match in _STEP.finditer(path)]
 
 
 def _by_json_of_spark(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColumn]) -> DataFrame:
@@ -153,7 +153,8 @@ def _by_json_of_spark(frame: DataFrame, keys: PartKeys, columns: Mapping[str, Ty
     matched = (F.size("both") == 2) & is_end & F.col("object").isNotNull()  # guard: one-json-object-without-java
     frame = frame.withColumns({"matched": F.coalesce(matched, F.lit(False)), "object": _last_wins(F.col("object"))})
     texts = {  # guard: exact-json-digits-without-java
-        name: _exact(each.source) if has_exact_digits(each.type) else _at(each.source) for name, each in columns.items()
+        name: _exact(column.source) if has_exact_digits(column.type) else _at(column.source)
+        for name, column in columns.items()
     }
     return _by_keys(frame, keys, texts).drop("both")
 
@@ -166,7 +167,7 @@ def by_logfmt(frame: DataFrame, keys: PartKeys, columns: Mapping[str, TypedColum
     frame = frame.withColumns({"matched": F.col("line").rlike(_PAIRS)})
     frame = frame.withColumns({"object": F.when(F.col("matched"), pairs)})
     frame = frame.withColumns({"matched": F.coalesce("matched", F.lit(False))})
-    return _by_keys(frame, keys, {name: _at(each.source) for name, each in columns.items()})
+    return _by_keys(frame, keys, {name: _at(column.source) for name, column in columns.items()})
 
 
 def _unquoted(value: Column) -> Column:
@@ -197,13 +198,13 @@ def _by_keys(
     }
     value = {part: F.coalesce(*at.values()) for part, at in chosen.items()}
     frame = frame.withColumns({f"{part}_key": _first(at) for part, at in chosen.items()})
-    taken = [F.col(f"{part}_key") for part in chosen]
+    used_keys = [F.col(f"{part}_key") for part in chosen]
     return frame.withColumns(
         {
             "time_text": value["time"],
             "level_text": value["level"],
             "message": F.coalesce(value["message"], F.lit("")),
-            "fields": _without("object", taken),
+            "fields": _without("object", used_keys),
             **texts_column(texts),
         }
     ).drop("object", *(f"{part}_key" for part in chosen))
@@ -213,7 +214,7 @@ def _without(name: str, keys: Sequence[Column]) -> Column:
     """Return a map without some keys; they are computed once for a row, not for each of its keys."""
     of_row = F.array(F.array(*keys))
     return F.get(
-        F.transform(of_row, lambda found: F.map_filter(name, lambda key, _: ~F.exists(found, key.eqNullSafe))), 0
+        F.transform(of_row, lambda excluded: F.map_filter(name, lambda key, _: ~F.exists(excluded, key.eqNullSafe))), 0
     )
 
 

@@ -230,8 +230,8 @@ def unclear_zone(text: Column, patterns: tuple[str, ...], zone: str) -> Column:
         patterns: as for `log_time`.
         zone: the zone of times without one; it decides what an abbreviation means that it uses itself.
     """
-    found = [_unclear(text, pattern, zone) for pattern in patterns if pattern not in SPECIAL and _abbreviates(pattern)]
-    return F.coalesce(*found, F.lit(None).cast("string"))
+    abbreviating = (pattern for pattern in patterns if pattern not in SPECIAL and _abbreviates(pattern))
+    return F.coalesce(*(_unclear(text, pattern, zone) for pattern in abbreviating), F.lit(None).cast("string"))
 
 
 def _unclear(text: Column, pattern: str, zone: str) -> Column:
@@ -242,12 +242,12 @@ def _unclear(text: Column, pattern: str, zone: str) -> Column:
         for name, meanings in unclear(zone).items()
     }
 
-    def said(parts: _AroundZone) -> Column:
+    def description(parts: _AroundZone) -> Column:
         unknown = F.concat(parts.zone, F.lit(": no zone uses it in "), parts.year)
         is_name = parts.zone.rlike("[A-Za-z]") & ~parts.zone.contains("/") & _offset(parts, zone).isNull()
         return F.when(is_name, F.coalesce(_of_year(several, parts), unknown))
 
-    return _around_zone(text, pattern, said)
+    return _around_zone(text, pattern, description)
 
 
 def _meant(offset: tuple[str, str]) -> str:
@@ -269,7 +269,7 @@ class _AroundZone:
     year: Column
 
 
-def _around_zone(text: Column, pattern: str, made: Callable[[_AroundZone], Column]) -> Column:
+def _around_zone(text: Column, pattern: str, combine: Callable[[_AroundZone], Column]) -> Column:
     """Return what is made of the parts of a time around its zone; null if the time has another form.
 
     The parts are bound to a lambda's argument: Spark compiles a plan that has them a dozen times for seconds.
@@ -285,9 +285,10 @@ def _around_zone(text: Column, pattern: str, made: Callable[[_AroundZone], Colum
             shapes += {"[": "(?:", "]": ")?"}.get(token, _shape(token))
     whole = rf"\A(?<before>{shapes})\z"
     marked = F.regexp_replace(text, whole, _MARK.join(("${before}", "${zone}", "${after}", f"{century}${{year}}")))
-    found = F.array(F.when(text.rlike(whole), F.split(marked, _MARK)))
+    split_parts = F.array(F.when(text.rlike(whole), F.split(marked, _MARK)))
     return F.get(
-        F.transform(found, lambda parts: made(_AroundZone(*(F.get(parts, F.lit(at)) for at in range(4))))), F.lit(0)
+        F.transform(split_parts, lambda parts: combine(_AroundZone(*(F.get(parts, F.lit(at)) for at in range(4))))),
+        F.lit(0),
     )
 
 
@@ -309,7 +310,9 @@ def _offset(parts: _AroundZone, zone: str) -> Column:
     digits = F.translate(parts.zone, "+-:", "")
     digits = F.rpad(F.when(F.length(digits) % 2 == 1, F.concat(F.lit("0"), digits)).otherwise(digits), 6, "0")
     written = F.concat_ws(":", *(F.substring(digits, at, 2) for at in (1, 3, 5)))
-    by_name = {name: [(each, next(iter(each.offsets))) for each in of] for name, of in clear(zone).items()}
+    by_name = {
+        name: [(meaning, next(iter(meaning.offsets))) for meaning in meanings] for name, meanings in clear(zone).items()
+    }
     is_written = parts.zone.rlike(_WRITTEN_OFFSET)
     return F.when(is_written, F.concat(F.substring(parts.zone, 1, 1), written)).otherwise(_of_year(by_name, parts))
 
@@ -319,11 +322,14 @@ def _of_year(texts: Mapping[str, Sequence[tuple[Meaning, str]]], parts: _AroundZ
 
     The texts are one constant: a chain of conditions would take Spark seconds to compile.
     """
-    years = {name: [{"f": each.first, "l": each.last, "t": text} for each, text in of] for name, of in texts.items()}
+    years = {
+        name: [{"f": meaning.first, "l": meaning.last, "t": text} for meaning, text in entries]
+        for name, entries in texts.items()
+    }
     known = F.from_json(F.lit(json.dumps(years)), "map<string,array<struct<f:int,l:int,t:string>>>")
     year = parts.year.try_cast("int")
-    held = F.filter(F.try_element_at(known, parts.zone), lambda each: year.between(each.f, each.l))
-    return F.get(held, F.lit(0)).t
+    matching = F.filter(F.try_element_at(known, parts.zone), lambda meaning: year.between(meaning.f, meaning.l))
+    return F.get(matching, F.lit(0)).t
 
 
 def _suffix(zone: str) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def clear(zone: str) -> Mapping[str, Sequence[Meaning]]:
 def unclear(zone: str) -> Mapping[str, Sequence[Meaning]]:
     """Return the abbreviations that mean several offsets, and the years in which they do."""
     known = _known(zone).items()
-    several = ((name, {year: each for year, each in years.items() if len(each) > 1}) for name, years in known)
+    several = ((name, {year: offsets for year, offsets in years.items() if len(offsets) > 1}) for name, years in known)
     return {name: _joined(years) for name, years in several if years}
 
 
@@ -70,12 +70,14 @@ def unclear(zone: str) -> Mapping[str, Sequence[Meaning]]:
 def _known(zone: str) -> Mapping[str, _Years]:
     """Return the offsets of each abbreviation in each year, where the given zone has decided what it can."""
     own = _used((zone,)) if zone != "UTC" and (_database() / zone).is_file() else {}
-    found: dict[str, _Years] = {}
+    result: dict[str, _Years] = {}
     for name, years in _used(_zones()).items():
         decided = own.get(name, {})
-        found[name] = {year: each if len(each) == 1 else decided.get(year, each) for year, each in years.items()}
+        result[name] = {
+            year: offsets if len(offsets) == 1 else decided.get(year, offsets) for year, offsets in years.items()
+        }
     always = {year: {0: "UTC"} for year in range(FIRST_YEAR, LAST_YEAR + 1)}
-    return {**found, "UTC": always, "Z": always}
+    return {**result, "UTC": always, "Z": always}
 
 
 @cache
@@ -93,8 +95,8 @@ def _database() -> Traversable:
 
 
 def _text(seconds: int) -> str:
-    hours, rest = divmod(abs(seconds), 3600)
-    return f"{'-' if seconds < 0 else '+'}{hours:02}:{rest // 60:02}:{rest % 60:02}"
+    hours, remainder = divmod(abs(seconds), 3600)
+    return f"{'-' if seconds < 0 else '+'}{hours:02}:{remainder // 60:02}:{remainder % 60:02}"
 
 
 @cache
@@ -107,13 +109,13 @@ def _zones() -> tuple[str, ...]:
 
 def _joined(years: _Years) -> Sequence[Meaning]:
     """Return the meanings of years, where following years with the same offsets are one."""
-    found: list[Meaning] = []
-    for year, each in sorted(years.items()):
-        offsets = {_text(seconds): zone for seconds, zone in sorted(each.items())}
-        follows = bool(found) and found[-1].last == year - 1 and found[-1].offsets.keys() == offsets.keys()
-        first = found.pop().first if follows else year
-        found.append(Meaning(first, year, offsets))
-    return found
+    meanings: list[Meaning] = []
+    for year, zones_by_offset in sorted(years.items()):
+        offsets = {_text(seconds): zone for seconds, zone in sorted(zones_by_offset.items())}
+        follows = bool(meanings) and meanings[-1].last == year - 1 and meanings[-1].offsets.keys() == offsets.keys()
+        first = meanings.pop().first if follows else year
+        meanings.append(Meaning(first, year, offsets))
+    return meanings
 
 
 def _uses(zone: str) -> Iterator[tuple[str, int, int, int]]:
@@ -127,7 +129,7 @@ def _uses(zone: str) -> Iterator[tuple[str, int, int, int]]:
     moments = struct.unpack(f">{times}q", content[at : at + 8 * times])
     kinds = content[at + 8 * times : at + 9 * times]
     at += 9 * times
-    of_type = [struct.unpack(">lbB", content[at + 6 * each : at + 6 * each + 6]) for each in range(types)]
+    of_type = [struct.unpack(">lbB", content[at + 6 * number : at + 6 * number + 6]) for number in range(types)]
     names = content[at + 6 * types : at + 6 * types + chars]
     rule = content[at + 6 * types + chars + leap * 12 + isstd + isut :].decode().strip()
     for number, begins in enumerate(moments):
@@ -143,10 +145,10 @@ def _uses(zone: str) -> Iterator[tuple[str, int, int, int]]:
 
 def _of_rule(rule: str) -> Iterator[tuple[str, int]]:
     """Yield the abbreviations and offsets of the rule that holds after a zone's last change."""
-    found = _RULE.fullmatch(rule)
-    if found is None:
+    match = _RULE.fullmatch(rule)
+    if match is None:
         return
-    standard, west, summer, summer_west = found.groups()
+    standard, west, summer, summer_west = match.groups()
     offset = -_seconds(west)
     summer_offset = -_seconds(summer_west) if summer_west else offset + 3600
     for name, seconds in ((standard, offset), (summer, summer_offset)):
@@ -155,8 +157,8 @@ def _of_rule(rule: str) -> Iterator[tuple[str, int]]:
 
 
 def _seconds(text: str) -> int:
-    hours, *rest = text.lstrip("+-").split(":")
-    parts = [int(hours), *map(int, rest), 0, 0][:3]
+    hours, *smaller_units = text.lstrip("+-").split(":")
+    parts = [int(hours), *map(int, smaller_units), 0, 0][:3]
     seconds = parts[0] * 3600 + parts[1] * 60 + parts[2]
     return -seconds if text.startswith("-") else seconds
 

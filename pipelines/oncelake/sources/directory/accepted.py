@@ -29,8 +29,8 @@ def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
             value = json.loads(files.read(f"{_records(lake)}/{name}") or "{}")
             if value["form"] == _FORM:  # guard: acceptance-form-known
                 keys |= {
-                    (str(each["fault"]), str(each["path"]), int(each["size"]), int(each["modified"]))
-                    for each in value["files"]
+                    (str(entry["fault"]), str(entry["path"]), int(entry["size"]), int(entry["modified"]))
+                    for entry in value["files"]
                 }
         except (ValueError, KeyError, TypeError):  # guard: unreadable-acceptance-ignored
             continue
@@ -43,7 +43,7 @@ def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: dat
     Raises:
         OSError: the lake cannot be written.
     """
-    return _record(files, lake, [{**asdict(each), "fault": each.fault.value} for each in accepted], now)
+    return _record(files, lake, [{**asdict(faulty), "fault": faulty.fault.value} for faulty in accepted], now)
 
 
 def write_renamed(files: Files, lake: str, paths: Iterable[str], now: datetime) -> str:
@@ -90,7 +90,7 @@ def accepted_note(census: Census) -> tuple[str, ...]:
 
 def accepted_files(census: Census) -> Iterator[Uncompared]:
     """Yield the files that were accepted although lines of them are missing, or are not those that bronze holds."""
-    aside = sum(each.fault in SET_ASIDE for each in census.accepted)
+    aside = sum(faulty.fault in SET_ASIDE for faulty in census.accepted)
     others = len(census.accepted) - aside
     if aside:
         yield Uncompared(aside, count_of(aside, "file that was set aside", "files that were set aside"))

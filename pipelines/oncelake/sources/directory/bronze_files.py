@@ -12,7 +12,7 @@ from oncelake.bronze.mask import raw_length
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.lake import BRONZE, Table, place_of
 from oncelake.common.tables import read, read_version
-from oncelake.exactly_once.span import Span, rows_of, taken
+from oncelake.exactly_once.span import Span, ingested_ms, rows_of
 from oncelake.sources.proof import Ingestion
 
 
@@ -96,7 +96,7 @@ def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], 
     length = raw_length(rows) if lines else F.lit(0)
     modified = F.unix_millis("file_modified")
     steady = (F.min("file_size") == F.max("file_size")) & (F.min(modified) == F.max(modified))
-    summed = rows.groupBy("file", taken().alias("taken")).agg(
+    summed = rows.groupBy("file", ingested_ms().alias("ingested")).agg(
         F.count("*").alias("rows"),
         F.sum(F.coalesce(length, F.lit(0)) + 1).alias("bytes"),
         F.coalesce(F.min("file_size"), F.lit(0)).alias("size"),
@@ -106,14 +106,14 @@ def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], 
     counts: Counter[int | None] = Counter()
     files: dict[str, list[Row]] = {}
     for row in summed.collect():
-        counts[row["taken"]] += row["rows"]
+        counts[row["ingested"]] += row["rows"]
         files.setdefault(row["file"], []).append(row)
     return sorted(_folded(uri, parts) for uri, parts in files.items() if uri is not None), dict(counts)
 
 
 def _folded(uri: str, parts: list[Row]) -> ReadFile:
     """Merge what each batch read of a file; more than one part means that the file was read again."""
-    times = sorted(row["taken"] or 0 for row in parts)
+    times = sorted(row["ingested"] or 0 for row in parts)
     steady = all(row["steady"] for row in parts) and len({(row["size"], row["modified"]) for row in parts}) == 1
     rows, size = sum(row["rows"] for row in parts), sum(row["bytes"] for row in parts)
     return ReadFile(uri, rows, size, times[0], times[-1], parts[0]["size"], parts[0]["modified"], steady)
@@ -121,6 +121,6 @@ def _folded(uri: str, parts: list[Row]) -> ReadFile:
 
 def recorded_sizes(spark: SparkSession, bronze: str, paths: Iterable[str]) -> dict[str, int]:
     """Return the sizes in bytes that bronze recorded for some files, by path."""
-    wanted = set(paths)
+    path_set = set(paths)
     rows = read(spark, bronze).select("file", "file_size").distinct().toLocalIterator()
-    return {path: row["file_size"] for row in rows if row["file"] and (path := place_of(row["file"])) in wanted}
+    return {path: row["file_size"] for row in rows if row["file"] and (path := place_of(row["file"])) in path_set}

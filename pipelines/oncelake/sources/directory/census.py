@@ -162,33 +162,34 @@ class CensusInputs:
     source: tuple[str, int, int] | None = None
 
 
-def take(found: Iterable[ListedFile], inputs: CensusInputs) -> Census:
+def take(files: Iterable[ListedFile], inputs: CensusInputs) -> Census:
     """Return a census that puts every file into exactly one class."""
     census = Census()
-    there: set[str] = set()
+    existing: set[str] = set()
     unread: list[ListedFile] = []
     faults: list[Faulty] = []
     hidden: dict[str, ListedFile] = {}
-    for each in found:
-        if each.hidden:  # guard: hidden-file-does-not-wait
-            hidden[each.path] = each
+    for file in files:
+        if file.hidden:  # guard: hidden-file-does-not-wait
+            hidden[file.path] = file
             continue
-        if each.path in there:  # two paths that match a pattern lead to it
+        if file.path in existing:  # two paths that match a pattern lead to it
             continue
-        there.add(each.path)
-        recorded = _recorded(each.path, inputs)
-        if recorded is not None and each.problem in _OF_A_NAME:  # guard: read-file-compared-anyhow
-            _compare(each, recorded, census, faults)
-        elif each.problem is not None:  # guard: unreadable-file-is-fault
-            faults.append(Faulty(each.path, Fault[each.problem.name], each.size, each.modified))
-        elif each.size == 0:
-            census.empty.append(each)
+        existing.add(file.path)
+        recorded = _recorded(file.path, inputs)
+        if recorded is not None and file.problem in _OF_A_NAME:  # guard: read-file-compared-anyhow
+            _compare(file, recorded, census, faults)
+        elif file.problem is not None:  # guard: unreadable-file-is-fault
+            faults.append(Faulty(file.path, Fault[file.problem.name], file.size, file.modified))
+        elif file.size == 0:
+            census.empty.append(file)
         else:
-            unread.append(each)
-    census.hidden = [each for path, each in hidden.items() if path not in there]  # guard: hidden-directory-of-pattern
-    there |= hidden.keys()
+            unread.append(file)
+    # guard: hidden-directory-of-pattern
+    census.hidden = [file for path, file in hidden.items() if path not in existing]
+    existing |= hidden.keys()
     faults += _unread(unread, inputs, census)
-    faults += _gone(there, inputs, census)
+    faults += _gone(existing, inputs, census)
     if inputs.source and inputs.recorded and not (census.read or census.renamed or census.waiting or faults):
         faults = [Faulty(inputs.source[0], Fault.SOURCE_EMPTY, *inputs.source[1:])]  # guard: source-emptied
     for fault in sorted(faults):
@@ -205,55 +206,55 @@ def _recorded(path: str, inputs: CensusInputs) -> FileRecord | None:
     return FileRecord(-1, planned.modified) if planned is not None and planned.number <= inputs.position else None
 
 
-def _compare(found: ListedFile, recorded: FileRecord, census: Census, faults: list[Faulty]) -> None:
+def _compare(file: ListedFile, recorded: FileRecord, census: Census, faults: list[Faulty]) -> None:
     if recorded.size < 0:  # the size is unknown, so only the time can show a change
-        if found.modified == recorded.modified:
-            census.read.append(found.path)
+        if file.modified == recorded.modified:
+            census.read.append(file.path)
         else:
-            census.touched.append(found)
-    elif found.size != recorded.size:  # guard: file-size-unchanged
-        fault = Fault.GREW if found.size > recorded.size else Fault.SHRANK
-        faults.append(Faulty(found.path, fault, found.size, found.modified, recorded.size))
+            census.touched.append(file)
+    elif file.size != recorded.size:  # guard: file-size-unchanged
+        fault = Fault.GREW if file.size > recorded.size else Fault.SHRANK
+        faults.append(Faulty(file.path, fault, file.size, file.modified, recorded.size))
     else:
-        census.read.append(found.path)
-        if found.modified != recorded.modified:  # guard: other-time-is-compared
-            census.touched.append(found)
+        census.read.append(file.path)
+        if file.modified != recorded.modified:  # guard: other-time-is-compared
+            census.touched.append(file)
 
 
 def _unread(unread: list[ListedFile], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze; return those that are faults."""
     faults, passed = [], []
-    for each in unread:
-        planned = inputs.planned.get(each.path)
-        aside = _set_aside(each, inputs)
+    for file in unread:
+        planned = inputs.planned.get(file.path)
+        aside = _set_aside(file, inputs)
         if aside is not None:
             faults.append(aside)
         elif planned is not None and planned.number <= inputs.position:  # guard: listed-file-does-not-wait
-            passed.append(each)
+            passed.append(file)
         elif planned is not None and planned.number <= inputs.position_now:  # guard: file-read-by-parallel-run
-            census.waiting.append(each)  # another run has read it since; the next proof looks for its rows
+            census.waiting.append(file)  # another run has read it since; the next proof looks for its rows
         elif not inputs.may_start:  # guard: no-file-wait-if-refused
-            faults.append(Faulty(each.path, Fault.BLOCKED, each.size, each.modified))
-        elif not inputs.may_read(each.path):  # guard: forbidden-file-does-not-wait
-            faults.append(Faulty(each.path, Fault.RIGHTS, each.size, each.modified))
-        elif planned is not None and planned.modified != each.modified:  # guard: planned-file-changed
-            faults.append(Faulty(each.path, Fault.PLAN_CHANGED, each.size, each.modified))
+            faults.append(Faulty(file.path, Fault.BLOCKED, file.size, file.modified))
+        elif not inputs.may_read(file.path):  # guard: forbidden-file-does-not-wait
+            faults.append(Faulty(file.path, Fault.RIGHTS, file.size, file.modified))
+        elif planned is not None and planned.modified != file.modified:  # guard: planned-file-changed
+            faults.append(Faulty(file.path, Fault.PLAN_CHANGED, file.size, file.modified))
         else:
-            census.waiting.append(each)
+            census.waiting.append(file)
     return faults + _passed(passed, inputs, census)
 
 
 def _passed(passed: list[ListedFile], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the files without rows in bronze that Spark has passed; return those that are faults."""
     faults, others = [], []
-    for each in passed:
-        if (RENAMED, each.path, each.size, each.modified) in inputs.accepted:
-            census.renamed.append(each.path)
+    for file in passed:
+        if (RENAMED, file.path, file.size, file.modified) in inputs.accepted:
+            census.renamed.append(file.path)
         else:
-            others.append(each)
-    held = inputs.has_lines([other.path for other in others]) if others else set()
+            others.append(file)
+    with_lines = inputs.has_lines([other.path for other in others]) if others else set()
     for other in others:
-        if other.path in held:  # guard: packed-file-without-lines
+        if other.path in with_lines:  # guard: packed-file-without-lines
             # guard: listed-file-never-read
             faults.append(Faulty(other.path, Fault.NEVER_READ, other.size, other.modified))
         else:
@@ -261,25 +262,25 @@ def _passed(passed: list[ListedFile], inputs: CensusInputs, census: Census) -> l
     return faults
 
 
-def _set_aside(found: ListedFile, inputs: CensusInputs) -> Faulty | None:  # guard: binary-file-is-fault
+def _set_aside(file: ListedFile, inputs: CensusInputs) -> Faulty | None:  # guard: binary-file-is-fault
     """Return a file as a fault if no run reads it because of what it holds."""
-    content = inputs.content(found.path)
+    content = inputs.content(file.path)
     if content is None or content.aside is None:
         return None
-    return Faulty(found.path, Fault[content.aside.name], found.size, found.modified, why=content.why)
+    return Faulty(file.path, Fault[content.aside.name], file.size, file.modified, why=content.why)
 
 
-def _gone(there: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
+def _gone(existing: Set[str], inputs: CensusInputs, census: Census) -> list[Faulty]:
     """Classify the missing files: read before, or planned and not yet read; return those that are faults."""
     open_batch = {path for path, planned in inputs.planned.items() if planned.number > inputs.position_now}
     read = inputs.recorded if inputs.recorded is not None else inputs.planned
-    census.gone = sorted(path for path in read if path not in there and path not in open_batch)
-    gone = (path for path in open_batch if path not in there and path not in (inputs.recorded or ()))
+    census.gone = sorted(path for path in read if path not in existing and path not in open_batch)
+    gone = (path for path in open_batch if path not in existing and path not in (inputs.recorded or ()))
     # guard: planned-file-gone
     return [Faulty(path, Fault.GONE) for path in gone if not is_hidden_file(os.fsencode(Path(path).name))]
 
 
-def said(faulty: Faulty, stage: str) -> str:
+def fault_message(faulty: Faulty, stage: str) -> str:
     """Return a message about what is wrong with a file and how to fix it.
 
     Args:
@@ -300,11 +301,11 @@ def said(faulty: Faulty, stage: str) -> str:
         aside = "it is set aside, and its lines are in no table"
         return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
-        return f"{name}: {_SAID[fault]}; {_other(faulty)}"
-    return f"{name}: {faulty.why or _SAID[fault]}; {_way_out(faulty, stage)}"
+        return f"{name}: {_DESCRIPTION[fault]}; {_other(faulty)}"
+    return f"{name}: {faulty.why or _DESCRIPTION[fault]}; {_way_out(faulty, stage)}"
 
 
-_SAID: Mapping[Fault, str] = {
+_DESCRIPTION: Mapping[Fault, str] = {
     Fault.CHANGED: "its lines changed after they were read: bronze holds its old content",
     Fault.NEVER_READ: "bronze has no line of it: Spark listed it, but it was empty or missing when its batch was read",
     Fault.PLAN_CHANGED: "it changed after its batch was planned: the next run reads its new content",
@@ -344,13 +345,13 @@ _WAY_OUT: Mapping[Fault, str] = {
 
 
 def _way_out(faulty: Faulty, stage: str) -> str:
-    found = _WAY_OUT.get(faulty.fault)
-    return found.format(stage=stage) if found else f"fix: {_command(faulty, _COMMAND[faulty.fault])}"
+    remedy = _WAY_OUT.get(faulty.fault)
+    return remedy.format(stage=stage) if remedy else f"fix: {_command(faulty, _COMMAND[faulty.fault])}"
 
 
 def _other(faulty: Faulty) -> str:
-    kept = f"restore the old file, or {_command(faulty, 'accept')}"
-    return f"{kept}; if it is another file, and all its lines count: {_command(faulty, 'reread')}"
+    restore = f"restore the old file, or {_command(faulty, 'accept')}"
+    return f"{restore}; if it is another file, and all its lines count: {_command(faulty, 'reread')}"
 
 
 def _command(faulty: Faulty, verb: str) -> str:

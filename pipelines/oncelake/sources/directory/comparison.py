@@ -19,12 +19,11 @@ from oncelake.common.explain import explain
 from oncelake.common.lake import is_local, local_path, place_of
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
+from oncelake.exactly_once.span import HALF
 from oncelake.sources.directory.listing import is_gone
 
 # Sums that differ if the lines of two files differ, independent of their order.
 SUMS = ("rows", "sum", "xor")
-# Half of a hash's bits: two billion values of 32 bits can be summed without overflow.
-_HALF = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ReadSame:
         return self.read([place_of(uri) for uri in self.uris])
 
     def of(self, uris: Sequence[str]) -> Self:
-        """Return the same for some of the files."""
+        """Return the part that is about some of the files."""
         return replace(self, then=_of_files(self.spark, self.then, uris), uris=uris)
 
 
@@ -68,7 +67,7 @@ class ReadOtherwise:
         return f"{listed(uri.rsplit('/', 1)[-1] for uri in self.uris)} cannot be compared: {self.why}"
 
 
-def by_reading(
+def _by_reading(
     rows: DataFrame, uris: Sequence[str], versions: MaskVersions
 ) -> tuple[list[ReadSame], list[ReadOtherwise]]:
     """Sort files by how they were read: without rules that mask data, or under a version of them.
@@ -78,19 +77,19 @@ def by_reading(
         uris: the files.
         versions: the versions of the rules.
     """
-    held = _of_files(versions.spark, rows, uris)
+    chosen = _of_files(versions.spark, rows, uris)
     if VERSION not in rows.columns:
-        return [_as_read(held, None, versions.spark, uris)], []
+        return [_as_read(chosen, None, versions.spark, uris)], []
     files: dict[str | None, list[str]] = {}
-    for uri, version in held.select("file", VERSION).distinct().collect():
+    for uri, version in chosen.select("file", VERSION).distinct().collect():
         files.setdefault(version, []).append(uri)
     same, otherwise = [], []
     for version, some in files.items():
-        found = _version(versions, version)
-        if isinstance(found, str):
-            otherwise.append(ReadOtherwise(some, found))
+        rules = _version(versions, version)
+        if isinstance(rules, str):
+            otherwise.append(ReadOtherwise(some, rules))
         else:
-            same.append(_as_read(_of_version(held, version), found, versions.spark, some))
+            same.append(_as_read(_of_version(chosen, version), rules, versions.spark, some))
     return same, otherwise
 
 
@@ -100,9 +99,9 @@ def by_version(rows: DataFrame, versions: MaskVersions) -> Iterator[ReadSame | s
         yield _as_read(rows, None, versions.spark)
         return
     for (version,) in rows.select(VERSION).distinct().collect():
-        found = _version(versions, version)
+        rules = _version(versions, version)
         part = _of_version(rows, version)
-        yield found if isinstance(found, str) else _as_read(part, found, versions.spark)
+        yield rules if isinstance(rules, str) else _as_read(part, rules, versions.spark)
 
 
 # guard: compared-under-read-rules
@@ -116,7 +115,7 @@ def _of_version(rows: DataFrame, version: str | None) -> DataFrame:
 
 def _as_read(rows: DataFrame, version: MaskVersion | None, spark: SparkSession, uris: Sequence[str] = ()) -> ReadSame:
     if version is None:
-        return ReadSame(spark, as_lines(rows), partial(read_paths, spark), uris)
+        return ReadSame(spark, as_lines(rows), partial(_read_paths, spark), uris)
     return ReadSame(
         spark, rows.select("file", identified().alias("value")), partial(_read_masked, spark, version), uris
     )
@@ -144,9 +143,9 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
         versions: the versions of the rules that mask data.
     """
     spark = versions.spark
-    there = _listed(spark, source_path)
-    files = bronze.select("file").distinct().join(there, "file", "left").orderBy("file")
-    moved = _renamed(bronze, there, versions)
+    current = _listed(spark, source_path)
+    files = bronze.select("file").distinct().join(current, "file", "left").orderBy("file")
+    moved = _renamed(bronze, current, versions)
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
         if row["file"] in moved:
@@ -159,17 +158,17 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
-def _renamed(bronze: DataFrame, there: DataFrame, versions: MaskVersions) -> set[str]:  # guard: renamed-file-in-rebuild
+def _renamed(bronze: DataFrame, now: DataFrame, versions: MaskVersions) -> set[str]:  # guard: renamed-file-in-rebuild
     """Return the files that are gone, and whose lines a file of the same size and time holds that bronze lacks."""
     read = (
         bronze.where("file IS NOT NULL")
         .groupBy("file")
         .agg(F.max("file_size").alias("size"), F.max("file_modified").alias("modified"))
     )
-    gone, new = (one.join(other, "file", "left_anti") for one, other in ((read, there), (there, read)))
+    gone, new = (one.join(other, "file", "left_anti") for one, other in ((read, now), (now, read)))
     pairs: dict[str, list[str]] = {}
-    found = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
-    for row in found.select("file", "now").collect():
+    candidates = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
+    for row in candidates.select("file", "now").collect():
         if is_gone(row["file"]):  # not one that is there, and outside of the source
             pairs.setdefault(row["file"], []).append(place_of(row["now"]))
     same = same_lines_as(bronze, pairs, versions) if pairs else []
@@ -184,11 +183,11 @@ def _listed(spark: SparkSession, source_path: str) -> DataFrame:
     """List the files that Spark would read; Spark itself handles hidden names, links and patterns."""
     listing = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        found = listing.load(source_path)
+        files = listing.load(source_path)
     except AnalysisException:  # the path does not exist
         return spark.createDataFrame([], "file string, size bigint, modified timestamp, listed boolean")
     facts = F.col("_metadata.file_size").alias("size"), F.col("_metadata.file_modification_time").alias("modified")
-    return found.select(F.col("_metadata.file_path").alias("file"), *facts, F.lit(True).alias("listed"))
+    return files.select(F.col("_metadata.file_path").alias("file"), *facts, F.lit(True).alias("listed"))
 
 
 def _unreadable(spark: SparkSession, row: Row, source_path: str) -> str | None:
@@ -216,21 +215,21 @@ def _lines_gone(bronze: DataFrame, uris: list[str], versions: MaskVersions) -> l
     """Read files again, and return one message for each file that lacks a line that bronze holds."""
     if not uris:
         return []
-    same, otherwise = by_reading(bronze, uris, versions)
-    return [*map(str, otherwise), *(said for each in same for said in _lacking_lines(each))]
+    same, otherwise = _by_reading(bronze, uris, versions)
+    return [*map(str, otherwise), *(message for part in same for message in _lacking_lines(part))]
 
 
 def _lacking_lines(files: ReadSame) -> list[str]:
     by_file = lacking(files.then, files.now(), "file").groupBy("file")
     summed = by_file.agg(F.sum("lacking").alias("lacking"), F.sum("then").alias("then"))
     try:
-        found = summed.where("lacking > 0").orderBy("file").collect()
+        rows = summed.where("lacking > 0").orderBy("file").collect()
     except Exception as error:
         return [f"a source file cannot be read again: {explain(error)}"]
     return [
         f"{row['file']} was changed after it was read: it lacks {row['lacking']:,} of the "
         f"{count_of(row['then'], 'line')} that bronze holds from it"
-        for row in found
+        for row in rows
     ]
 
 
@@ -243,21 +242,16 @@ def lacking(then: DataFrame, now: DataFrame, *by: str) -> DataFrame:
         by: columns of both; a line is looked for among those with the same values.
     """
     keys = [*by, "line"]
-    counted, found = (
+    counted, counted_now = (
         lines.withColumn("line", F.xxhash64("value")).groupBy(*keys).agg(F.count("*").alias(name))
         for lines, name in ((then, "then"), (now, "now"))
     )
     lack = F.greatest(F.col("then") - F.coalesce("now", F.lit(0)), F.lit(0))
-    return counted.join(found, keys, "left").withColumn("lacking", lack)
+    return counted.join(counted_now, keys, "left").withColumn("lacking", lack)
 
 
-def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Read exactly the files at these paths, as `as_lines` gives them; `file` is the file's URI.
-
-    Args:
-        spark: the session.
-        paths: absolute paths on this machine, or URLs without % escapes.
-    """
+def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Read the files at absolute paths or URLs without % escapes, as `as_lines` returns them; `file` is the URI."""
     return as_lines(_lines(line_reader(spark, spark.read, max_line=HEAD), paths))
 
 
@@ -277,33 +271,33 @@ def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions:
         pairs: the paths of the files to read, by the URI of the file to compare them with.
         versions: the versions of the rules that mask data.
     """
-    same, _ = by_reading(rows, list(pairs), versions)
-    return [pair for each in same for pair in _same_lines(each, {uri: pairs[uri] for uri in each.uris})]
+    same, _ = _by_reading(rows, list(pairs), versions)
+    return [pair for part in same for pair in _same_lines(part, {uri: pairs[uri] for uri in part.uris})]
 
 
 def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    held = {row["file"]: tuple(row[name] for name in SUMS) for row in summed(files.then).collect()}
+    then = {row["file"]: tuple(row[name] for name in SUMS) for row in summed(files.then).collect()}
     paths = sorted({path for others in pairs.values() for path in others})
-    found = summed(files.read(paths)).collect()
-    now = {place_of(row["file"]): tuple(row[name] for name in SUMS) for row in found}
+    rows = summed(files.read(paths)).collect()
+    now = {place_of(row["file"]): tuple(row[name] for name in SUMS) for row in rows}
     return [
-        (one, path) for one, others in pairs.items() for path in others if one in held and held[one] == now.get(path)
+        (one, path) for one, others in pairs.items() for path in others if one in then and then[one] == now.get(path)
     ]
 
 
 def summed(lines: DataFrame) -> DataFrame:
     """Sum the lines of each file, independent of their order. Input columns: `file`, and `value` binary."""
     hashed = lines.select("file", F.xxhash64("value").alias("hash"))
-    total = F.sum(F.col("hash").bitwiseAND(F.lit(_HALF)))  # detects differences that cancel out in the XOR
+    total = F.sum(F.col("hash").bitwiseAND(F.lit(HALF)))  # detects differences that cancel out in the XOR
     return hashed.groupBy("file").agg(F.count("*").alias("rows"), total.alias("sum"), F.bit_xor("hash").alias("xor"))
 
 
-Differs = tuple[str, int, int | None]
+_Difference = tuple[str, int, int | None]
 
 
 def differing(
     rows: DataFrame, uris: Sequence[str], versions: MaskVersions
-) -> tuple[list[Differs], list[ReadOtherwise]]:
+) -> tuple[list[_Difference], list[ReadOtherwise]]:
     """Return the files whose lines differ from those in the rows.
 
     Args:
@@ -317,34 +311,34 @@ def differing(
     """
     if not uris:
         return [], []
-    same, otherwise = by_reading(rows, uris, versions)
-    return sorted(found for each in same for found in _differing(each)), otherwise
+    same, otherwise = _by_reading(rows, uris, versions)
+    return sorted(difference for part in same for difference in _differing(part)), otherwise
 
 
-def _differing(files: ReadSame) -> list[Differs]:
+def _differing(files: ReadSame) -> list[_Difference]:
     spark, uris = files.spark, files.uris
     if not uris:
         return []
     try:
         differs = unequal(summed(files.then), summed(files.now()), "left")
-        found = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
+        rows = differs.select("file", "rows", F.coalesce("rows_now", F.lit(0)).alias("rows_now")).collect()
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(spark, [place_of(uri) for uri in uris])}
         if not broken:  # guard: unreadable-read-file-named
             raise
-        rest = [uri for uri in uris if place_of(uri) not in broken]
-        return [*((uri, 0, None) for uri in uris if uri not in rest), *_differing(files.of(rest))]
-    return [(row["file"], row["rows"], row["rows_now"]) for row in found]
+        others = [uri for uri in uris if place_of(uri) not in broken]
+        return [*((uri, 0, None) for uri in uris if uri not in others), *_differing(files.of(others))]
+    return [(row["file"], row["rows"], row["rows_now"]) for row in rows]
 
 
 def lines_of(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     """Return the files that hold a line, and the files that cannot be read, as these may hold one."""
     try:
-        found = read_paths(spark, paths).select("file").distinct().collect() if paths else []
+        rows = _read_paths(spark, paths).select("file").distinct().collect() if paths else []
     except (Py4JJavaError, PySparkException):
         broken = broken_of(spark, paths)
         return {*broken, *(lines_of(spark, [path for path in paths if path not in broken]) if broken else paths)}
-    return {place_of(row["file"]) for row in found}
+    return {place_of(row["file"]) for row in rows}
 
 
 def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:  # guard: waiting-archive-read-to-end
@@ -352,7 +346,7 @@ def broken_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:  # guard:
     if not paths:
         return []
     try:
-        read_paths(spark, paths).select(F.count("value")).collect()
+        _read_paths(spark, paths).select(F.count("value")).collect()
     except (Py4JJavaError, PySparkException):
         half = len(paths) // 2
         return [*paths] if len(paths) == 1 else [*broken_of(spark, paths[:half]), *broken_of(spark, paths[half:])]

@@ -243,11 +243,11 @@ class _Packed:
 
 
 def _of_packed(packed: _Packed, reader: Reader) -> Content:
-    found = _format_of(packed.head)
-    if reader.grows and found is None and len(packed.head) < _MAGIC_BYTES:
+    data_format = _format_of(packed.head)
+    if reader.grows and data_format is None and len(packed.head) < _MAGIC_BYTES:
         return _PACKED  # too little of it is there yet
-    if found != packed.format and (found is not None or packed.format not in _NO_MAGIC):
-        holds = f"it holds {found}" if found else f"it holds no {packed.format}"
+    if data_format != packed.format and (data_format is not None or packed.format not in _NO_MAGIC):
+        holds = f"it holds {data_format}" if data_format else f"it holds no {packed.format}"
         return Content(aside=Aside.NOT_UNPACKED, why=f"{holds}, though its name ends in {packed.ending}")
     inner = _no_text(_unpacked(packed), reader)
     if inner:
@@ -256,11 +256,12 @@ def _of_packed(packed: _Packed, reader: Reader) -> Content:
     return Content(aside=Aside.NOT_WHOLE, why=why) if why else _PACKED
 
 
-def _unnamed(found: str | None, ending: str, head: bytes, reader: Reader) -> Content:
+def _unnamed(data_format: str | None, ending: str, head: bytes, reader: Reader) -> Content:
     """Return what a file holds whose name has no ending of a compressed file that is read."""
-    if found is not None:
-        right = next((each for each in reader.endings if ENDINGS[each] == found), None)
-        why = f"it holds {found}, but its name does not end in {right}" if right else _not_unpacked(found, "", reader)
+    if data_format is not None:
+        right = next((accepted for accepted in reader.endings if ENDINGS[accepted] == data_format), None)
+        misnamed = f"it holds {data_format}, but its name does not end in {right}"
+        why = misnamed if right else _not_unpacked(data_format, "", reader)
         return Content(aside=Aside.NOT_UNPACKED if right or ending else Aside.NO_TEXT, why=why)
     if ending:
         return Content(aside=Aside.NOT_UNPACKED, why=_not_unpacked(ENDINGS[ending], ending, reader))
@@ -299,9 +300,9 @@ def _no_text(head: bytes, reader: Reader) -> str:
 
     A line may hold some NULs. A twentieth of all bytes is too many, and in a short file a fifth.
     """
-    found = _format_of(head)
-    if found is not None:
-        return f"it holds {found}, no text"
+    data_format = _format_of(head)
+    if data_format is not None:
+        return f"it holds {data_format}, no text"
     nuls = head.count(0)
     if nuls and head.startswith(_UTF_16):
         return "it holds UTF-16 or UTF-32, and lines are read byte by byte; convert it to UTF-8"
@@ -321,10 +322,10 @@ def _unpacked(packed: _Packed) -> bytes:
     if packed.format != "bzip2":
         return b""
     packed.file.seek(0)
-    unpacker, found = bz2.BZ2Decompressor(), b""
-    while not found and not unpacker.eof and (block := packed.file.read(_BLOCK)):
-        found = unpacker.decompress(block, _HEAD)
-    return found
+    unpacker, text = bz2.BZ2Decompressor(), b""
+    while not text and not unpacker.eof and (block := packed.file.read(_BLOCK)):
+        text = unpacker.decompress(block, _HEAD)
+    return text
 
 
 def _not_whole(packed: _Packed) -> str:  # guard: archive-end-checked
@@ -344,15 +345,15 @@ def _not_whole_zlib(packed: _Packed) -> str:
     packed.file.seek(0)
     ended, begun, unpacker = 0, False, zlib.decompressobj(_WBITS[packed.format])
     for block in iter(lambda: packed.file.read(_BLOCK), b""):
-        rest = block
-        while rest:
-            if ended and not begun and not rest.startswith(_FIRST[packed.format]):
+        data = block
+        while data:
+            if ended and not begun and not data.startswith(_FIRST[packed.format]):
                 return _behind_end(packed, ended)
-            unpacker.decompress(rest, _UNPACKED)
-            begun, rest, left = True, unpacker.unconsumed_tail, len(unpacker.unused_data)
+            unpacker.decompress(data, _UNPACKED)
+            begun, data, unused = True, unpacker.unconsumed_tail, len(unpacker.unused_data)
             if unpacker.eof:
-                rest = unpacker.unused_data
-                ended = packed.file.tell() - left
+                data = unpacker.unused_data
+                ended = packed.file.tell() - unused
                 begun, unpacker = False, zlib.decompressobj(_WBITS[packed.format])
     return f"its {packed.format} data ends too early; it may still be written" if begun or not ended else ""
 

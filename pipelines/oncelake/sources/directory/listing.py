@@ -85,7 +85,7 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
         OSError: the path itself cannot be listed.
     """
     ours = list(_roots(os.fsencode(path)))
-    theirs = ours if named is None else [each.encode("utf-8", "surrogateescape") for each in named]
+    theirs = ours if named is None else [name.encode("utf-8", "surrogateescape") for name in named]
     # guard: unlisted-file-is-fault
     hopeless = {root for root in ours if not _is_read(root, encoding)}  # Hadoop does not list these
     roots = [*theirs, *sorted(hopeless - {*theirs})]
@@ -97,12 +97,12 @@ def listing(path: str, encoding: str = "utf-8", named: Iterable[str] | None = No
             yield ListedFile(_text(root), 0, 0, problem=Problem.COLON)
             continue
         if os.path.isdir(root):  # noqa: PTH112 - bytes
-            yield from _below(root, lambda path, hidden: _found(path, encoding, hidden=hidden))
+            yield from _below(root, lambda path, hidden: _describe(path, encoding, hidden=hidden))
         else:
             name = os.path.basename(root)  # noqa: PTH119 - bytes
-            found = _found(root, encoding, hidden=is_hidden_file(name))
-            if found is not None:
-                yield found
+            file = _describe(root, encoding, hidden=is_hidden_file(name))
+            if file is not None:
+                yield file
 
 
 def directories(path: str) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -124,8 +124,8 @@ def loops(path: str) -> list[str]:
         path: as in `listing`.
     """
     roots = filter(os.path.isdir, _roots(os.fsencode(path)))
-    found = (each for root in roots for each in _below(root, lambda *_: None))
-    return [each.path for each in found if each.problem is Problem.LOOP and not each.hidden]
+    entries = (entry for root in roots for entry in _below(root, lambda *_: None))
+    return [entry.path for entry in entries if entry.problem is Problem.LOOP and not entry.hidden]
 
 
 def has_pattern(path: str) -> bool:
@@ -166,7 +166,7 @@ def _is_read(root: bytes, encoding: str) -> bool:
     return b":" not in os.path.basename(root) and os.path.exists(root)  # noqa: PTH110, PTH119 - bytes
 
 
-def is_hidden_directory(name: bytes) -> bool:  # guard: hidden-directory-name
+def _is_hidden_directory(name: bytes) -> bool:  # guard: hidden-directory-name
     """Return True if Spark skips a directory with this name."""
     return is_hidden_file(name) and not name.startswith(_KEPT)  # guard: metadata-directory-entered
 
@@ -178,7 +178,7 @@ def is_hidden_file(name: bytes) -> bool:  # guard: hidden-file-name
 
 def may_be_broken(path: str) -> bool:
     """Return True if Spark may fail to read a file to its end, because it is compressed or has checksums."""
-    return is_packed(path) or has_checksums(path)  # guard: checksum-file-beside
+    return is_packed(path) or _has_checksums(path)  # guard: checksum-file-beside
 
 
 def is_packed(path: str) -> bool:  # guard: packed-size-not-compared
@@ -191,7 +191,7 @@ def text_bytes(path: str, size: int) -> int:
     return size * (20 if is_packed(path) else 1)
 
 
-def has_checksums(path: str) -> bool:
+def _has_checksums(path: str) -> bool:
     """Return True if a `.NAME.crc` file is next to a file; Hadoop checks what it reads against it."""
     directory, _, name = path.rpartition("/")
     return os.path.lexists(os.fsencode(f"{directory}/.{name}.crc"))
@@ -219,7 +219,7 @@ def _below(root: bytes, describe: Callable[[bytes, bool], ListedFile | None]) ->
             continue
         for entry in within:
             if _is_directory(entry):
-                below = hidden or is_hidden_directory(entry.name)
+                below = hidden or _is_hidden_directory(entry.name)
                 at = _identity(entry.path, above)
                 if isinstance(at, Problem):
                     path = _link(entry.path, root) if at is Problem.LOOP else entry.path
@@ -227,9 +227,9 @@ def _below(root: bytes, describe: Callable[[bytes, bool], ListedFile | None]) ->
                 elif at is not None:
                     waiting.append((entry.path, below, above | {at}))
                 continue
-            found = describe(entry.path, hidden or is_hidden_file(entry.name))
-            if found is not None:
-                yield found
+            file = describe(entry.path, hidden or is_hidden_file(entry.name))
+            if file is not None:
+                yield file
 
 
 def _directories_below(root: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
@@ -238,7 +238,7 @@ def _directories_below(root: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
         directory, above = waiting.pop()
         try:
             with os.scandir(directory) as entries:
-                within = [each for each in entries if _is_directory(each) and not is_hidden_directory(each.name)]
+                within = [entry for entry in entries if _is_directory(entry) and not _is_hidden_directory(entry.name)]
         except OSError:
             continue
         for entry in within:
@@ -251,8 +251,8 @@ def _directories_below(root: bytes) -> Iterator[tuple[bytes, tuple[int, int]]]:
 def _way_to(root: bytes) -> frozenset[tuple[int, int]]:  # guard: link-above-source-is-loop
     """Return the device and inode of a directory and of every directory above it."""
     parts = root.split(b"/")
-    found = (os.stat(b"/".join(parts[:end]) or b"/") for end in range(1, len(parts) + 1))  # noqa: PTH116 - bytes
-    return frozenset((at.st_dev, at.st_ino) for at in found)
+    statuses = (os.stat(b"/".join(parts[:end]) or b"/") for end in range(1, len(parts) + 1))  # noqa: PTH116 - bytes
+    return frozenset((at.st_dev, at.st_ino) for at in statuses)
 
 
 def _link(path: bytes, root: bytes) -> bytes:  # guard: loop-named-by-link
@@ -283,7 +283,7 @@ def _is_directory(entry: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _found(path: bytes, encoding: str, *, hidden: bool) -> ListedFile | None:
+def _describe(path: bytes, encoding: str, *, hidden: bool) -> ListedFile | None:
     """Describe a file; None if it was deleted after it was listed."""
     try:
         at = os.stat(path)  # noqa: PTH116 - a pathlib object for each of a million files costs seconds
@@ -323,17 +323,17 @@ def _roots(path: bytes) -> Iterator[bytes]:
         return
     seen: set[bytes] = set()
     for alternative in _alternatives(path):
-        for found in _matching(b"/", alternative.strip(b"/").split(b"/")):
-            if found not in seen:
-                seen.add(found)
-                yield found
+        for match in _matching(b"/", alternative.strip(b"/").split(b"/")):
+            if match not in seen:
+                seen.add(match)
+                yield match
 
 
 def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
     if not names:
         yield directory
         return
-    name, *rest = names
+    name, *inner_names = names
     if _PATTERN.isdisjoint(name):
         below = [name]
     else:
@@ -342,13 +342,13 @@ def _matching(directory: bytes, names: list[bytes]) -> Iterator[bytes]:
             every = sorted(os.listdir(directory))  # noqa: PTH208 - bytes
         except (FileNotFoundError, NotADirectoryError):
             return
-        yield from (os.path.join(directory, each) for each in every if b":" in each)  # noqa: PTH118 - bytes
-        below = [each for each in every if fits.fullmatch(_text(each)) and b":" not in each]
-    for each in below:
-        path = os.path.join(directory, each)  # noqa: PTH118 - bytes
+        yield from (os.path.join(directory, candidate) for candidate in every if b":" in candidate)  # noqa: PTH118 - bytes
+        below = [candidate for candidate in every if fits.fullmatch(_text(candidate)) and b":" not in candidate]
+    for child in below:
+        path = os.path.join(directory, child)  # noqa: PTH118 - bytes
         if _is_there(path):
-            yield from _matching(path, rest)
-        elif each != name and os.path.islink(path):  # noqa: PTH114 - bytes
+            yield from _matching(path, inner_names)
+        elif child != name and os.path.islink(path):  # noqa: PTH114 - bytes
             yield path  # guard: broken-link-of-pattern
 
 
@@ -418,8 +418,8 @@ def _alternatives(path: bytes) -> Iterator[bytes]:
         yield path
         return
     choices = [path[one + 1 : other] for one, other in pairwise(cuts)]
-    for choice, rest in product(choices, _alternatives(path[cuts[-1] + 1 :])):
-        yield from (path[:start] + alternative + rest for alternative in _alternatives(choice))
+    for choice, tail in product(choices, _alternatives(path[cuts[-1] + 1 :])):
+        yield from (path[:start] + alternative + tail for alternative in _alternatives(choice))
 
 
 def is_gone(uri: str) -> bool:

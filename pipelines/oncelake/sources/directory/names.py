@@ -29,10 +29,10 @@ def unpacked(path: str) -> str:
 def origins(name: str) -> Iterator[str]:
     """Yield the names of the logs that a file with this name may be rotated from; none of them is compressed."""
     name = unpacked(name)
-    for found in _MARKS.finditer(name):
-        marks = re.split(r"(?=[._-])", found[0].lstrip("~"))[1:] or [""]
-        for kept in range(len(marks)):
-            yield name[: found.start()] + "".join(marks[:kept]) + name[found.end() :]
+    for match in _MARKS.finditer(name):
+        marks = re.split(r"(?=[._-])", match[0].lstrip("~"))[1:] or [""]
+        for count in range(len(marks)):
+            yield name[: match.start()] + "".join(marks[:count]) + name[match.end() :]
 
 
 def shifts(name: str) -> tuple[str, int] | None:

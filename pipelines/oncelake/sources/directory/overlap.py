@@ -33,9 +33,9 @@ class Claims:
             SourceError: two sources read the same directory or file.
         """
         if not self._begun and len(self.paths) > 1:
-            found = self.overlap()
-            if found is not None:
-                raise SourceError(found)
+            message = self.overlap()
+            if message is not None:
+                raise SourceError(message)
             self._begun = True
 
     def overlap(self) -> str | None:  # guard: no-file-of-two-sources
@@ -48,14 +48,14 @@ class Claims:
             try:
                 places = [
                     *directories(path),
-                    *((each.path, each.identity) for each in listing(path) if not each.hidden),
+                    *((file.path, file.identity) for file in listing(path) if not file.hidden),
                 ]
             except OSError:
                 continue
             for place, identity in places:
                 other, first = read.setdefault(identity, (source, place)) if identity else (source, place)
                 if other != source:
-                    return _said(other, first, source, place)
+                    return _overlap_message(other, first, source, place)
         with self._lock:
             self._claimed = read
         return None
@@ -80,7 +80,7 @@ class Claims:
             if not _is_at(first, identity):  # it was moved from one source to another
                 self._claimed[identity] = (source, path)
                 return
-        raise SourceError(_said(other, first, source, path))
+        raise SourceError(_overlap_message(other, first, source, path))
 
 
 def _is_at(path: str, identity: tuple[int, int]) -> bool:
@@ -91,7 +91,7 @@ def _is_at(path: str, identity: tuple[int, int]) -> bool:
     return (at.st_dev, at.st_ino) == identity
 
 
-def _said(one: str, first: str, other: str, second: str) -> str:
+def _overlap_message(one: str, first: str, other: str, second: str) -> str:
     """Return in words that two sources read the same file or directory, and by which names."""
     where = first if first == second else f"{first} and {second}, which are the same"
     kind = "directory" if Path(second).is_dir() else "file"

@@ -35,14 +35,14 @@ class Resolve:
     Attributes:
         ingestion: the bronze table beside its source.
         root: the source's path, as the census lists it.
-        held: what bronze holds.
+        bronze: what bronze holds.
         listed: the paths that Spark has listed; Spark reads no file of such a path again.
         table_id: bronze's ID at the time of the census; a rebuild since then has read the files as they are now.
     """
 
     ingestion: Ingestion
     root: str
-    held: BronzeFiles
+    bronze: BronzeFiles
     listed: Collection[str]
     table_id: str | None
 
@@ -54,7 +54,7 @@ class Resolve:
         """
         chosen = [_allowed(fault, ACCEPTED, "accepted") for fault in faults]
         path = write_accepted(self.ingestion.files, self.ingestion.root, chosen, datetime.now(UTC))
-        return [f"accepted: {shown_path(each.path)} ({each.fault}), recorded in {path}" for each in chosen]
+        return [f"accepted: {shown_path(faulty.path)} ({faulty.fault}), recorded in {path}" for faulty in chosen]
 
     def exclude(self, faulty: Faulty) -> str:
         """Rename a file, or a link, to a name that Spark ignores.
@@ -64,7 +64,7 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, EXCLUDED, "excluded")
-        if any(_is_in(file.place, faulty.path) for file in self.held.files):
+        if any(_is_in(file.place, faulty.path) for file in self.bronze.files):
             raise StateError(  # guard: read-file-not-excluded
                 f"{shown_path(faulty.path)} cannot be excluded: it has lines in bronze, which a rebuild would "
                 "lose. For another fix, run: oncelake census"
@@ -94,7 +94,7 @@ class Resolve:
         if not os.path.lexists(_spelled(faulty.path)):
             return f"{shown_path(faulty.path)} no longer exists, because its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
-        if any(file.place.startswith(f"{part}/") for file in self.held.files):
+        if any(file.place.startswith(f"{part}/") for file in self.bronze.files):
             raise StateError(  # guard: read-directory-keeps-name
                 f"{shown_path(part)} has files that bronze has read; their lines would count twice under a new name. "
                 f"Fix: move {shown_path(faulty.path)} out of it, to another place in the source with a readable name"
@@ -127,9 +127,9 @@ class Resolve:
                 f"{shown_path(str(source))} was not renamed: {target} would be ignored, as its name starts with a "
                 "dot or _. Rename the file yourself to a name that no file had before"
             )
-        places = (*self.listed, *(file.place for file in self.held.files))
-        taken = os.path.lexists(target) or any(_is_in(place, str(target)) for place in places)
-        return None if taken else target  # guard: new-name-is-free
+        places = (*self.listed, *(file.place for file in self.bronze.files))
+        in_use = os.path.lexists(target) or any(_is_in(place, str(target)) for place in places)
+        return None if in_use else target  # guard: new-name-is-free
 
     def _undecodable(self, path: str) -> str:
         """Return a path up to the first part, below the fixed part of the source's path, whose bytes are not UTF-8."""
@@ -202,12 +202,12 @@ class Resolve:
 
     def _starts_as_read(self, faulty: Faulty) -> bool:
         """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
-        uri = next(file.uri for file in self.held.files if file.place == faulty.path)
-        assert self.held.rows is not None
+        uri = next(file.uri for file in self.bronze.files if file.place == faulty.path)
+        assert self.bronze.rows is not None
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
             start = Path(directory) / "start.log"
             copy_start(Path(faulty.path), start, faulty.was or 0)
-            return bool(same_lines_as(self.held.rows, {uri: [str(start)]}, self.held.versions))
+            return bool(same_lines_as(self.bronze.rows, {uri: [str(start)]}, self.bronze.versions))
 
 
 def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
@@ -216,15 +216,17 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
     Raises:
         StateError: a name is not that of a file at fault.
     """
-    by_name: Mapping[str, Faulty] = {name: each for each in faults for name in (each.path, shown_path(each.path))}
-    found = []
+    by_name: Mapping[str, Faulty] = {
+        name: faulty for faulty in faults for name in (faulty.path, shown_path(faulty.path))
+    }
+    result = []
     for name in names:
         fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
         if fault is None:
             # guard: resolve-only-faults
             raise StateError(f"{shown_path(name)} is not at fault. To list the files at fault, run: oncelake census")
-        found.append(fault)
-    return list(dict.fromkeys(found))
+        result.append(fault)
+    return list(dict.fromkeys(result))
 
 
 def _allowed(faulty: Faulty, allowed: frozenset[Fault], done: str) -> Faulty:
@@ -261,9 +263,9 @@ def _readable(name: str) -> str:
 def copy_start(source: Path, target: Path, size: int) -> None:
     """Copy the first bytes of a file."""
     with source.open("rb") as read, target.open("wb") as write:
-        left = size
-        while left > 0 and (chunk := read.read(min(_CHUNK, left))):
-            left -= write.write(chunk)
-    if left:
+        remaining = size
+        while remaining > 0 and (chunk := read.read(min(_CHUNK, remaining))):
+            remaining -= write.write(chunk)
+    if remaining:
         # guard: file-cut-during-comparison
         raise StateError(f"{source} was cut short while it was copied; nothing was changed")

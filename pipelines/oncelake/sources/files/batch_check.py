@@ -20,7 +20,7 @@ from oncelake.bronze.mask import BYTES, raw_length
 from oncelake.bronze.stand_in import collected_lengths
 from oncelake.common.errors import ReceiptError, SourceError
 from oncelake.common.lake import is_local, place_of
-from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.jvm import elements, hadoop, jvm
 from oncelake.common.spark.rows import Count
 from oncelake.common.wording import count_of, listed, shown_path
 from oncelake.sources.directory.content import Content
@@ -58,7 +58,7 @@ class Reading:
     stage: str = "bronze"
 
     def without(self, paths: Collection[str]) -> "Reading":
-        """Return the same without some files."""
+        """Return the reading of all but some files."""
         sizes = {path: size for path, size in self.sizes.items() if path not in paths}
         return _reading(sizes, self.stage)
 
@@ -78,10 +78,9 @@ def files_of(lines: DataFrame) -> dict[str, int] | None:
         if parents.size() != 1:
             return None
         rdd = parents.head().rdd()
-    parts = rdd.filePartitions()
     sizes: dict[str, int] = {}
-    for number in range(parts.size()):
-        text = java.scala.runtime.ScalaRunTime.stringOf(parts.apply(number).files())
+    for partition in elements(rdd.filePartitions()):
+        text = java.scala.runtime.ScalaRunTime.stringOf(partition.files())
         for uri, start, end in _FILE.findall(text):
             path = place_of(uri)
             sizes[path] = sizes.get(path, 0) + int(end) - int(start)
@@ -108,15 +107,15 @@ def check_plan(
         SourceError: a file is missing, was not planned, cannot be read, holds no text, or would be read under several
             names. Nothing was written.
     """
-    wanted = set(planned)
-    unreadable = sorted(path for path in wanted if is_local(path) and ":" in Path(path).name)
+    planned_paths = set(planned)
+    unreadable = sorted(path for path in planned_paths if is_local(path) and ":" in Path(path).name)
     if unreadable:
         raise SourceError(  # guard: colon-in-planned-name
             f"{_named(unreadable)}: {Problem.COLON}; rename it, then run: oncelake recover {stage} --accept-loss "
             "(this gives up only the old name: the file is read under its new name)"
         )
     _refuse_loops(sizes, stage)
-    others = sorted(sizes.keys() - wanted)
+    others = sorted(sizes.keys() - planned_paths)
     if others:
         raise SourceError(  # guard: no-unplanned-file
             f"{_named(others)}: not planned for this batch, but found in the place of a planned file when Spark listed "
@@ -124,7 +123,9 @@ def check_plan(
             f"oncelake recover {stage} --accept-loss"
         )
     aside = [
-        f"{shown_path(path)}: {found.why}" for path in sizes if (found := content(path)) is not None and found.aside
+        f"{shown_path(path)}: {file_content.why}"
+        for path in sizes
+        if (file_content := content(path)) is not None and file_content.aside
     ]
     if aside:
         raise SourceError(  # guard: planned-binary-file-refused
@@ -132,7 +133,7 @@ def check_plan(
             "readable file in its place and start again, or move it out of the source and run: "
             f"oncelake recover {stage} --accept-loss (this gives up only this file)"
         )
-    missing = sorted(path for path in wanted - sizes.keys() if not _has_nothing(lines, path))
+    missing = sorted(path for path in planned_paths - sizes.keys() if not _has_nothing(lines, path))
     if missing:
         raise SourceError(  # guard: planned-file-exists
             f"{_named(missing)}: planned for this batch, and missing when Spark listed it again; nothing of the batch "
@@ -206,10 +207,11 @@ def check_read(reading: Reading, seen: Mapping[str, int], rows: int | None) -> N
 
 def _changed(reading: Reading) -> list[str]:
     """Return the files on this machine that still exist and whose size changed after they were listed."""
-    return sorted(path for path, size in reading.sizes.items() if is_local(path) and _size(path) not in (size, None))
+    return sorted(path for path, size in reading.sizes.items() if is_local(path) and size_of(path) not in (size, None))
 
 
-def _size(path: str) -> int | None:
+def size_of(path: str) -> int | None:
+    """Return the bytes of a file; None if it is gone."""
     try:
         return os.stat(path).st_size  # noqa: PTH116 - thousands of files a batch
     except OSError:
@@ -221,7 +223,7 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:  # guard: skipped-file-is
     if is_hidden_file(os.fsencode(Path(path).name)):
         return True
     if is_local(path):
-        return _size(path) == 0 or (Path(path).exists() and not Path(path).is_file())
+        return size_of(path) == 0 or (Path(path).exists() and not Path(path).is_file())
     where, store = hadoop(lines.sparkSession, path)
     return bool(store.exists(where)) and int(store.getFileStatus(where).getLen()) == 0
 
@@ -234,8 +236,8 @@ def _refuse_loops(sizes: Mapping[str, int], stage: str) -> None:  # guard: link-
             continue
         seen: set[tuple[int, int]] = set()
         at = Path(directory)
-        for each in (at, *at.parents):
-            status = each.stat()
+        for ancestor in (at, *at.parents):
+            status = ancestor.stat()
             if (status.st_dev, status.st_ino) in seen:
                 raise SourceError(
                     f"{shown_path(directory)}: {Problem.LOOP}; nothing of the batch was written. Remove the link, "

@@ -15,7 +15,7 @@ from oncelake.common.wording import count_of, listed, shown_name, shown_path
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
-from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, said, take
+from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, fault_message, take
 from oncelake.sources.directory.comparison import broken_of, differing, lines_of, same_lines_as
 from oncelake.sources.directory.listing import ListedFile, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.sources.directory.names import unpacked
@@ -27,7 +27,7 @@ from oncelake.sources.proof import Ingestion
 FEW = 1000
 
 
-def count_files(source: FilesSource, ingestion: Ingestion, held: BronzeFiles) -> Census:
+def count_files(source: FilesSource, ingestion: Ingestion, bronze: BronzeFiles) -> Census:
     """Assign every file of the source to exactly one state.
 
     The files are listed after bronze's version is pinned, and Spark's list is read after that. So a file that a
@@ -36,38 +36,38 @@ def count_files(source: FilesSource, ingestion: Ingestion, held: BronzeFiles) ->
     Args:
         source: the directory.
         ingestion: the bronze table beside it.
-        held: what bronze holds.
+        bronze: what bronze holds.
     """
     spark, accepted = ingestion.spark, read_accepted(ingestion.files, ingestion.root)
     try:
-        found = _found(spark, source.path)
+        files = _list_files(spark, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])  # guard: unlistable-source-is-fault
     now_at = ingestion.log.state().end
-    position, now = (listing_number(at) if at else -1 for at in (held.at, now_at))
+    position, now = (listing_number(at) if at else -1 for at in (bronze.at, now_at))
     inputs = CensusInputs(
         planned=source.planned(),
         position=position,
         position_now=max(position, now),  # guard: position-read-after-listing
-        recorded={file.place: FileRecord(file.size, file.modified) for file in held.files},
+        recorded={file.place: FileRecord(file.size, file.modified) for file in bronze.files},
         may_start=ingestion.diagnosis().may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
         has_lines=lambda paths: lines_of(spark, paths),
         content=source.content,
         accepted=accepted,
-        source=(source.path, *_identity(source.path, held)),
+        source=(source.path, *_identity(source.path, bronze)),
     )
-    return _whole(spark, _compared(take(found, inputs), held, inputs))
+    return _whole(spark, _compared(take(files, inputs), bronze, inputs))
 
 
-def census_link(source_path: str, census: Census, held: BronzeFiles) -> Link:
+def census_link(source_path: str, census: Census, bronze: BronzeFiles) -> Link:
     """Return the link that counts the source's files; it does not hold while a file is at fault."""
     waits = f", {len(census.waiting):,} waiting for the next run" if census.waiting else ""
     ignored = f", {len(census.hidden) + len(census.empty):,} ignored" if census.hidden or census.empty else ""
     well = f"{count_of(len(census.read), 'file matches', 'files match')} what was read{waits}{ignored}"
-    faults = (said(fault, bronze_stage(held.table.name)) for fault in census.faults)
+    faults = (fault_message(fault, bronze_stage(bronze.table.name)) for fault in census.faults)
     # guard: file-fault-fails-proof
-    link = Link.of(f"files of {source_path}", held.table, faults, well, _notes(census, held))
+    link = Link.of(f"files of {source_path}", bronze.table, faults, well, _notes(census, bronze))
     return link.without(*Uncompared.waiting(len(census.waiting), "file", "for the next run"), *accepted_files(census))
 
 
@@ -91,8 +91,8 @@ def auto_loader_files(
     except (Py4JJavaError, PySparkException) as error:
         words = f"not checked: Auto Loader does not list its files here ({str(error).splitlines()[0]})"
         return Link(name, table, False, words), ()  # guard: auto-loader-must-answer
-    held = {file.place for file in files}
-    missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in held)
+    in_bronze = {file.place for file in files}
+    missing = sorted(path for row in rows if row["done"] and (path := place_of(row["path"])) not in in_bronze)
     waiting = sum(1 for row in rows if not row["done"])
     if missing:
         were = "read by Auto Loader and"
@@ -100,13 +100,13 @@ def auto_loader_files(
         # guard: auto-loader-files-in-bronze
         return Link(name, table, False, f"{words} no line in bronze: {listed(map(shown_name, missing))}"), ()
     waits = f", {waiting:,} waiting for the next run" if waiting else ""
-    well = f"{count_of(len(held), 'file is', 'files are')} in bronze{waits}"
+    well = f"{count_of(len(in_bronze), 'file is', 'files are')} in bronze{waits}"
     note = "files that Auto Loader has not found yet are not counted"
     link = Link(name, table, True, well, (note,)).without(*Uncompared.waiting(waiting, "file", "for the next run"))
     return link, [file.place for file in files]
 
 
-def _found(spark: SparkSession, path: str) -> list[ListedFile]:
+def _list_files(spark: SparkSession, path: str) -> list[ListedFile]:
     """List the source's files; on a remote store through Spark, which does not list the files it ignores."""
     if is_local(path):
         return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
@@ -122,44 +122,44 @@ def pattern_names(spark: SparkSession, path: str) -> list[str] | None:  # guard:
         return None
     where, store = hadoop(spark, path)
     try:
-        found = store.globStatus(where)
+        statuses = store.globStatus(where)
     except (Py4JJavaError, PySparkException):  # a file name has a colon
         return None
-    if not found:
+    if not statuses:
         return []
     java = jvm(spark)
-    paths = java.org.apache.hadoop.fs.FileUtil.stat2Paths(found)
+    paths = java.org.apache.hadoop.fs.FileUtil.stat2Paths(statuses)
     every = java.scala.collection.mutable.ArraySeq.make(paths).mkString("\0")  # one call for a million names
-    return [each.removeprefix("file:") for each in every.split("\0")]
+    return [name.removeprefix("file:") for name in every.split("\0")]
 
 
-def _compared(census: Census, held: BronzeFiles, inputs: CensusInputs) -> Census:  # guard: touched-file-compared
+def _compared(census: Census, bronze: BronzeFiles, inputs: CensusInputs) -> Census:  # guard: touched-file-compared
     """Read again the files with the recorded size but another modification time; flag those with other lines.
 
     A file that can no longer be read to its end counts as changed too. A file that cannot be compared, because the key
     of its masked lines is gone, does not: `prove --deep` says so.
     """
-    if not census.touched or held.rows is None:
+    if not census.touched or bronze.rows is None:
         return census
-    taken = [each for each in census.touched if _changed(each).key in inputs.accepted]
-    closed = [each for each in census.touched if each not in taken and not inputs.may_read(each.path)]
-    touched = [each for each in census.touched if each not in taken and each not in closed]
-    by_path = {file.place: file.uri for file in held.files}
-    uris = [by_path[each.path] for each in touched]
-    rows = held.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else held.rows
-    changed = {place_of(uri) for uri, *_ in differing(rows, uris, held.versions)[0]}
-    others = changed | {each.path for each in (*taken, *closed)}
+    accepted = [file for file in census.touched if _changed(file).key in inputs.accepted]
+    closed = [file for file in census.touched if file not in accepted and not inputs.may_read(file.path)]
+    touched = [file for file in census.touched if file not in accepted and file not in closed]
+    by_path = {file.place: file.uri for file in bronze.files}
+    uris = [by_path[file.path] for file in touched]
+    rows = bronze.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else bronze.rows
+    changed = {place_of(uri) for uri, *_ in differing(rows, uris, bronze.versions)[0]}
+    others = changed | {file.path for file in (*accepted, *closed)}
     return replace(
         census,
         read=[path for path in census.read if path not in others],
         faults=sorted(
             [
                 *census.faults,
-                *(Faulty(each.path, Fault.RIGHTS, each.size, each.modified) for each in closed),
-                *(_changed(each) for each in touched if each.path in changed),
+                *(Faulty(file.path, Fault.RIGHTS, file.size, file.modified) for file in closed),
+                *(_changed(file) for file in touched if file.path in changed),
             ]
         ),
-        accepted=sorted([*census.accepted, *map(_changed, taken)]),
+        accepted=sorted([*census.accepted, *map(_changed, accepted)]),
     )
 
 
@@ -168,26 +168,26 @@ def _whole(spark: SparkSession, census: Census) -> Census:  # guard: cut-archive
 
     A compressed file may be cut off. A file with a Hadoop checksum file next to it may have changed since.
     """
-    doubtful = [each.path for each in census.waiting if may_be_broken(each.path)]
+    doubtful = [file.path for file in census.waiting if may_be_broken(file.path)]
     broken = set(broken_of(spark, doubtful))
     faults = [
-        Faulty(each.path, Fault.BROKEN, each.size, each.modified) for each in census.waiting if each.path in broken
+        Faulty(file.path, Fault.BROKEN, file.size, file.modified) for file in census.waiting if file.path in broken
     ]
-    waiting = [each for each in census.waiting if each.path not in broken]
+    waiting = [file for file in census.waiting if file.path not in broken]
     return replace(census, waiting=waiting, faults=sorted([*census.faults, *faults]))
 
 
-def _changed(found: ListedFile) -> Faulty:
-    return Faulty(found.path, Fault.CHANGED, found.size, found.modified)
+def _changed(file: ListedFile) -> Faulty:
+    return Faulty(file.path, Fault.CHANGED, file.size, file.modified)
 
 
-def _notes(census: Census, held: BronzeFiles) -> Iterator[str]:
-    yield from _gone(census, held)
+def _notes(census: Census, bronze: BronzeFiles) -> Iterator[str]:
+    yield from _gone(census, bronze)
     by_name, no_line = "as a name starts with _ or a dot", ("as it holds no line", "as they hold no line")
-    for (one, several), found in (((by_name, by_name), census.hidden), (no_line, census.empty)):
-        if found:
-            ignored = count_of(len(found), f"file is ignored, {one}", f"files are ignored, {several}")
-            yield f"{ignored}: {listed(sorted(shown_name(each.path) for each in found))}"
+    for (one, several), files in (((by_name, by_name), census.hidden), (no_line, census.empty)):
+        if files:
+            ignored = count_of(len(files), f"file is ignored, {one}", f"files are ignored, {several}")
+            yield f"{ignored}: {listed(sorted(shown_name(file.path) for file in files))}"
     if census.renamed:
         one, several = (
             "is the new name of one that was read, and is",
@@ -196,45 +196,45 @@ def _notes(census: Census, held: BronzeFiles) -> Iterator[str]:
         other = count_of(len(census.renamed), f"file {one}", f"files {several}")
         yield f"{other} not read again: {listed(sorted(map(shown_name, census.renamed)))}"
     if census.waiting:
-        names = listed(sorted(shown_name(each.path) for each in census.waiting))
+        names = listed(sorted(shown_name(file.path) for file in census.waiting))
         yield f"{count_of(len(census.waiting), 'file waits', 'files wait')} for the next run: {names}"
     yield from accepted_note(census)
 
 
-def _gone(census: Census, held: BronzeFiles) -> Iterator[str]:
+def _gone(census: Census, bronze: BronzeFiles) -> Iterator[str]:
     """Yield notes on the files that are gone, and on the file that each one was renamed to, if any."""
     if not census.gone:
         return
     names = listed(map(shown_name, census.gone))
     gone = count_of(len(census.gone), "file was read and is", "files were read and are")
     yield f"{gone} gone: {names}"
-    sizes = {file.place: file.size for file in held.files}
-    times = {file.modified for file in held.files if file.place in census.gone}
+    sizes = {file.place: file.size for file in bronze.files}
+    times = {file.modified for file in bronze.files if file.place in census.gone}
     # the run that reads a file with the time of one that is gone finds out whether it is the same one
-    there = {each.path: each.size for each in census.waiting if each.modified not in times}
-    there |= {path: sizes[path] for path in census.read}
-    pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, there)
-    if pairs and held.rows is not None:
-        by_path = {file.place: file.uri for file in held.files}
+    existing = {file.path: file.size for file in census.waiting if file.modified not in times}
+    existing |= {path: sizes[path] for path in census.read}
+    pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, existing)
+    if pairs and bronze.rows is not None:
+        by_path = {file.place: file.uri for file in bronze.files}
         try:
-            asked = {by_path[one]: others for one, others in pairs.items()}
-            same = same_lines_as(held.rows, asked, held.versions)
+            candidates = {by_path[one]: others for one, others in pairs.items()}
+            same = same_lines_as(bronze.rows, candidates, bronze.versions)
         except (Py4JJavaError, PySparkException):  # one of the files can no longer be read; skip the note
             return
-        said_ = [
+        renames = [
             f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
         ]
-        if said_:
-            yield f"renamed after they were read, so their lines count under both names: {listed(said_)}"
+        if renames:
+            yield f"renamed after they were read, so their lines count under both names: {listed(renames)}"
 
 
-def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]]:
+def _renamed(gone: dict[str, int], existing: dict[str, int]) -> dict[str, list[str]]:
     """Return for each missing file the existing files of the same size, and its compressed or unpacked form.
 
     Empty if these are too many to compare.
     """
     by_key: dict[int | str, list[str]] = {}
-    for path, size in there.items():
+    for path, size in existing.items():
         for key in (size, unpacked(path)):
             by_key.setdefault(key, []).append(path)
     alike = {path: {*by_key.get(size, ()), *by_key.get(unpacked(path), ())} for path, size in gone.items()}
@@ -242,12 +242,12 @@ def _renamed(gone: dict[str, int], there: dict[str, int]) -> dict[str, list[str]
     return pairs if sum(map(len, pairs.values())) <= FEW else {}
 
 
-def _identity(path: str, held: BronzeFiles) -> tuple[int, int]:  # guard: acceptance-of-same-directory
+def _identity(path: str, bronze: BronzeFiles) -> tuple[int, int]:  # guard: acceptance-of-same-directory
     """Return a directory's device and inode, which differ when the disk of a mount point is not mounted.
 
     For a pattern, return those of the directory above it. For a remote store, return bronze's file count, and 0.
     """
     if not is_local(path):
-        return len(held.files), 0
+        return len(bronze.files), 0
     at = Path(above(path)).stat()
     return at.st_dev, at.st_ino

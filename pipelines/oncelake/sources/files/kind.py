@@ -65,15 +65,15 @@ class FilesKind(DirectoryKind):
         path = self.directory
         try:
             where, store = hadoop(spark, self.name)
-            found = store.globStatus(where)
+            matches = store.globStatus(where)
         except Exception as error:
             raise ConfigError(f"{self.key}.path {path}: Spark cannot read it: {str(error).splitlines()[0]}") from error
-        if not found and has_pattern(path) and is_local(path) and os.path.lexists(path):
+        if not matches and has_pattern(path) and is_local(path) and os.path.lexists(path):
             raise ConfigError(
                 f"{self.key}.path {path}: it is read as a pattern, which matches nothing, and a directory has this "
                 f"very name; write \\ before each of *?[]{{}} that belongs to the name"
             )
-        if not found:
+        if not matches:
             raise ConfigError(f"{self.key}.path {path}: nothing exists at this path; set the directory with your logs")
         _refuse_loops(path)
         if self.records is not None:
@@ -152,7 +152,7 @@ class FilesKind(DirectoryKind):
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
         kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
-        return kind(self.name, files, checkpoint, partial(reader_of, spark), bronze_stage(self.table.name))
+        return kind(self.name, files, checkpoint, partial(_reader_of, spark), bronze_stage(self.table.name))
 
     def links(self, ingestion: Ingestion) -> Iterator[Link]:
         """Yield the links that account for the files, and check the rows of bronze."""
@@ -162,8 +162,8 @@ class FilesKind(DirectoryKind):
     def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
         assert isinstance(ingestion.source, FilesSource)
-        held = BronzeFiles.now(ingestion)
-        return count_files(ingestion.source, ingestion, held), held
+        bronze = BronzeFiles.now(ingestion)
+        return count_files(ingestion.source, ingestion, bronze), bronze
 
     def planned(self, ingestion: Ingestion) -> Collection[str]:
         """Return the paths that Spark has listed; it reads no file of such a path again."""
@@ -172,8 +172,8 @@ class FilesKind(DirectoryKind):
 
     def uncounted(self, spark: SparkSession | None) -> str | None:
         """Return why the files cannot be counted, or None if they can: only Auto Loader knows which files it read."""
-        told = "Auto Loader reads the source, and only Auto Loader knows its files; run: oncelake prove"
-        return told if _by_auto_loader(spark) else None
+        problem = "Auto Loader reads the source, and only Auto Loader knows its files; run: oncelake prove"
+        return problem if _by_auto_loader(spark) else None
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return the first file that cannot give all of its lines again, and how many more there are."""
@@ -182,7 +182,7 @@ class FilesKind(DirectoryKind):
 
 
 @cache
-def reader_of(spark: SparkSession | None) -> Reader:
+def _reader_of(spark: SparkSession | None) -> Reader:
     """Return what a session's Hadoop unpacks: .zst only with its native library, which PySpark does not have."""
     native = spark is not None and bool(jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded())
     return COMPLETE_AND_ZSTD if native else COMPLETE
@@ -194,16 +194,16 @@ def _by_auto_loader(spark: SparkSession | None) -> bool:
 
 def auto_loader(source: SourceSettings) -> dict[str, str]:
     """Return Auto Loader's options: it reads the same lines as Spark's file source, each file once."""
-    given = {key.removeprefix("cloudFiles."): value for key, value in source.auto_loader.items()}
+    user_options = {key.removeprefix("cloudFiles."): value for key, value in source.auto_loader.items()}
     fixed = {
         "format": "text",
         "allowOverwrites": "false",
         "partitionColumns": "",  # make no column from `date=…` names
         "maxBytesPerTrigger": str(int(source.max_bytes_per_batch)),
     }
-    if given.get("useNotifications") == "true":  # events can get lost: list missed files once a day
+    if user_options.get("useNotifications") == "true":  # events can get lost: list missed files once a day
         fixed["backfillInterval"] = "1 day"
-    return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **given}.items()}}
+    return {"lineSep": "\n", **{f"cloudFiles.{key}": value for key, value in {**fixed, **user_options}.items()}}
 
 
 def _refuse_loops(path: str) -> None:  # guard: link-loop-refused-at-start
@@ -215,9 +215,9 @@ def _refuse_loops(path: str) -> None:  # guard: link-loop-refused-at-start
     if not is_local(path):
         return
     try:
-        found = [shown_path(loop) for loop in loops(place(path))]
+        loop_paths = [shown_path(loop) for loop in loops(place(path))]
     except OSError:  # Spark reports this error itself when it lists the files
         return
-    if found:
-        links = listed(found, most=1)
-        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or run: oncelake census exclude {found[0]}")
+    if loop_paths:
+        links = listed(loop_paths, most=1)
+        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or run: oncelake census exclude {loop_paths[0]}")

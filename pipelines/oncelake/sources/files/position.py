@@ -65,10 +65,10 @@ def listing_number(at: str) -> int:
     Raises:
         StateError: it is not a position in a directory.
     """
-    found = FilesPosition.parse(at)
-    if found is None:
+    position = FilesPosition.parse(at)
+    if position is None:
         raise StateError(  # guard: listing-number-of-directory
             f"the source is a directory of complete files, but the last position is of another source: {at}. Set the "
             "source back to the one that was read before"
         )
-    return found.entry
+    return position.entry

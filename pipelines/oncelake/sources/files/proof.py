@@ -26,19 +26,19 @@ def links(source: FilesSource, ingestion: Ingestion) -> Iterator[Link]:
     spark, versions, table = ingestion.spark, ingestion.versions, ingestion.table
     span = ingestion.span if ingestion.span is not None and ingestion.span.rows_in_all else None
     nothing = BronzeFiles(None, (), ingestion.span.end if ingestion.span else None, versions, table=table)
-    held = bronze_files(span, versions) if span else nothing
+    bronze = bronze_files(span, versions) if span else nothing
     if isinstance(source, AutoLoaderSource):
-        link, read = auto_loader_files(spark, source, held.files, table)
+        link, read = auto_loader_files(spark, source, bronze.files, table)
     else:
-        census = count_files(source, ingestion, held)
-        link, read = census_link(source.path, census, held), census.read
+        census = count_files(source, ingestion, bronze)
+        link, read = census_link(source.path, census, bronze), census.read
     yield link
     if span:
-        yield file_rows(spark, span, source.path, held, frozenset(read) if ingestion.deep else None)
+        yield file_rows(spark, span, source.path, bronze, frozenset(read) if ingestion.deep else None)
 
 
 def file_rows(
-    spark: SparkSession, span: Span, source_path: str, held: BronzeFiles, same: Container[str] | None
+    spark: SparkSession, span: Span, source_path: str, bronze: BronzeFiles, same: Container[str] | None
 ) -> Link:
     """Prove that every file in bronze was read once and whole.
 
@@ -46,27 +46,27 @@ def file_rows(
         spark: the session.
         span: the span of bronze.
         source_path: the source's directory.
-        held: what bronze holds of files.
+        bronze: what bronze holds of files.
         same: the paths of files to read again and compare line by line with bronze; None to read none.
     """
-    total = sum(each.rows for each in held.of_span)
-    strange = sum(held.counts.values()) - total
-    faults = miscounted(span, held.counts)
+    total = sum(file.rows for file in bronze.of_span)
+    strange = sum(bronze.counts.values()) - total
+    faults = miscounted(span, bronze.counts)
     if strange:
         # guard: bronze-rows-of-files
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
-    faults += [*_read_twice(held.files), *_not_whole(spark, held.of_span)]
+    faults += [*_read_twice(bronze.files), *_not_whole(spark, bronze.of_span)]
     notes, well, unread = [], "each read once and whole", 0
-    if same is not None and held.rows is not None:
-        there = [file.uri for file in held.files if file.place in same]
-        changed, left_out = _changed(held, there)
+    if same is not None and bronze.rows is not None:
+        uris = [file.uri for file in bronze.files if file.place in same]
+        changed, left_out = _changed(bronze, uris)
         faults += changed
-        notes += [*map(str, left_out), *_same_content(held.rows)]
-        compared = len(there) - sum(len(each.uris) for each in left_out)
+        notes += [*map(str, left_out), *_same_content(bronze.rows)]
+        compared = len(uris) - sum(len(group.uris) for group in left_out)
         well = f"{compared:,} read again and equal line by line"
-        again = {*there} - {uri for each in left_out for uri in each.uris}
-        unread = sum(file.rows for file in held.files if file.uri not in again)  # guard: gone-files-are-number
-    well = f"{count_of(total, 'row')} of {count_of(len(held.of_span), 'file')}, {well}"
+        again = {*uris} - {uri for group in left_out for uri in group.uris}
+        unread = sum(file.rows for file in bronze.files if file.uri not in again)  # guard: gone-files-are-number
+    well = f"{count_of(total, 'row')} of {count_of(len(bronze.of_span), 'file')}, {well}"
     link = Link.of(f"{source_path} → {span.table}", span.table, faults, well, notes)
     return link.without(*Uncompared.of_lines(unread, "of files that were not read again"))
 
@@ -85,18 +85,18 @@ def _read_twice(files: Sequence[ReadFile]) -> list[str]:  # guard: file-in-one-b
 
 def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:  # guard: file-read-whole
     """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
-    said = []
+    faults = []
     for file in files:
         short = file.size - file.bytes
         if file.first != file.last or short in (0, -1) or is_packed(file.uri):
             continue
         if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, file) is not False:  # Spark drops the BOM
             continue
-        said.append(
+        faults.append(
             f"{shown_name(file.place)} had {count_of(file.size, 'byte')} when it was read, its "
             f"{count_of(file.rows, 'line in bronze has', 'lines in bronze have')} {file.bytes:,}"
         )
-    return said
+    return faults
 
 
 def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
@@ -113,18 +113,18 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
 
 
 # guard: file-lines-equal-bronze
-def _changed(held: BronzeFiles, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
+def _changed(bronze: BronzeFiles, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
     """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
-    assert held.rows is not None, "rows were read"
-    said = []
-    found, left_out = differing(held.rows, uris, held.versions)
-    for file, then, now in found:
+    assert bronze.rows is not None, "rows were read"
+    faults = []
+    differences, left_out = differing(bronze.rows, uris, bronze.versions)
+    for file, then, now in differences:
         what = "it can no longer be read to its end"
         if now is not None:
             other = ", with other content" if then == now else ""
             what = f"bronze has {count_of(then, 'line')} of it, it now has {now:,}{other}"
-        said.append(f"{shown_name(place_of(file))} was changed after it was read: {what}")
-    return [listed(said, separator="; ")] if said else [], left_out
+        faults.append(f"{shown_name(place_of(file))} was changed after it was read: {what}")
+    return [listed(faults, separator="; ")] if faults else [], left_out
 
 
 def _same_content(rows: DataFrame) -> list[str]:

@@ -22,7 +22,7 @@ from oncelake.common.wording import shown_path
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.sources.directory.comparison import SUMS, summed
 from oncelake.sources.directory.names import unpacked
-from oncelake.sources.files.batch_check import Reading
+from oncelake.sources.files.batch_check import Reading, size_of
 from oncelake.sources.files.spark_list import FileSourceLog
 
 # The modification time, and the size or the path without the ending of a compressed file.
@@ -79,8 +79,8 @@ def renamed(  # guard: renamed-file-left-out
     bronze = before()
     rows = tables.read_version(lines.sparkSession, bronze.path, bronze.version)
     spelled = [spelling for uri in earlier for spelling in (uri, uri.replace("file:///", "file:/", 1))]
-    held = rows.where(F.col("file").isin(spelled))
-    counted = held.groupBy("file").agg(F.max("file_size").alias("size")).collect()
+    gone_rows = rows.where(F.col("file").isin(spelled))
+    counted = gone_rows.groupBy("file").agg(F.max("file_size").alias("size")).collect()
     recorded = {place_of(row["file"]): row["size"] for row in counted}
     gone, spent = _gone({modified: listed[modified] for _, modified in new}, recorded)
     keys = ((path, key) for path, modified in new for key in _keys(path, modified, sizes[path]) if key in gone)
@@ -89,15 +89,15 @@ def renamed(  # guard: renamed-file-left-out
         same.setdefault(path, key)
     if not same:
         return {}
-    _refuse_other_rules(lines, held, {one: path for path, key in same.items() for one in gone[key]}, reading.stage)
-    now, then = _digests(lines), _digests(held)
-    found: dict[str, str] = {}
+    _refuse_other_rules(lines, gone_rows, {one: path for path, key in same.items() for one in gone[key]}, reading.stage)
+    now, then = _digests(lines), _digests(gone_rows)
+    result: dict[str, str] = {}
     for path, key in same.items():
         uri, sums = now.get(path, ("", None))
-        free = [one for one in gone[key] if then[one][1] == sums and one not in found.values()]
+        free = [one for one in gone[key] if then[one][1] == sums and one not in result.values()]
         if len(free) > spent[key]:  # guard: one-name-for-renamed-file
-            found[uri] = free[0]
-    return found
+            result[uri] = free[0]
+    return result
 
 
 def _gone(listed: Mapping[int, list[str]], recorded: Mapping[str, int]) -> tuple[dict[_Key, list[str]], Counter[_Key]]:
@@ -111,7 +111,7 @@ def _gone(listed: Mapping[int, list[str]], recorded: Mapping[str, int]) -> tuple
     spent: Counter[_Key] = Counter()
     for modified, uris in listed.items():
         for place in sorted(map(place_of, uris)):
-            size = _size(place)
+            size = size_of(place)
             if size is None and place in recorded:
                 for key in _keys(place, modified, recorded[place]):
                     gone.setdefault(key, []).append(place)
@@ -127,27 +127,27 @@ def _keys(path: str, modified: int, size: int) -> tuple[_Key, _Key]:
 
 def _digests(rows: DataFrame) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the value of `file`, and sums over the lines, of each file by its path."""
-    found = summed(as_lines(rows)).collect()
-    return {place_of(row["file"]): (row["file"], tuple(row[name] for name in SUMS)) for row in found}
+    sums = summed(as_lines(rows)).collect()
+    return {place_of(row["file"]): (row["file"], tuple(row[name] for name in SUMS)) for row in sums}
 
 
 # guard: renamed-under-same-masks
-def _refuse_other_rules(lines: DataFrame, held: DataFrame, pairs: Mapping[str, str], stage: str) -> None:
+def _refuse_other_rules(lines: DataFrame, gone_rows: DataFrame, pairs: Mapping[str, str], stage: str) -> None:
     """Raise SourceError if a gone file was not masked as the batch is, so that lines cannot be compared.
 
     Args:
         lines: the batch.
-        held: bronze's rows of the gone files.
+        gone_rows: bronze's rows of the gone files.
         pairs: the file of the batch, by the gone path.
         stage: the stage that reads them.
     """
 
     def versions(rows: DataFrame) -> dict[str, str | None]:
         version = F.col(VERSION) if VERSION in rows.columns else F.lit(None)
-        found = rows.select("file", version.alias("version")).distinct().collect()
-        return {place_of(row["file"]): row["version"] for row in found}
+        distinct = rows.select("file", version.alias("version")).distinct().collect()
+        return {place_of(row["file"]): row["version"] for row in distinct}
 
-    then, now = versions(held), versions(lines)
+    then, now = versions(gone_rows), versions(lines)
     for gone, path in pairs.items():
         if path in now and then.get(gone) != now[path]:
             raise SourceError(
@@ -157,11 +157,3 @@ def _refuse_other_rules(lines: DataFrame, held: DataFrame, pairs: Mapping[str, s
                 f"{stage} --accept-loss (this gives up only the new name). If it is another one, set source.renamed "
                 "to read"
             )
-
-
-def _size(path: str) -> int | None:
-    """Return a file's size; None if it is gone."""
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - thousands of files a batch
-    except OSError:
-        return None

@@ -10,7 +10,7 @@ from oncelake.exactly_once.checkpoint import Checkpoint, position
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.source import Backlog, IngestedFiles, RecordedSizes, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
-from oncelake.sources.directory.census import Census, CensusInputs, Fault, PlannedFile, said, take
+from oncelake.sources.directory.census import Census, CensusInputs, Fault, PlannedFile, fault_message, take
 from oncelake.sources.directory.content import COMPLETE, Content, Reader, content_of, named
 from oncelake.sources.directory.listing import is_gone, listing, may_read, text_bytes
 from oncelake.sources.files.changes import REPORTED_BY_STATE, changes
@@ -49,16 +49,18 @@ class FilesSource(Source):
         census = self.glance()
         if census is None:
             return []
-        changed = listed((shown_path(each.path) for each in census.touched), most=1)
+        changed = listed((shown_path(file.path) for file in census.touched), most=1)
         lines = [f"{changed} changed after being read; the changes are not in bronze"] if changed else []
-        return lines + [said(fault, self.stage) for fault in census.faults if fault.fault not in REPORTED_BY_STATE]
+        return lines + [
+            fault_message(fault, self.stage) for fault in census.faults if fault.fault not in REPORTED_BY_STATE
+        ]
 
     def details(self, sizes: RecordedSizes) -> list[str] | None:
         """Return the warnings with the old sizes of changed files; None if the files are not on this machine."""
         census = self.glance()
         if census is None:
             return None
-        changed = [each.path for each in census.touched]
+        changed = [file.path for file in census.touched]
         return changes(census, sizes(changed) if changed else {}, self.stage)
 
     def exhausted(self, at: str) -> bool:
@@ -71,7 +73,7 @@ class FilesSource(Source):
         census = self.glance(at or FilesPosition.beginning)
         if census is None:
             return None
-        return sum(text_bytes(each.path, each.size) for each in census.waiting)
+        return sum(text_bytes(file.path, file.size) for file in census.waiting)
 
     def glance(self, at: str | None = None) -> Census | None:
         """Classify the files on this machine without reading bronze; Spark's file list replaces what bronze records.
@@ -85,7 +87,7 @@ class FilesSource(Source):
         if not is_local(self.path) or (at and FilesPosition.parse(at) is None):
             return None
         try:
-            found = list(listing(self.path))
+            files = list(listing(self.path))
         except OSError:
             return None
         entries = self.planned()
@@ -93,7 +95,7 @@ class FilesSource(Source):
         inputs = CensusInputs(
             entries, position, position, None, may_start=True, may_read=may_read, content=self.content
         )
-        return take(found, inputs)
+        return take(files, inputs)
 
     def content(self, path: str) -> Content | None:
         """Return what a file holds, on another store as far as its name says; None if that is not known."""

@@ -15,7 +15,7 @@ from oncelake.exactly_once.checkpoint import sound_text
 from oncelake.exactly_once.files import Files, lines_of
 
 # Spark compacts this many numbers of the list into one.
-COMPACT_EVERY = 10
+_COMPACT_EVERY = 10
 _PLACE, _COMPACT = "sources/0", ".compact"
 
 
@@ -101,7 +101,7 @@ def list_texts(last: int, seen: Iterable[tuple[str, int]]) -> Mapping[str, str]:
         last: the last number of the list.
         seen: (URI, modification time in milliseconds) of each file.
     """
-    full = (last + 1) // COMPACT_EVERY * COMPACT_EVERY - 1
+    full = (last + 1) // _COMPACT_EVERY * _COMPACT_EVERY - 1
     holder, start, batch = (f"{full}{_COMPACT}", full + 1, full) if full >= 0 else (str(last), 0, last)
     listed = ((_as_listed(uri), modified) for uri, modified in sorted(seen))
     entries = ({"path": path, "timestamp": modified, "batchId": batch} for path, modified in listed)

@@ -32,38 +32,42 @@ def describe(spark: SparkSession, client: Mapping[str, str], topics: Collection[
         ConfigError: the client refuses its settings.
     """
     with _admin(spark, client) as (kafka, admin):
-        asked = admin.describeTopics(_list(spark, *topics)).topicNameValues()
+        futures = admin.describeTopics(_list(spark, *topics)).topicNameValues()
         described = {}
         for topic in topics:
             with _explaining(client, topic):
-                described[topic] = _done(spark, asked.get(topic))
+                described[topic] = _done(spark, futures.get(topic))
         partitions = [
-            kafka.common.TopicPartition(topic, each.partition())
-            for topic, found in described.items()
-            for each in found.partitions()
+            kafka.common.TopicPartition(topic, partition.partition())
+            for topic, description in described.items()
+            for partition in description.partitions()
         ]
         spec, level = kafka.clients.admin.OffsetSpec, kafka.common.IsolationLevel
         epochs: dict[str, dict[str, int]] = {topic: {} for topic in topics}
 
         def offsets(spec: Any, level: Any) -> dict[str, dict[str, int]]:
-            wanted = jvm(spark).java.util.HashMap()
+            specs = jvm(spark).java.util.HashMap()
             for partition in partitions:
-                wanted.put(partition, spec)
-            found = _done(spark, admin.listOffsets(wanted, kafka.clients.admin.ListOffsetsOptions(level)).all())
+                specs.put(partition, spec)
+            ends = _done(spark, admin.listOffsets(specs, kafka.clients.admin.ListOffsetsOptions(level)).all())
             by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics}
-            for each in found:
-                name, partition = str(each.topic()), str(each.partition())
-                by_topic[name][partition] = int(found[each].offset())
-                if found[each].leaderEpoch().isPresent():
-                    epochs[name][partition] = int(found[each].leaderEpoch().get())
+            for topic_partition in ends:
+                name, partition = str(topic_partition.topic()), str(topic_partition.partition())
+                by_topic[name][partition] = int(ends[topic_partition].offset())
+                if ends[topic_partition].leaderEpoch().isPresent():
+                    epochs[name][partition] = int(ends[topic_partition].leaderEpoch().get())
             return by_topic
 
         earliest = offsets(spec.earliest(), level.READ_COMMITTED)
         # the readable end first: what is committed between the requests then counts as waiting, and not as read
-        latest, written = (offsets(spec.latest(), each) for each in (level.READ_COMMITTED, level.READ_UNCOMMITTED))
+        latest, written = (
+            offsets(spec.latest(), isolation) for isolation in (level.READ_COMMITTED, level.READ_UNCOMMITTED)
+        )
         return {
-            topic: Topic(str(found.topicId().toString()), earliest[topic], latest[topic], written[topic], epochs[topic])
-            for topic, found in described.items()
+            topic: Topic(
+                str(description.topicId().toString()), earliest[topic], latest[topic], written[topic], epochs[topic]
+            )
+            for topic, description in described.items()
         }
 
 
@@ -75,13 +79,13 @@ def cleanup_policies(spark: SparkSession, client: Mapping[str, str], topics: Col
         ConfigError: the client refuses its settings.
     """
     with _admin(spark, client) as (kafka, admin):
-        resource, found = kafka.common.config.ConfigResource, dict[str, str]()
-        asked = {topic: resource(resource.Type.TOPIC, topic) for topic in topics}
-        answers = admin.describeConfigs(_list(spark, *asked.values())).values()
-        for topic, each in asked.items():
+        resource, policies = kafka.common.config.ConfigResource, dict[str, str]()
+        resources = {topic: resource(resource.Type.TOPIC, topic) for topic in topics}
+        answers = admin.describeConfigs(_list(spark, *resources.values())).values()
+        for topic, config in resources.items():
             with suppress(Py4JJavaError):
-                found[topic] = str(_done(spark, answers.get(each)).get("cleanup.policy").value())
-        return found
+                policies[topic] = str(_done(spark, answers.get(config)).get("cleanup.policy").value())
+        return policies
 
 
 def topic_names(spark: SparkSession, client: Mapping[str, str]) -> list[str]:
@@ -104,8 +108,8 @@ def make_topic(spark: SparkSession, client: Mapping[str, str], topic: str, parti
     """
     optional = jvm(spark).java.util.Optional
     with _admin(spark, client, topic) as (kafka, admin):
-        wanted = kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
-        _done(spark, admin.createTopics(_list(spark, wanted)).all())
+        new_topic = kafka.clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
+        _done(spark, admin.createTopics(_list(spark, new_topic)).all())
 
 
 def delete_topic(spark: SparkSession, client: Mapping[str, str], topic: str) -> None:
@@ -129,12 +133,12 @@ def tell_group(
         ConfigError: the client refuses its settings.
     """
     with _admin(spark, client) as (kafka, admin):
-        wanted = jvm(spark).java.util.HashMap()
+        group_offsets = jvm(spark).java.util.HashMap()
         for topic, offsets in topics.items():
             for partition, offset in offsets.items():
                 at = kafka.clients.consumer.OffsetAndMetadata(offset)
-                wanted.put(kafka.common.TopicPartition(topic, int(partition)), at)
-        _done(spark, admin.alterConsumerGroupOffsets(group, wanted).all())
+                group_offsets.put(kafka.common.TopicPartition(topic, int(partition)), at)
+        _done(spark, admin.alterConsumerGroupOffsets(group, group_offsets).all())
 
 
 @contextmanager
@@ -183,9 +187,9 @@ def _done(spark: SparkSession, future: Any) -> Any:
     return future.get(TIMEOUT_MS, jvm(spark).java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
-def _list(spark: SparkSession, *each: Any) -> Any:
+def _list(spark: SparkSession, *items: Any) -> Any:
     values = jvm(spark).java.util.ArrayList()
-    for value in each:
+    for value in items:
         values.add(value)
     return values
 
@@ -213,7 +217,7 @@ def _explained(error: Py4JJavaError, client: Mapping[str, str], topic: str) -> O
             "check that it is running, that source.bootstrap_servers is right, and that source.kafka has the "
             "security.protocol of that port"
         )
-    advice = next((said for end, said in _ADVICE.items() if name.endswith(end)), "")
+    advice = next((text for end, text in _ADVICE.items() if name.endswith(end)), "")
     return SourceError(f"Kafka at {servers}: {name.rsplit('.', 1)[-1]}: {_without_secrets(message, client)}{advice}")
 
 

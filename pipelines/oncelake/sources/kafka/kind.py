@@ -130,14 +130,14 @@ class KafkaKind(SourceKind):
 
         def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
             epochs = {name: (topic.topic_id, topic.epochs) for name, topic in now.items()}
-            told = all(topic.epochs.keys() == topic.latest.keys() for topic in now.values())
-            if told and known.get(at, (None,))[0] == epochs:
-                kept: LastRecords = known[at][1]
-                return kept
-            found = compare_last(lambda: read(versions.spark, at), client, versions)(ends, now, metadata)
-            if told and not found.others:
-                known[at] = (epochs, found)
-            return found
+            is_known = all(topic.epochs.keys() == topic.latest.keys() for topic in now.values())
+            if is_known and known.get(at, (None,))[0] == epochs:
+                cached: LastRecords = known[at][1]
+                return cached
+            result = compare_last(lambda: read(versions.spark, at), client, versions)(ends, now, metadata)
+            if is_known and not result.others:
+                known[at] = (epochs, result)
+            return result
 
         return replace(source, compare_last=compared)
 
@@ -145,8 +145,8 @@ class KafkaKind(SourceKind):
         """Describe topics by name; those that Kafka does not have are left out."""
         assert spark is not None, "Kafka is queried through Spark's own client"
         client = kafka_client(self.settings)
-        there = set(topic_names(spark, client)) & set(topics)
-        return describe(spark, client, sorted(there)) if there else {}
+        existing = set(topic_names(spark, client)) & set(topics)
+        return describe(spark, client, sorted(existing)) if existing else {}
 
     def links(self, ingestion: Ingestion) -> Iterator[Link]:
         """Yield the links that account for each offset, and check the rows of bronze."""
@@ -184,12 +184,12 @@ class KafkaKind(SourceKind):
         A compacted topic may lack single records between the oldest and the newest; this is not detected.
         """
         now = self._describe(versions.spark)
-        lost = _expired(bronze, self.words, now) or _made_anew(metadata, now)
+        lost = _expired(bronze, self.words, now) or _recreated(metadata, now)
         ends = readable(metadata.end, None, now) if metadata and not lost else {}
         if lost or metadata is None or not any(ends.values()):
             return lost
-        found = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
-        return refilled(found.others) if found.others else None  # guard: rebuild-topic-not-refilled
+        result = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
+        return refilled(result.others) if result.others else None  # guard: rebuild-topic-not-refilled
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
         assert spark is not None, "Kafka is queried through Spark's own client"
@@ -225,35 +225,37 @@ def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], ver
 
     def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
         rows, places = last_rows(bronze(), ends, metadata.planned_ms)
-        there = {
+        available = {
             topic: {part: at for part, at in parts.items() if at >= now[topic].earliest[part]}
             for topic, parts in places.items()
         }
-        first = {topic: parts for topic, parts in there.items() if parts}
-        asked, held = (sum(map(len, each.values())) for each in (ends, places))
-        expired = held - sum(map(len, first.values()))
-        uncompared, others = Counter[str]({EXPIRED: expired, "is not among bronze's last rows": asked - held}), []
+        first = {topic: parts for topic, parts in available.items() if parts}
+        partition_count, row_count = (sum(map(len, offsets.values())) for offsets in (ends, places))
+        expired = row_count - sum(map(len, first.values()))
+        uncompared = Counter[str]({EXPIRED: expired, "is not among bronze's last rows": partition_count - row_count})
+        others: list[str] = []
         absent: list[tuple[str, str]] = []
         if first:
             end = {topic: {part: ends[topic][part] for part in parts} for topic, parts in first.items()}
             records = read_records(spark, client, first, end)
             if any(end[topic][part] > at + 1 for topic, parts in first.items() for part, at in parts.items()):
                 others += [f"{place} is a record, and bronze has read none there" for place in unread(rows, records)]
-            for each in compare(rows, records, versions, few=True):
-                at = first.get(each.topic, {}).get(each.partition)
-                if at is not None and each.absent:
-                    absent.append((each.topic, f"{each.topic}/{each.partition}/{at}"))
-                elif each.differ:
-                    others.append(f"{each.topic}/{each.partition}/{at} is another record than bronze has read there")
-                elif each.partly:
-                    uncompared[f"was compared only by its length and timestamp: {each.partly}"] += 1
+            for comparison in compare(rows, records, versions, few=True):
+                at = first.get(comparison.topic, {}).get(comparison.partition)
+                place = f"{comparison.topic}/{comparison.partition}/{at}"
+                if at is not None and comparison.absent:
+                    absent.append((comparison.topic, place))
+                elif comparison.differ:
+                    others.append(f"{place} is another record than bronze has read there")
+                elif comparison.partly:
+                    uncompared[f"was compared only by its length and timestamp: {comparison.partly}"] += 1
         policies = cleanup_policies(spark, client, {topic for topic, _ in absent}) if absent else {}
         for topic, place in absent:
             if policies.get(topic) == NEVER_COMPACTED:
                 others.append(f"{place} is no record, and bronze has read one there")
             else:
                 uncompared["was removed by compaction, or its topic's cleanup.policy cannot be read"] += 1
-        return LastRecords(tuple(others), {said: count for said, count in uncompared.items() if count})
+        return LastRecords(tuple(others), {why: count for why, count in uncompared.items() if count})
 
     return compared
 
@@ -286,13 +288,13 @@ def _check_pattern(spark: SparkSession, key: str, pattern: str) -> None:
 
 def kafka_client(source: SourceSettings) -> dict[str, str]:
     """Return the Kafka client's settings: the given ones, the brokers, and committed records only."""
-    given = {key.removeprefix("kafka."): value for key, value in source.kafka.items()}
+    user_options = {key.removeprefix("kafka."): value for key, value in source.kafka.items()}
     assert source.bootstrap_servers is not None
     # guard: committed-records-only
-    return {**given, "bootstrap.servers": source.bootstrap_servers, "isolation.level": "read_committed"}
+    return {**user_options, "bootstrap.servers": source.bootstrap_servers, "isolation.level": "read_committed"}
 
 
-def _made_anew(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str | None:  # guard: rebuild-topic-same-id
+def _recreated(metadata: CommitMetadata | None, now: Mapping[str, Topic]) -> str | None:  # guard: rebuild-topic-same-id
     was = TopicIds.of(metadata.source) if metadata else None
     for name, topic_id in (was.ids if was else {}).items():
         if name in now and topic_id != now[name].topic_id:
@@ -314,5 +316,5 @@ def _expired(bronze: DataFrame, words: str, now: Mapping[str, Topic]) -> str | N
     if not gone:
         return None
     others = {row.partition("/")[0] for row in gone} - now.keys()
-    left = f"; {words} does not include {', '.join(sorted(others))}" if others else ""
-    return f"Kafka no longer holds {', '.join(gone)}{left}"
+    note = f"; {words} does not include {', '.join(sorted(others))}" if others else ""
+    return f"Kafka no longer holds {', '.join(gone)}{note}"

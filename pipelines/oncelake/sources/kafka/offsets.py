@@ -62,7 +62,7 @@ class Client:
 
 def buckets(rows: DataFrame) -> list[Bucket]:
     """Count rows and distinct offsets per bucket; returns one entry per 32,768 offsets."""
-    found = (
+    counted = (
         _words(rows)
         .groupBy("partition", _bucket("word", _BUCKET - _WORD))
         .agg(
@@ -72,41 +72,46 @@ def buckets(rows: DataFrame) -> list[Bucket]:
             F.max("last").alias("last"),
         )
     )
-    return [Bucket(*row) for row in found.select("partition", "bucket", "rows", "distinct", "first", "last").collect()]
+    results = counted.select("partition", "bucket", "rows", "distinct", "first", "last").collect()
+    return [Bucket(*row) for row in results]
 
 
-def duplicates(rows: DataFrame, found: list[Bucket]) -> list[tuple[int, int]]:
+def duplicates(rows: DataFrame, counted: list[Bucket]) -> list[tuple[int, int]]:
     """Return the first duplicated offsets, from the first buckets that have any."""
-    off = [each for each in found if each.rows > each.distinct][:_SHOWN]
-    twice = _in(rows, [(each.partition, each.number) for each in off]).groupBy("partition", "offset").count()
+    off = [bucket for bucket in counted if bucket.rows > bucket.distinct][:_SHOWN]
+    twice = _in(rows, [(bucket.partition, bucket.number) for bucket in off]).groupBy("partition", "offset").count()
     return first_of(twice.where("count > 1"))
 
 
 def inside(segments: Iterable[Segment]) -> str:
     """Return the SQL condition that a row's offset is in one of the segments."""
-    each = [f"(partition = {part.partition} AND offset >= {part.first}L AND offset < {part.end}L)" for part in segments]
-    return f"coalesce({' OR '.join(each) or 'false'}, false)"
+    conditions = [
+        f"(partition = {part.partition} AND offset >= {part.first}L AND offset < {part.end}L)" for part in segments
+    ]
+    return f"coalesce({' OR '.join(conditions) or 'false'}, false)"
 
 
-def reaches_outside(found: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
+def reaches_outside(counted: Iterable[Bucket], segments: Iterable[Segment]) -> bool:
     """Return True if a bucket reaches before the first or after the last of its partition's segments."""
     limits: dict[int, tuple[int, int]] = {}
     for segment in segments:
         first, end = limits.get(segment.partition, (segment.first, segment.end))
         limits[segment.partition] = min(first, segment.first), max(end, segment.end)
     return any(
-        each.partition not in limits or each.first < limits[each.partition][0] or each.last >= limits[each.partition][1]
-        for each in found
+        bucket.partition not in limits
+        or bucket.first < limits[bucket.partition][0]
+        or bucket.last >= limits[bucket.partition][1]
+        for bucket in counted
     )
 
 
 # guard: every-offset-there
-def gaps(found: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int, int], int]:
+def gaps(counted: Iterable[Bucket], segments: Iterable[Segment]) -> dict[tuple[int, int], int]:
     """Return the buckets that lack offsets, each with the number of missing offsets."""
     lacking: Counter[tuple[int, int]] = Counter()
     for bucket, part in _cut(segments):
         lacking[bucket] += part.end - part.first
-    lacking.subtract({(each.partition, each.number): each.distinct for each in found})
+    lacking.subtract({(entry.partition, entry.number): entry.distinct for entry in counted})
     return {bucket: count for bucket, count in lacking.items() if count}
 
 
@@ -115,17 +120,17 @@ def holes(rows: DataFrame, segments: Iterable[Segment], lacking: Mapping[tuple[i
     parts = [(part.partition, part.first, part.end) for bucket, part in _cut(segments) if bucket in lacking]
     limits = rows.sparkSession.createDataFrame(parts, "partition int, lo bigint, hi bigint")
     words = F.explode(F.sequence(F.shiftright("lo", _WORD), F.shiftright(F.col("hi") - 1, _WORD)))
-    there = _words(_in(rows, list(lacking))).select("partition", "word", "bits")
-    found = limits.withColumn("word", words).join(there, ["partition", "word"], "left")
-    lacks = found.withColumn("bits", F.coalesce("bits", F.lit(0))).where("bits != -1")
-    each = F.explode(F.sequence(F.col("word") * 64, F.col("word") * 64 + 63))
+    present = _words(_in(rows, list(lacking))).select("partition", "word", "bits")
+    checked = limits.withColumn("word", words).join(present, ["partition", "word"], "left")
+    lacks = checked.withColumn("bits", F.coalesce("bits", F.lit(0))).where("bits != -1")
+    offsets = F.explode(F.sequence(F.col("word") * 64, F.col("word") * 64 + 63))
     absent = "(shiftrightunsigned(bits, cast(offset & 63 AS int)) & 1) = 0 AND offset >= lo AND offset < hi"
-    return lacks.withColumn("offset", each).where(absent).select("partition", "offset")
+    return lacks.withColumn("offset", offsets).where(absent).select("partition", "offset")
 
 
-def first_of(found: DataFrame) -> list[tuple[int, int]]:
+def first_of(offsets: DataFrame) -> list[tuple[int, int]]:
     """Return the first offsets of a frame with columns `partition` and `offset`."""
-    first = found.orderBy("partition", "offset").limit(_SHOWN).collect()
+    first = offsets.orderBy("partition", "offset").limit(_SHOWN).collect()
     return [(row["partition"], row["offset"]) for row in first]
 
 
@@ -152,24 +157,24 @@ def _bucket(column: str, bits: int, name: str = "bucket") -> Column:
     return F.shiftright(column, bits).alias(name)
 
 
-def _in(rows: DataFrame, wanted: list[tuple[int, int]]) -> DataFrame:
+def _in(rows: DataFrame, chosen: list[tuple[int, int]]) -> DataFrame:
     """Return the rows of the wanted buckets."""
     by_partition: dict[int, list[int]] = {}
-    for part, number in wanted:
+    for part, number in chosen:
         by_partition.setdefault(part, []).append(number)
-    each = [
+    conditions = [
         f"(partition = {part} AND offset BETWEEN {min(numbers) << _BUCKET}L AND {(max(numbers) + 1 << _BUCKET) - 1}L "
         f"AND shiftright(offset, {_BUCKET}) IN ({', '.join(map(str, numbers))}))"
         for part, numbers in by_partition.items()
     ]
-    return rows.where(" OR ".join(each) or "false")
+    return rows.where(" OR ".join(conditions) or "false")
 
 
 # The faults, the notes, and what is not compared.
 Explained = tuple[list[str], list[str], tuple[Uncompared, ...]]
 
 
-def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> Explained:
+def explain(missing: DataFrame, total: int, client: Client, *, settled: bool) -> Explained:
     """Explain the offsets that bronze lacks; return the unexplained ones (faults), and the explained ones (notes).
 
     A few ranges that hold the holes are read again with Spark's batch source: first as bronze reads, committed
@@ -178,27 +183,27 @@ def explain(found: DataFrame, total: int, client: Client, *, settled: bool) -> E
     record, or compaction removed its record.
 
     Args:
-        found: the holes (see `holes`).
+        missing: the holes (see `holes`).
         total: the number of holes.
         client: describes and reads the topic.
         settled: True if the batches still have all rows that they wrote.
     """
-    found.persist()
+    missing.persist()
     try:
         if settled:  # guard: removed-offset-not-explained
-            return _asked(found, client)
+            return _explained_by_kafka(missing, client)
         # rows were deleted after they were written, and are among the missing ones
-        return [f"{offsets_listed(client.topic, first_of(found), total)} are missing"], [], ()
+        return [f"{offsets_listed(client.topic, first_of(missing), total)} are missing"], [], ()
     finally:
-        found.unpersist()
+        missing.unpersist()
 
 
-def _asked(found: DataFrame, client: Client) -> Explained:
+def _explained_by_kafka(missing: DataFrame, client: Client) -> Explained:
     now = client.describe(client.topic)
     oldest = now.earliest if now is not None else {}
     still = " OR ".join(f"(partition = {int(part)} AND offset >= {at}L)" for part, at in oldest.items()) or "false"
-    held, gone = found.where(still), found.where(f"NOT ({still})")
-    faults, notes = _read_again(held, client)
+    retained, gone = missing.where(still), missing.where(f"NOT ({still})")
+    faults, notes = _read_again(retained, client)
     unheld, parts = gone.count(), tuple[Uncompared, ...]()
     if unheld:
         where = offsets_listed(client.topic, first_of(gone), unheld)
@@ -206,13 +211,13 @@ def _asked(found: DataFrame, client: Client) -> Explained:
             f"{where} were missing when their batches were written, and are older than the oldest record that "
             "Kafka holds: it can no longer be checked whether they were committed records"
         )
-        said = count_of(unheld, f"offset of {client.topic} that expired", f"offsets of {client.topic} that expired")
-        parts = (Uncompared(unheld, f"{said} and that no row has", lasting=True),)  # guard: expired-offset-is-number
+        expired = count_of(unheld, f"offset of {client.topic} that expired", f"offsets of {client.topic} that expired")
+        parts = (Uncompared(unheld, f"{expired} and that no row has", lasting=True),)  # guard: expired-offset-is-number
     return faults, notes, parts
 
 
-def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
-    limits = held.groupBy("partition", _bucket("offset", _BUCKET)).agg(
+def _read_again(retained: DataFrame, client: Client) -> tuple[list[str], list[str]]:
+    limits = retained.groupBy("partition", _bucket("offset", _BUCKET)).agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("rows")
     )
     ranges: dict[int, list[Range]] = {}
@@ -222,9 +227,9 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
         total += row["rows"]
     if not total:
         return [], []
-    few = {part: joined(each, _MOST_RANGES) for part, each in ranges.items()}
+    few = {part: joined(spans, _MOST_RANGES) for part, spans in ranges.items()}
     committed, written = (
-        _records(held.sparkSession, client, few, level).join(held, ["partition", "offset"], "left_semi")
+        _records(retained.sparkSession, client, few, level).join(retained, ["partition", "offset"], "left_semi")
         for level in ("read_committed", "read_uncommitted")
     )
     lost = committed.count()
@@ -239,7 +244,7 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
         f"{aborted:,} of aborted transactions": aborted,
         f"{others} of transactions or removed by compaction": total - lost - aborted,
     }
-    kinds = ", ".join(said for said, count in explained.items() if count)
+    kinds = ", ".join(text for text, count in explained.items() if count)
     hold = count_of(total - lost, "offset holds no committed record", "offsets hold no committed record")
     return faults, [f"{hold}: {kinds}"] if kinds else []
 
@@ -247,8 +252,8 @@ def _read_again(held: DataFrame, client: Client) -> tuple[list[str], list[str]]:
 def _records(spark: SparkSession, client: Client, ranges: Mapping[int, list[Range]], level: str) -> DataFrame:
     """Read the ranges of a topic; one read covers one range of every partition."""
     rounds = max(map(len, ranges.values()))
-    reads = [{part: each[at] for part, each in ranges.items() if at < len(each)} for at in range(rounds)]
-    return reduce(DataFrame.unionByName, (read(spark, client, each, level) for each in reads))
+    reads = [{part: spans[at] for part, spans in ranges.items() if at < len(spans)} for at in range(rounds)]
+    return reduce(DataFrame.unionByName, (read(spark, client, part_ranges, level) for part_ranges in reads))
 
 
 def read(spark: SparkSession, client: Client, ranges: Mapping[int, Range], level: str) -> DataFrame:

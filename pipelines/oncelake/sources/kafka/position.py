@@ -63,5 +63,5 @@ class KafkaPosition(SourcePosition):
 
 def offsets_of(at: str | None, topic: str) -> Mapping[str, int]:
     """Return the next offset of each partition of a topic; empty before the first batch and for another topic."""
-    found = KafkaPosition.parse(at)
-    return found.topics.get(topic, {}) if found else {}
+    position = KafkaPosition.parse(at)
+    return position.topics.get(topic, {}) if position else {}

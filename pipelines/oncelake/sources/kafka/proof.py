@@ -13,7 +13,7 @@ from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.link import Link, Uncompared, first_to_last, offsets_listed
-from oncelake.exactly_once.span import Span, miscounted, rows_of, taken
+from oncelake.exactly_once.span import Span, ingested_ms, miscounted, rows_of
 from oncelake.exactly_once.state import Diagnosis
 from oncelake.sources.kafka import offsets
 from oncelake.sources.kafka.admin import NEVER_COMPACTED
@@ -35,7 +35,7 @@ def links(source: KafkaSource, ingestion: Ingestion, client: Client) -> Iterator
         yield kafka_rows(ingestion.spark, span, client)
     yield kafka_offsets(ingestion.look, ingestion.table)
     if ingestion.deep and span is not None and span.rows_in_all:
-        yield kafka_records(span, source, client, ingestion.versions)
+        yield _kafka_records(span, source, client, ingestion.versions)
 
 
 def kafka_offsets(look: Callable[[], StageView], bronze: Table = BRONZE) -> Link:
@@ -48,11 +48,11 @@ def kafka_offsets(look: Callable[[], StageView], bronze: Table = BRONZE) -> Link
     Raises:
         SourceError: Kafka cannot be reached.
     """
-    for each in range(LOOKS):
+    for attempt in range(LOOKS):
         view = look()
         assert isinstance(view.source, KafkaSource)
         link = account(view.source, view.metadata, view.diagnosis, bronze)
-        if link.holds or each == LOOKS - 1:  # guard: topic-checked-twice
+        if link.holds or attempt == LOOKS - 1:  # guard: topic-checked-twice
             break
         time.sleep(PAUSE)
     return link
@@ -64,14 +64,15 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     topics = TopicIds.of(metadata.source) if metadata else None
     for topic, was in (topics.ids if topics else {}).items():
         if topic in now and was != now[topic].topic_id:
-            said = (
+            fault = (
                 f"topic {topic} has ID {now[topic].topic_id}, bronze has read {was}: the topic's records are not read"
             )
-            return Link(name, str(bronze), False, said)  # guard: bronze-of-existing-topic
+            return Link(name, str(bronze), False, fault)  # guard: bronze-of-existing-topic
     first = source.first_position()
     at = source.continues(metadata.end if metadata else first)
-    parts = {topic: census(topic, at, each, first) for topic, each in now.items()}
-    waiting = sum(len(each.waiting) + len(each.behind) for _, each in _each(parts))
+    parts = {topic: census(topic, at, described, first) for topic, described in now.items()}
+    behind = sum(len(part.behind) for _, part in _partitions(parts))
+    waiting = behind + sum(len(part.waiting) for _, part in _partitions(parts))
     faults = [*source.vanished(metadata.end if metadata else None), *_lost(parts, bronze_stage(bronze.name))]
     faults += _beyond(parts)
     last = source.last_records() if not faults else LastRecords()  # guard: last-record-unchanged
@@ -80,10 +81,10 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
     if waiting and not diagnosis.may_start:  # guard: no-offset-wait-if-refused
         wait = count_of(waiting, "offset waits and no run reads it", "offsets wait and no run reads them")
         faults.append(f"{wait}, as bronze would not start: {diagnosis.state}")
-    link = Link.of(name, bronze, faults, _counted(parts), (*_expired(parts), *_left(source)))
+    link = Link.of(name, bronze, faults, _counted(parts), (*_expired(parts), *_former_note(source)))
     return link.without(
         *Uncompared.waiting(waiting, "offset", "for the next run"),
-        *Uncompared.waiting(sum(len(each.behind) for _, each in _each(parts)), "offset", "for an open transaction"),
+        *Uncompared.waiting(behind, "offset", "for an open transaction"),
         *(
             Uncompared(count, f"the last record of {count_of(count, 'partition')} {why}")
             for why, count in last.uncompared.items()
@@ -93,52 +94,52 @@ def account(source: KafkaSource, metadata: CommitMetadata | None, diagnosis: Dia
 
 
 # The census of each partition, by topic.
-Parts = Mapping[str, list[PartitionCensus]]
+_Censuses = Mapping[str, list[PartitionCensus]]
 
 
-def _lost(parts: Parts, stage: str) -> list[str]:  # guard: no-offset-expired-unread
-    gone = [_range(topic, each.partition, each.lost) for topic, each in _each(parts) if each.lost]
+def _lost(parts: _Censuses, stage: str) -> list[str]:  # guard: no-offset-expired-unread
+    gone = [_range(topic, part.partition, part.lost) for topic, part in _partitions(parts) if part.lost]
     if not gone:
         return []
     accept = f"To accept the loss, run: oncelake recover {stage} --accept-loss"
     return [f"{listed(gone)} are gone and bronze has not read them. {accept}"]
 
 
-def _beyond(parts: Parts) -> list[str]:  # guard: bronze-within-topic
+def _beyond(parts: _Censuses) -> list[str]:  # guard: bronze-within-topic
     return [
-        f"{topic}/{each.partition} ends at {each.end}, but bronze has read up to {each.read}: it is another topic"
-        for topic, each in _each(parts)
-        if each.beyond
+        f"{topic}/{part.partition} ends at {part.end}, but bronze has read up to {part.read}: it is another topic"
+        for topic, part in _partitions(parts)
+        if part.beyond
     ]
 
 
-def _expired(parts: Parts) -> list[str]:
-    before = [_range(topic, each.partition, range(each.first)) for topic, each in _each(parts) if each.first]
+def _expired(parts: _Censuses) -> list[str]:
+    before = [_range(topic, part.partition, range(part.first)) for topic, part in _partitions(parts) if part.first]
     return [f"{listed(before)} expired before the first run and were never read"] if before else []
 
 
-def _left(source: KafkaSource) -> list[str]:
+def _former_note(source: KafkaSource) -> list[str]:
     """Return a note on the topics that bronze has read and the settings no longer choose."""
-    left = ", ".join(source.left())
-    return [f"{left}: read before, not read any more, and not compared with Kafka"] if left else []
+    topics = ", ".join(source.former_topics())
+    return [f"{topics}: read before, not read any more, and not compared with Kafka"] if topics else []
 
 
-def _counted(parts: Parts) -> str:
-    partitions = ", ".join(f"{count_of(len(each), 'partition')} of {topic}" for topic, each in parts.items())
+def _counted(parts: _Censuses) -> str:
+    partitions = ", ".join(f"{count_of(len(censuses), 'partition')} of {topic}" for topic, censuses in parts.items())
     waits = {
-        "for the next run": [(topic, each.partition, each.waiting) for topic, each in _each(parts)],
-        "for an open transaction": [(topic, each.partition, each.behind) for topic, each in _each(parts)],
+        "for the next run": [(topic, part.partition, part.waiting) for topic, part in _partitions(parts)],
+        "for an open transaction": [(topic, part.partition, part.behind) for topic, part in _partitions(parts)],
     }
-    said = []
+    waiting = []
     for what, ranges in waits.items():
-        count, there = sum(len(each) for *_, each in ranges), [_range(*range_) for range_ in ranges if range_[2]]
+        count, places = sum(len(numbers) for *_, numbers in ranges), [_range(*range_) for range_ in ranges if range_[2]]
         if count:
-            said.append(f"{count_of(count, f'offset waits {what}', f'offsets wait {what}')}: {listed(there)}")
-    return f"{partitions}, {'; '.join(said)}" if said else f"{partitions} read up to the end"
+            waiting.append(f"{count_of(count, f'offset waits {what}', f'offsets wait {what}')}: {listed(places)}")
+    return f"{partitions}, {'; '.join(waiting)}" if waiting else f"{partitions} read up to the end"
 
 
-def _each(parts: Parts) -> Iterator[tuple[str, PartitionCensus]]:
-    return ((topic, each) for topic, every in parts.items() for each in every)
+def _partitions(parts: _Censuses) -> Iterator[tuple[str, PartitionCensus]]:
+    return ((topic, partition) for topic, partitions in parts.items() for partition in partitions)
 
 
 def _range(topic: str, partition: str, numbers: range) -> str:
@@ -175,7 +176,7 @@ def kafka_rows(spark: SparkSession, span: Span, client: Client) -> Link:
     return link.without(*parts)
 
 
-def kafka_records(span: Span, source: KafkaSource, client: Client, versions: MaskVersions) -> Link:
+def _kafka_records(span: Span, source: KafkaSource, client: Client, versions: MaskVersions) -> Link:
     """Prove that each row of bronze is what its topic holds at its offset: read the topics again, and compare.
 
     Args:
@@ -189,47 +190,46 @@ def kafka_records(span: Span, source: KafkaSource, client: Client, versions: Mas
     """
     spark, metadata = versions.spark, source.last()
     ids = (TopicIds.of(metadata.source) if metadata else None) or TopicIds()
-    was = {**{name: each.topic_id for name, each in ids.left.items()}, **ids.ids}
     rows = read_version(spark, span.path, span.version)
     bounds = rows.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset"), F.count("*"))
     first, end, total, away = dict[str, dict[str, int]](), dict[str, dict[str, int]](), 0, 0
     for topic, partition, lowest, highest, count in bounds.collect():
         now, part = client.describe(topic), str(partition)
         total += count
-        if now is None or part not in now.latest or was.get(topic, now.topic_id) != now.topic_id:
+        if now is None or part not in now.latest or ids.all_ids.get(topic, now.topic_id) != now.topic_id:
             away += count
         elif max(lowest, now.earliest[part]) < min(highest + 1, now.latest[part]):
             first.setdefault(topic, {})[part] = max(lowest, now.earliest[part])
             end.setdefault(topic, {})[part] = min(highest + 1, now.latest[part])
-    found: list[RecordComparison] = []
+    comparisons: list[RecordComparison] = []
     if first:
         records = read_records(spark, client.settings, first, end, tasks=spark.sparkContext.defaultParallelism)
-        found = [*compare(since(rows, first), records, versions)]
-    policies = client.policies({each.topic for each in found if each.absent})
-    cut = [each for each in found if each.absent and policies.get(each.topic) == NEVER_COMPACTED]
+        comparisons = [*compare(since(rows, first), records, versions)]
+    policies = client.policies({comparison.topic for comparison in comparisons if comparison.absent})
+    cut = [gap for gap in comparisons if gap.absent and policies.get(gap.topic) == NEVER_COMPACTED]
     faults = [
-        f"{each.topic}/{each.partition}/{each.first}{_and_others(each.differ, 'record')} not what bronze has read there"
-        for each in found
-        if each.differ
+        f"{one.topic}/{one.partition}/{one.first}{_and_others(one.differ, 'record')} not what bronze has read there"
+        for one in comparisons
+        if one.differ
     ]
     faults += [
-        f"{each.topic}/{each.partition}/{each.first_absent}{_and_others(each.absent, 'offset')} without a record, and "
+        f"{gap.topic}/{gap.partition}/{gap.first_absent}{_and_others(gap.absent, 'offset')} without a record, and "
         "bronze has read one there"
-        for each in cut
+        for gap in cut
     ]
-    compared = sum(each.rows for each in found)
-    absent = sum(each.absent for each in found if each not in cut)
+    compared = sum(comparison.rows for comparison in comparisons)
+    absent = sum(comparison.absent for comparison in comparisons if comparison not in cut)
     uncompared = {
         "are of a topic or partition that Kafka no longer has": away,
         "are older than what Kafka holds": total - away - compared,
         "were removed by compaction, or their topic's cleanup.policy cannot be read": absent,
     }
-    for each in found:
-        if each.partly:
-            why = f"were compared only by their length and timestamp: {each.partly}"
-            uncompared[why] = uncompared.get(why, 0) + each.rows - each.absent
-    said = f"{count_of(compared - absent, 'row')} read again and equal"
-    link = Link.of(f"{source.name} → {span.table}: records", span.table, faults, said)
+    for comparison in comparisons:
+        if comparison.partly:
+            why = f"were compared only by their length and timestamp: {comparison.partly}"
+            uncompared[why] = uncompared.get(why, 0) + comparison.rows - comparison.absent
+    well = f"{count_of(compared - absent, 'row')} read again and equal"
+    link = Link.of(f"{source.name} → {span.table}: records", span.table, faults, well)
     return link.without(*(part for why, count in uncompared.items() for part in Uncompared.of_lines(count, why)))
 
 
@@ -241,20 +241,21 @@ def _and_others(count: int, unit: str) -> str:
 def _topic_rows(rows: DataFrame, span: Span, topic: str, client: Client, rows_changed: bool) -> tuple[str, Explained]:
     """Check the rows of one topic; return their number in words, and the faults and the explained holes."""
     faults, notes, expired = list[str](), list[str](), tuple[Uncompared, ...]()
-    found = offsets.buckets(rows)
-    segments, lost = _covered(span, topic, found)
-    if offsets.reaches_outside(found, segments):
+    counted = offsets.buckets(rows)
+    segments, lost = _covered(span, topic, counted)
+    if offsets.reaches_outside(counted, segments):
         faults.append(_strangers(rows, topic, [*segments, *lost]))  # guard: offsets-in-batch-ranges
         rows = rows.where(offsets.inside([*segments, *lost]))
-        found = offsets.buckets(rows)
-    faults += _duplicated(rows, topic, found)
-    lacking = offsets.gaps(found, segments)
+        counted = offsets.buckets(rows)
+    faults += _duplicated(rows, topic, counted)
+    lacking = offsets.gaps(counted, segments)
     if lacking:
         missing, total = offsets.holes(rows, segments, lacking), sum(lacking.values())
-        asked = replace(client, topic=topic)
-        lost_lines, notes, expired = offsets.explain(missing, total, asked, settled=not faults and not rows_changed)
+        topic_client = replace(client, topic=topic)
+        settled = not faults and not rows_changed
+        lost_lines, notes, expired = offsets.explain(missing, total, topic_client, settled=settled)
         faults += lost_lines
-    rows_in_all = count_of(sum(each.rows for each in found), "row")
+    rows_in_all = count_of(sum(bucket.rows for bucket in counted), "row")
     partitions = count_of(len({segment.partition for segment in segments}), "partition")
     return f"{rows_in_all} of {topic} in {partitions}", (faults, notes, expired)
 
@@ -268,17 +269,17 @@ def _topics(span: Span) -> Iterable[str]:
     """Return the topics that a span's positions name, also those that were left in between."""
     moves = [at for metadata in _moves(span) for at in (metadata.before, metadata.end)]
     positions = map(KafkaPosition.parse, (span.before, *moves, span.end))
-    left = _left_at(span) if span.rest else {}
-    return dict.fromkeys([*(topic for at in positions if at for topic in at.topics), *left])
+    former = _former_offsets(span) if span.includes_earlier else {}
+    return dict.fromkeys([*(topic for at in positions if at for topic in at.topics), *former])
 
 
-def _left_at(span: Span) -> Mapping[str, Mapping[str, int]]:
+def _former_offsets(span: Span) -> Mapping[str, Mapping[str, int]]:
     """Return the next offsets of the topics that bronze no longer reads, by topic."""
     ids = TopicIds.of(span.commits[-1].metadata.source) if span.commits else None
-    return {topic: left.offsets for topic, left in ids.left.items()} if ids else {}
+    return {topic: former.offsets for topic, former in ids.former.items()} if ids else {}
 
 
-def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
+def _covered(span: Span, topic: str, counted: list[Bucket]) -> tuple[list[Segment], list[Segment]]:
     """Return the offsets that a span's positions cover, and the offsets that were skipped.
 
     An accepted loss skips offsets, and so does a topic that joins at a later offset than it was read up to.
@@ -291,13 +292,13 @@ def _covered(span: Span, topic: str, found: list[Bucket]) -> tuple[list[Segment]
         lost += [Segment(part, reached.get(part, 0), at) for part, at in right.items() if at > reached.get(part, 0)]
         reached |= right
     end = reached | _offsets(span.end, topic)
-    if span.rest and not end:
-        end = {int(part): offset for part, offset in _left_at(span).get(topic, {}).items()}
+    if span.includes_earlier and not end:
+        end = {int(part): offset for part, offset in _former_offsets(span).get(topic, {}).items()}
+    # Where reading began is not recorded: nothing before the first row was read.
     # guard: offsets-below-oldest-commit
-    if span.before is None or span.rest:  # where reading began is not recorded: nothing before the first row was read
-        before = {
-            part: min((each.first for each in found if each.partition == part), default=at) for part, at in end.items()
-        }
+    if span.before is None or span.includes_earlier:
+        first = {part: [bucket.first for bucket in counted if bucket.partition == part] for part in end}
+        before = {part: min(first[part], default=at) for part, at in end.items()}
     segments = [Segment(part, before.get(part, 0), at) for part, at in sorted(end.items())]
     for gone in lost:
         segments = [part for segment in segments for part in _without(segment, gone)]
@@ -318,23 +319,24 @@ def _offsets(position: str | None, topic: str) -> dict[int, int]:
 def _miscounted(span: Span, rows: DataFrame, topics: list[str]) -> list[str]:
     """Return faults in the row count per batch, and the rows that belong to another topic."""
     strange = F.count_if(~F.coalesce(F.col("topic").isin(topics), F.lit(False)))
-    counts = rows.groupBy(taken().alias("taken")).agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
+    grouped = rows.groupBy(ingested_ms().alias("ingested"))
+    counts = grouped.agg(F.count("*").alias("rows"), strange.alias("strange")).collect()
     others = sum(row["strange"] for row in counts)
     strangers = count_of(others, "row belongs", "rows belong")
     names = ", ".join(topics)
-    said = [f"{strangers} to another topic than {names}"] if others else []  # guard: bronze-of-own-topic
-    return [*said, *miscounted(span, {row["taken"]: row["rows"] for row in counts})]  # guard: topic-rows-as-recorded
+    faults = [f"{strangers} to another topic than {names}"] if others else []  # guard: bronze-of-own-topic
+    return [*faults, *miscounted(span, {row.ingested: row.rows for row in counts})]  # guard: topic-rows-as-recorded
 
 
 def _strangers(rows: DataFrame, topic: str, segments: list[Segment]) -> str:
     strangers = rows.where(f"NOT {offsets.inside(segments)}")
-    said = offsets_listed(topic, offsets.first_of(strangers), strangers.count())
-    return f"{said} are outside the offsets that the batches cover"
+    places = offsets_listed(topic, offsets.first_of(strangers), strangers.count())
+    return f"{places} are outside the offsets that the batches cover"
 
 
-def _duplicated(rows: DataFrame, topic: str, found: list[Bucket]) -> list[str]:  # guard: offset-appears-once
-    extra = sum(each.rows - each.distinct for each in found)
+def _duplicated(rows: DataFrame, topic: str, counted: list[Bucket]) -> list[str]:  # guard: offset-appears-once
+    extra = sum(bucket.rows - bucket.distinct for bucket in counted)
     if not extra:
         return []
-    twice = offsets.duplicates(rows, found)
+    twice = offsets.duplicates(rows, counted)
     return [f"{offsets_listed(topic, twice, len(twice))} are there more than once: {count_of(extra, 'row')} too many"]

@@ -101,31 +101,31 @@ def compare(
         partly = rules if isinstance(rules, str) else None
         now = rules.mask.rows(known, str(version)) if isinstance(rules, MaskVersion) else known
         then = _hashed(part, "then", whole=partly is None)
-        there = _hashed(now, "now", whole=partly is None)
-        joined = then.join(F.broadcast(there) if few else there, _PLACE, "left")
+        current = _hashed(now, "now", whole=partly is None)
+        joined = then.join(F.broadcast(current) if few else current, _PLACE, "left")
         absent, differs = F.col("now").isNull(), F.col("then") != F.col("now")  # guard: record-equals-row
-        found = joined.groupBy("topic", "partition").agg(
+        grouped = joined.groupBy("topic", "partition").agg(
             F.count("*").alias("rows"),
             F.count_if(absent).alias("absent"),
             F.count_if(differs).alias("differ"),
             F.min(F.when(differs, F.col("offset"))).alias("first"),
             F.min(F.when(absent, F.col("offset"))).alias("first_absent"),
         )
-        for row in found.orderBy("topic", "partition").collect():
+        for row in grouped.orderBy("topic", "partition").collect():
             yield RecordComparison(**{**row.asDict(), "partition": str(row["partition"])}, partly=partly)
 
 
 def unread(rows: DataFrame, records: DataFrame) -> list[str]:  # guard: no-record-after-last-row
     """Return the first record of each partition that has no row, as `topic/partition/offset`."""
-    found = records.join(rows, _PLACE, "left_anti").groupBy("topic", "partition").agg(F.min("offset"))
-    return ["/".join(map(str, row)) for row in found.orderBy("topic", "partition").collect()]
+    first_unread = records.join(rows, _PLACE, "left_anti").groupBy("topic", "partition").agg(F.min("offset"))
+    return ["/".join(map(str, row)) for row in first_unread.orderBy("topic", "partition").collect()]
 
 
 def _hashed(rows: DataFrame, name: str, *, whole: bool) -> DataFrame:
     """Return a hash of each row; a part that is null, and one that is empty, are different."""
     parts = [F.unix_micros(record_time()), raw_length(rows)]
     if whole:
-        header = F.transform("headers", lambda each: F.struct(each["key"], each["value"], each["value"].isNull()))
+        header = F.transform("headers", lambda item: F.struct(item["key"], item["value"], item["value"].isNull()))
         parts += [F.col("value"), F.col("key"), header]
     hashed = F.xxhash64(*parts, *(part.isNull() for part in parts))
     return rows.select(*_PLACE, hashed.alias(name))
@@ -143,12 +143,12 @@ def last_rows(bronze: DataFrame, end: Offsets, planned_ms: int) -> tuple[DataFra
     """
     in_last = F.col("ingested_at") == F.timestamp_millis(F.lit(planned_ms))
     open_ends = {(topic, part): at for topic, parts in end.items() for part, at in parts.items()}
-    found: list[Column] = []
+    conditions: list[Column] = []
     offsets: dict[str, dict[str, int]] = {}
     for reach, where in ((_REACH[0], in_last), (_REACH[0], None), (_REACH[1], None)):
         if not open_ends:
             break
-        near = [_of(*each, F.col("offset").between(at - reach, at - 1)) for each, at in open_ends.items()]
+        near = [_of(*place, F.col("offset").between(at - reach, at - 1)) for place, at in open_ends.items()]
         rows = bronze.where(_any(near)) if where is None else bronze.where(where).where(_any(near))
         # guard: last-row-compared
         last = rows.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
@@ -156,9 +156,9 @@ def last_rows(bronze: DataFrame, end: Offsets, planned_ms: int) -> tuple[DataFra
             topic, part = row["topic"], str(row["partition"])
             offsets.setdefault(topic, {})[part] = row["offset"]
             at = _of(topic, part, F.col("offset") == row["offset"])
-            found.append(at if where is None else at & where)
+            conditions.append(at if where is None else at & where)
             open_ends.pop((topic, part))
-    return bronze.where(_any(found)), offsets
+    return bronze.where(_any(conditions)), offsets
 
 
 def since(rows: DataFrame, first: Offsets) -> DataFrame:

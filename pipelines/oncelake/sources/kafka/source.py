@@ -57,11 +57,11 @@ class TopicIds:
 
     Attributes:
         ids: the ID of each topic that is read.
-        left: the topics that were read before and are no more.
+        former: the topics that were read before and are no more.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
-    left: Mapping[str, TopicLeftBehind] = field(default_factory=dict)
+    former: Mapping[str, TopicLeftBehind] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recorded: Mapping[str, str]) -> Self | None:
@@ -70,25 +70,29 @@ class TopicIds:
             return None
         if "topics" not in recorded:
             return cls({recorded.get("topic", ""): recorded["topic_id"]} if "topic_id" in recorded else {})
-        left = {
-            name: TopicLeftBehind(each["id"], each["offsets"])
-            for name, each in json.loads(recorded.get("left", "{}")).items()
+        former = {
+            name: TopicLeftBehind(entry["id"], entry["offsets"])
+            for name, entry in json.loads(recorded.get("left", "{}")).items()
         }
-        return cls(json.loads(recorded["topics"]), left)
+        return cls(json.loads(recorded["topics"]), former)
 
     def to_source(self) -> Mapping[str, str]:
         """Return the identity as a commit records it; a single topic has the form that all commits had before."""
-        if len(self.ids) == 1 and not self.left:
+        if len(self.ids) == 1 and not self.former:
             ((topic, topic_id),) = self.ids.items()
             return {"kind": "kafka", "topic": topic, "topic_id": topic_id}
-        left = {name: {"id": each.topic_id, "offsets": dict(each.offsets)} for name, each in self.left.items()}
-        texts = {"topics": dict(self.ids), **({"left": left} if left else {})}
-        return {"kind": "kafka", **{key: json.dumps(each, separators=(",", ":")) for key, each in texts.items()}}
+        former = {name: {"id": topic.topic_id, "offsets": dict(topic.offsets)} for name, topic in self.former.items()}
+        texts = {"topics": dict(self.ids), **({"left": former} if former else {})}
+        return {"kind": "kafka", **{key: json.dumps(value, separators=(",", ":")) for key, value in texts.items()}}
+
+    @property
+    def all_ids(self) -> Mapping[str, str]:
+        """The ID of each topic that is read or was read, by its name."""
+        return {**{name: topic.topic_id for name, topic in self.former.items()}, **self.ids}
 
     def names(self) -> Mapping[str, str]:
         """Return the names of all topics that are read or were read, by their IDs."""
-        ids = {**{name: each.topic_id for name, each in self.left.items()}, **self.ids}
-        return {topic_id: name for name, topic_id in ids.items() if topic_id}
+        return {topic_id: name for name, topic_id in self.all_ids.items() if topic_id}
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class KafkaSource(Source):
     def identity(self) -> Mapping[str, str]:
         """Return the topics' names and IDs, and the places in those that are left; a recreated topic has another ID."""
         now = self.describe()
-        return TopicIds({name: each.topic_id for name, each in now.items()}, dict(self._left(now))).to_source()
+        return TopicIds({name: topic.topic_id for name, topic in now.items()}, dict(self._former(now))).to_source()
 
     def identity_at(self, at: str | None, known: Mapping[str, str]) -> Mapping[str, str]:
         """Return the identity with the topics that began to match the pattern during the run.
@@ -156,7 +160,7 @@ class KafkaSource(Source):
         if not new:
             return known
         for name in new:
-            if name in topics.left:  # guard: matched-topic-is-new
+            if name in topics.former:  # guard: matched-topic-is-new
                 raise SourceError(
                     f"topic {name} was read before, was gone, and is there again; nothing of this batch was written. "
                     "See the stage's state with: oncelake doctor"
@@ -166,11 +170,11 @@ class KafkaSource(Source):
                 raise SourceError(
                     f"{other} chooses topic {name} as well, so its lines would count twice; change one of the patterns"
                 )
-        found = self.find(new)
-        gone = [name for name in new if name not in found]
+        described = self.find(new)
+        gone = [name for name in new if name not in described]
         if gone:
             raise SourceError(f"topic {gone[0]} is gone before a batch of it was read; start again")
-        return replace(topics, ids={**topics.ids, **{name: found[name].topic_id for name in new}}).to_source()
+        return replace(topics, ids={**topics.ids, **{name: described[name].topic_id for name in new}}).to_source()
 
     def backlog(self, at: str | None, *, changes: bool = False) -> Backlog:
         """Count the records after a position; before the first batch, all records that Kafka holds."""
@@ -235,18 +239,18 @@ class KafkaSource(Source):
         holds; Spark does that by itself if this is offset 0, and fails otherwise.
         """
         at = KafkaPosition.parse(start)
-        kept = [name for name in at.topics if self._is_chosen(name)] if at else []
-        if at is None or not kept or (self.chooses is None and len(at.topics) == 1):
+        chosen = [name for name in at.topics if self._is_chosen(name)] if at else []
+        if at is None or not chosen or (self.chooses is None and len(at.topics) == 1):
             return None
-        left, joining = self._recorded().left, dict[str, Mapping[str, int]]()
+        former, joining = self._recorded().former, dict[str, Mapping[str, int]]()
         for name, topic in self.describe().items():
-            if name in left and name not in at.topics:  # guard: returning-topic-continues
-                joining[name] = left[name].offsets
+            if name in former and name not in at.topics:  # guard: returning-topic-continues
+                joining[name] = former[name].offsets
             elif name not in at.topics and any(topic.earliest.values()):
                 joining[name] = topic.earliest
-        if len(kept) == len(at.topics) and not joining:
+        if len(chosen) == len(at.topics) and not joining:
             return None
-        return KafkaPosition({**at.of_topics(kept).topics, **joining}).to_json()
+        return KafkaPosition({**at.of_topics(chosen).topics, **joining}).to_json()
 
     def continues(self, at: str | None) -> str | None:
         """Return the position that a stage continues from if its last batch ended at a position."""
@@ -257,9 +261,9 @@ class KafkaSource(Source):
         now = self.describe()
         return now[topic] if topic in now else self.find([topic]).get(topic)
 
-    def left(self) -> list[str]:
+    def former_topics(self) -> list[str]:
         """Return the topics that bronze has read and the settings no longer choose."""
-        return [name for name, _ in self._left(self.describe()) if not self._is_chosen(name)]
+        return [name for name, _ in self._former(self.describe()) if not self._is_chosen(name)]
 
     def vanished(self, at: str | None) -> list[str]:
         """Return the topics that the settings choose and that Kafka no longer has, in words, up to a position."""
@@ -267,9 +271,9 @@ class KafkaSource(Source):
 
     def trouble(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         """Return a diagnosis if a topic was recreated or refilled, is gone, or does not hold the position."""
-        found = self._unfit(start, end, recorded)
-        if found is not None:
-            return found
+        diagnosis = self._unfit(start, end, recorded)
+        if diagnosis is not None:
+            return diagnosis
         others = self.last_records().others  # guard: last-topic-record-unchanged
         if others:
             return Diagnosis(State.SOURCE_REPLACED, refilled(others))
@@ -289,19 +293,19 @@ class KafkaSource(Source):
             for name, parts in read.items()
         }
         ends = {name: parts for name, parts in ends.items() if parts}
-        found = self.compare_last(ends, now, metadata) if metadata and ends else LastRecords()
+        result = self.compare_last(ends, now, metadata) if metadata and ends else LastRecords()
         expired = sum(map(len, read.values())) - sum(map(len, ends.values()))
-        return replace(found, uncompared={**found.uncompared, EXPIRED: found.uncompared.get(EXPIRED, 0) + expired})
+        return replace(result, uncompared={**result.uncompared, EXPIRED: result.uncompared.get(EXPIRED, 0) + expired})
 
     def _unfit(self, start: str | None, end: str | None, recorded: Mapping[str, str]) -> Diagnosis | None:
         now, topics = self.describe(), TopicIds.of(recorded)
         if topics is None:
-            ids = ", ".join(each.topic_id for each in now.values())
+            ids = ", ".join(topic.topic_id for topic in now.values())
             # guard: topic-after-another-kind
             seen = f"topic {self.name} has ID {ids}, lines were read from {named(recorded)}"
             return Diagnosis(State.SOURCE_REPLACED, seen)
         # guard: returning-topic-same-id
-        was = {**{name: each.topic_id for name, each in topics.left.items()}, **topics.ids}
+        was = topics.all_ids
         for name, topic in now.items():
             if (was.get(name) or topic.topic_id) != topic.topic_id:  # guard: topic-id-unchanged
                 seen = f"topic {name} has ID {topic.topic_id}, lines were read from {was[name]}"
@@ -329,7 +333,7 @@ class KafkaSource(Source):
         lost = [f"what topic {name} held after {read or 'its beginning'}" for name, read in vanished.items()]
         moved = {}
         for name, topic in now.items():
-            offsets = next_offsets(at, name, topic)
+            offsets = _next_offsets(at, name, topic)
             lost += _gone(name, offsets, topic)
             moved[name] = {part: max(offset, topic.earliest[part]) for part, offset in offsets.items()}
         return (KafkaPosition(moved).to_json(), lost) if lost else None
@@ -338,14 +342,15 @@ class KafkaSource(Source):
         metadata = self.last()
         return (TopicIds.of(metadata.source) if metadata else None) or TopicIds()
 
-    def _left(self, now: Collection[str]) -> Iterator[tuple[str, TopicLeftBehind]]:
+    def _former(self, now: Collection[str]) -> Iterator[tuple[str, TopicLeftBehind]]:
         """Yield the topics that bronze has read and does not read now, with their places."""
         metadata, topics = self.last(), self._recorded()
         at = KafkaPosition.parse(metadata.end) if metadata else None
         places = {
-            name: TopicLeftBehind(topics.ids.get(name, ""), each) for name, each in (at.topics if at else {}).items()
+            name: TopicLeftBehind(topics.ids.get(name, ""), offsets)
+            for name, offsets in (at.topics if at else {}).items()
         }
-        return ((name, each) for name, each in {**topics.left, **places}.items() if name not in now)
+        return ((name, former) for name, former in {**topics.former, **places}.items() if name not in now)
 
     def _is_chosen(self, topic: str) -> bool:
         return topic == self.name if self.chooses is None else self.chooses(topic)
@@ -357,7 +362,7 @@ class KafkaSource(Source):
         topics = {**(end.topics if end else {}), **read}
         gone = [name for name in topics if name not in now and self._is_chosen(name)]
         places = {name: KafkaPosition({name: read.get(name, {})}).numbers() for name in gone}
-        return {name: ", ".join(f"{part}/{at}" for part, at in each.items()) for name, each in places.items()}
+        return {name: ", ".join(f"{part}/{at}" for part, at in offsets.items()) for name, offsets in places.items()}
 
     def _beyond(self, name: str, offsets: Mapping[str, int], now: Topic) -> Diagnosis | None:
         for partition, offset in offsets.items():
@@ -369,7 +374,9 @@ class KafkaSource(Source):
         return None
 
     def _trimmed(self, at: str | None, now: Mapping[str, Topic]) -> Diagnosis | None:  # guard: topic-holds-next-input
-        gone = [each for name, topic in now.items() for each in _gone(name, next_offsets(at, name, topic), topic)]
+        gone = [
+            missing for name, topic in now.items() for missing in _gone(name, _next_offsets(at, name, topic), topic)
+        ]
         return Diagnosis(State.SOURCE_TRIMMED, f"offsets {', '.join(gone)} are gone") if gone else None
 
 
@@ -414,7 +421,7 @@ def readable(at: str | None, first: str | None, now: Mapping[str, Topic]) -> dic
     }
 
 
-def next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
+def _next_offsets(at: str | None, topic: str, now: Topic) -> Mapping[str, int]:
     """Return the next offset that a query reads from each partition; empty before its first start.
 
     A partition that the position does not name was added later, and Spark reads it from offset 0. The query fails if
@@ -474,8 +481,8 @@ def census(topic: str, at: str | None, now: Topic, first: str | None = None) -> 
         now: the current state of the topic.
         first: the position before the first batch; None if unknown.
     """
-    begun = next_offsets(first, topic, now)
-    known: Mapping[str, int] = next_offsets(at, topic, now) or now.earliest
+    begun = _next_offsets(first, topic, now)
+    known: Mapping[str, int] = _next_offsets(at, topic, now) or now.earliest
     return [
         PartitionCensus(
             partition,
@@ -485,5 +492,5 @@ def census(topic: str, at: str | None, now: Topic, first: str | None = None) -> 
             first=now.earliest.get(partition, 0) if at is None else begun.get(partition, 0),
             written=now.written.get(partition, 0),
         )
-        for partition, read in sorted(known.items(), key=lambda each: int(each[0]))
+        for partition, read in sorted(known.items(), key=lambda entry: int(entry[0]))
     ]

@@ -116,12 +116,12 @@ class Hasher:
 
     def update(self, data: bytes | memoryview) -> None:
         """Add the next bytes."""
-        rest = memoryview(data)
-        while rest:
-            part = rest[: CHUNK - self.size % CHUNK]
+        remaining = memoryview(data)
+        while remaining:
+            part = remaining[: CHUNK - self.size % CHUNK]
             self._chunk.update(part)
             self.size += len(part)
-            rest = rest[len(part) :]
+            remaining = remaining[len(part) :]
             if self.size % CHUNK == 0:
                 base = self._chunk.hexdigest()[:16]
                 self._chunk = hashlib.sha256(base.encode())
@@ -147,20 +147,20 @@ def digests(blocks: Iterable[bytes], lengths: Iterable[int], hasher: Hasher | No
         hasher: has digested what is before the blocks; None if nothing is.
     """
     hasher = hasher or Hasher()
-    rest = sorted({*lengths}, reverse=True)
+    pending = sorted({*lengths}, reverse=True)
     digested: dict[int, Digest] = {}
     for block in blocks:
         at = 0
         while at < len(block):
-            if rest and rest[-1] == hasher.size:
-                digested[rest.pop()] = hasher.digest()
-            if not rest:
+            if pending and pending[-1] == hasher.size:
+                digested[pending.pop()] = hasher.digest()
+            if not pending:
                 return digested
-            step = min(rest[-1] - hasher.size, len(block) - at)
+            step = min(pending[-1] - hasher.size, len(block) - at)
             hasher.update(memoryview(block)[at : at + step])
             at += step
-    if rest and rest[-1] == hasher.size:
-        digested[rest.pop()] = hasher.digest()
+    if pending and pending[-1] == hasher.size:
+        digested[pending.pop()] = hasher.digest()
     return digested
 
 
@@ -181,9 +181,9 @@ def last_end(file: BinaryIO, start: int, end: int) -> int:
     """Return the byte after the last line end between two bytes of a file; the first one if there is none."""
     while end > start:
         lower = max(start, end - BLOCK)
-        found = read_at(file, lower, end - lower).rfind(b"\n")
-        if found >= 0:
-            return lower + found + 1
+        place = read_at(file, lower, end - lower).rfind(b"\n")
+        if place >= 0:
+            return lower + place + 1
         end = lower
     return start
 
@@ -232,9 +232,9 @@ class _GzipUnpacker:
         return self._zlib.unused_data
 
     def decompress(self, data: bytes, max_length: int = BLOCK) -> bytes:
-        found = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
-        self.needs_input = not self._zlib.unconsumed_tail and len(found) < max_length
-        return found
+        content = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        self.needs_input = not self._zlib.unconsumed_tail and len(content) < max_length
+        return content
 
 
 _UNPACKERS: Mapping[str, Callable[[], _Unpacker]] = {".gz": _GzipUnpacker, ".bz2": bz2.BZ2Decompressor}
@@ -269,7 +269,7 @@ class PackedContent:
 
 
 NOT_COMPLETE = "it is compressed and not complete"
-NOT_PACKED = "it is not compressed as its name says, or damaged"
+_NOT_PACKED = "it is not compressed as its name says, or damaged"
 
 
 def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> PackedContent:
@@ -297,14 +297,14 @@ def unpack(file: BinaryIO, path: str, lengths: Iterable[int]) -> PackedContent:
 
     hasher = Hasher()
     try:
-        found = digests(counted(), {*lengths, 2**63}, hasher)
+        result = digests(counted(), {*lengths, 2**63}, hasher)
     except EOFError:
         return PackedContent(problem=NOT_COMPLETE)
     except (OSError, zlib.error) as error:
         if getattr(error, "errno", None) is not None:
             raise
-        return PackedContent(problem=NOT_PACKED)
-    return PackedContent(size, lines, {**found, hasher.size: hasher.digest()})
+        return PackedContent(problem=_NOT_PACKED)
+    return PackedContent(size, lines, {**result, hasher.size: hasher.digest()})
 
 
 def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:
@@ -320,32 +320,32 @@ def _unpacked(file: BinaryIO, path: str) -> Iterator[bytes]:
     is_padded = False
     file.seek(0)
     for block in iter(lambda: file.read(BLOCK), b""):
-        rest = block
-        while rest:
+        data = block
+        while data:
             if unpacker is None:
-                behind = rest.lstrip(b"\0")
-                is_padded = is_padded or len(behind) < len(rest)  # guard: text-between-gzip-members
+                behind = data.lstrip(b"\0")
+                is_padded = is_padded or len(behind) < len(data)  # guard: text-between-gzip-members
                 if not behind:
                     break
                 if is_padded:
                     raise OSError("zeros stand before a member")
                 unpacker = make()
-            yield unpacker.decompress(rest, BLOCK)
+            yield unpacker.decompress(data, BLOCK)
             while not (unpacker.eof or unpacker.needs_input):
                 yield unpacker.decompress(b"", BLOCK)
-            rest, unpacker = (unpacker.unused_data, None) if unpacker.eof else (b"", unpacker)
+            data, unpacker = (unpacker.unused_data, None) if unpacker.eof else (b"", unpacker)
     if unpacker is not None:
         raise EOFError
 
 
 def content_blocks(file: BinaryIO, path: str, length: int) -> Iterator[bytes]:
     """Yield the first bytes of a content; fewer if it is shorter."""
-    rest = length
+    remaining = length
     for block in _unpacked(file, path) if is_unpacked(path) else blocks_of(file, 0, length):
-        if rest <= 0:
+        if remaining <= 0:
             return
-        yield block[:rest]
-        rest -= len(block)
+        yield block[:remaining]
+        remaining -= len(block)
 
 
 def content_ends(file: BinaryIO, path: str, length: int) -> str:

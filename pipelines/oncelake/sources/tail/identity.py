@@ -64,10 +64,10 @@ class Contents:
         key = key_of(file)
         known = self._packed.get(key)
         if known is None or (known.problem is None and not known.digests.keys() >= {*lengths} - {0}):
-            wanted = {*lengths, *(known.digests if known else ())}
+            all_lengths = {*lengths, *(known.digests if known else ())}
             with self.store.open(file) as opened:
-                known = unpack(opened, file.path, wanted)
-            blank = dict.fromkeys(wanted, Digest("", ""))  # it does not reach them; do not ask again
+                known = unpack(opened, file.path, all_lengths)
+            blank = dict.fromkeys(all_lengths, Digest("", ""))  # it does not reach them; do not ask again
             known = self._packed[key] = PackedContent(
                 known.size, known.lines, {**blank, **known.digests}, known.problem
             )
@@ -100,8 +100,8 @@ class Contents:
                 return last_end(opened, 0, offset)
             start = at = 0
             for block in content_blocks(opened, file.path, offset):
-                found = block.rfind(b"\n")
-                start = at + found + 1 if found >= 0 else start  # guard: archive-from-line-start
+                end = block.rfind(b"\n")
+                start = at + end + 1 if end >= 0 else start  # guard: archive-from-line-start
                 at += len(block)
             return start
 
@@ -115,11 +115,11 @@ class Contents:
         if is_packed(file.path):
             return self.packed(file, lengths).digests
         known = self._digests.setdefault(key_of(file), {})
-        wanted = [length for length in lengths if length not in known and length <= file.size]
-        if wanted:
+        missing = [length for length in lengths if length not in known and length <= file.size]
+        if missing:
             with self.store.open(file) as opened:
-                known |= digests(blocks_of(opened, 0, max(wanted)), wanted)
-            if not known.keys() >= {*wanted}:
+                known |= digests(blocks_of(opened, 0, max(missing)), missing)
+            if not known.keys() >= {*missing}:
                 raise FileMovedError(f"{file.path} was cut after it was listed")
         return known
 

@@ -105,9 +105,9 @@ class TailKind(DirectoryKind):
         if VERSION in rows.columns:
             return None
         last = F.col("file_offset") + F.octet_length("value")
-        held = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value", "headers").collect()
-        first, text = held[0]["file_offset"] if held else 0, bytearray()
-        for row in held:
+        last_rows = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value", "headers").collect()
+        first, text = last_rows[0]["file_offset"] if last_rows else 0, bytearray()
+        for row in last_rows:
             if row["headers"] is not None or row["file_offset"] != first + len(text):  # a stand-in has no whole line
                 break
             text += row["value"] + b"\n"
@@ -144,8 +144,8 @@ class TailKind(DirectoryKind):
     def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
         assert isinstance(ingestion.source, TailSource)
-        held = BronzeFiles.now(ingestion)
-        return ingestion.source.census(held.at, read_accepted(ingestion.files, ingestion.root)), held
+        bronze = BronzeFiles.now(ingestion)
+        return ingestion.source.census(bronze.at, read_accepted(ingestion.files, ingestion.root)), bronze
 
     def planned(self, ingestion: Ingestion) -> Collection[str]:
         """Return nothing: a path does not say which file it is, so each may be read under any name."""
@@ -159,17 +159,17 @@ class TailKind(DirectoryKind):
         """Return how many lines of bronze would not be read again; None if every line would."""
         survey = self._files().survey(TailPosition())
         paths = [file.path for file in survey.new]
-        count, said = 0, []
+        count, problems = 0, []
         for read in by_version(bronze, versions):
             if isinstance(read, str):
-                said.append(f"lines of bronze cannot be compared: {read}")
+                problems.append(f"lines of bronze cannot be compared: {read}")
                 continue
             now = read.read(paths) if paths else read.then.limit(0)
             gone = lacking(read.then, now).agg(F.sum("lacking")).first()
             count += (gone[0] if gone else 0) or 0
         if count:
-            said.append(
+            problems.append(
                 f"{count_of(count, 'line')} of bronze cannot be read again: no file that is read holds them now"
             )
-            said += [f"{shown_path(file.path)}: {reason}" for file, reason in survey.questions()]
-        return "; ".join(said) or None
+            problems += [f"{shown_path(file.path)}: {reason}" for file, reason in survey.questions()]
+        return "; ".join(problems) or None

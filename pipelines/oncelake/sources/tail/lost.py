@@ -51,7 +51,7 @@ class LostFiles:
 
         First those with its path or its time; then those of whose name rotating may make its name, which may be many.
         """
-        yield self._found(self._near(name, modified))
+        yield self._entries(self._near(name, modified))
         directory, base = split(name)
         keys: list[tuple[object, ...]] = []
         for origin in origins(base):
@@ -63,9 +63,9 @@ class LostFiles:
             shift = shifts(base) if is_packed(base) else None
             lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
             keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
-        yield self._found(keys)
+        yield self._entries(keys)
 
-    def _found(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
+    def _entries(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
         return [self._by_key[key] for key in keys if key in self._by_key]
 
     @staticmethod
@@ -76,7 +76,7 @@ class LostFiles:
 
     def lengths(self, name: str, modified: int) -> set[int]:
         """Return how much was read of the files that one with a name and a time continues most likely."""
-        known = {length for entries in self._found(self._near(name, modified)) for length in entries}
+        known = {length for entries in self._entries(self._near(name, modified)) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
 
 

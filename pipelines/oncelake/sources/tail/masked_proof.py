@@ -40,12 +40,14 @@ def masked_changed(
         rows_then = part.withColumns({"bytes": raw_length(part), "hash": _hash()}) if read is not None else _lines(part)
         then = _then(rows_then, marked)
         compared = then.join(_now(versions.spark, read, files), ["file_id", "start"], "left")
-        is_there = F.col("bytes").eqNullSafe(F.col("bytes_now"))
-        differs = F.count_if(is_there & (F.col("hash") != F.col("hash_now")))
-        found = compared.groupBy("file_id").agg(differs.alias("differ"), F.count_if(~is_there).alias("other")).collect()
+        as_long = F.col("bytes").eqNullSafe(F.col("bytes_now"))
+        differs = F.count_if(as_long & (F.col("hash") != F.col("hash_now")))
+        counted = (
+            compared.groupBy("file_id").agg(differs.alias("differ"), F.count_if(~as_long).alias("other")).collect()
+        )
         of_records = read is not None and read.records is not None
-        changed |= {row["file_id"] for row in found if row["differ"] or (row["other"] and not of_records)}
-        others = sum(row["other"] for row in found)
+        changed |= {row["file_id"] for row in counted if row["differ"] or (row["other"] and not of_records)}
+        others = sum(row["other"] for row in counted)
         if others and of_records:
             notes.append(
                 f"{count_of(others, 'row is', 'rows are')} not compared: its lines are not one record of the file any "
@@ -56,11 +58,11 @@ def masked_changed(
 
 def _uris(spark: SparkSession, known: Mapping[int, ListedFile]) -> DataFrame:
     """Return the files' IDs by their URIs as Spark spells them; columns: `uri`, `file_id`."""
-    ids = {each.path: number for number, each in known.items()}
-    there = spark.read.format("binaryFile").option("__globPaths__", "false").load([f"file:{path}" for path in ids])
-    uris = [row[0] for row in there.select("_metadata.file_path").collect()]
-    found = [(uri, ids[place_of(uri)]) for uri in uris if place_of(uri) in ids]
-    return spark.createDataFrame(found, "uri string, file_id bigint")
+    ids = {file.path: number for number, file in known.items()}
+    listed = spark.read.format("binaryFile").option("__globPaths__", "false").load([f"file:{path}" for path in ids])
+    uris = [row[0] for row in listed.select("_metadata.file_path").collect()]
+    pairs = [(uri, ids[place_of(uri)]) for uri in uris if place_of(uri) in ids]
+    return spark.createDataFrame(pairs, "uri string, file_id bigint")
 
 
 def _then(rows: DataFrame, marked: list[int]) -> DataFrame:

@@ -15,7 +15,7 @@ from oncelake.sources.tail.position import TailedFile, TailPosition
 from oncelake.sources.tail.survey import Ingested, Survey, Surveyor
 
 # Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
-REMEMBERED_MS = 7 * 24 * 3600 * 1000
+_REMEMBERED_MS = 7 * 24 * 3600 * 1000
 REMEMBERED_BYTES = 1024**2
 # A compressed file whose last line lacks its end is read to its end if it has not changed for this many seconds.
 _PACKED_QUIET = 60.0
@@ -99,11 +99,11 @@ class TailFiles:
             SourceError: the directory cannot be listed.
         """
         survey, size = survey or self.survey(at), self._surveyor.contents.size
-        rest = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
+        remaining = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
         for number, file in survey.known.items():
             if at.files[number].packed != file.size:
-                rest[file.path] = size(file) - at.files[number].offset
-        return {path: count for path, count in rest.items() if count > 0}
+                remaining[file.path] = size(file) - at.files[number].offset
+        return {path: count for path, count in remaining.items() if count > 0}
 
     def plan(self, at: TailPosition, most: int, until: Mapping[Identity, int] | None = None) -> TailPosition:
         """Return the end of the next batch; the same position if there is nothing to read.
@@ -121,11 +121,11 @@ class TailFiles:
         numbers = {file.identity: number for number, file in survey.known.items()}
         for file in sorted((*survey.known.values(), *survey.new), key=lambda file: (file.modified, file.path)):
             number = numbers.get(file.identity)
-            left = most - (read - at.read)
-            if left <= 0 or (until is not None and file.identity not in until):
+            room = most - (read - at.read)
+            if room <= 0 or (until is not None and file.identity not in until):
                 continue
             was = at.files[number] if number is not None else _unread(file, survey)
-            now = self._advanced(file, was, left, until) if was.offset >= 0 else None
+            now = self._advanced(file, was, room, until) if was.offset >= 0 else None
             if now is None:
                 continue
             if number is None:
@@ -145,8 +145,8 @@ class TailFiles:
             at, survey, {identity: (number, files[number].offset) for identity, number in numbers.items()}
         )
         dropped = _dropped(files, now_ms)
-        kept = {number: file for number, file in files.items() if number not in dropped}
-        return TailPosition(read, following, kept, copies, at.forgotten + len(dropped))
+        remembered = {number: file for number, file in files.items() if number not in dropped}
+        return TailPosition(read, following, remembered, copies, at.forgotten + len(dropped))
 
     def _copies(  # guard: short-copy-is-not-read
         self, at: TailPosition, survey: Survey, read: Mapping[Identity | None, tuple[int, int]]
@@ -161,19 +161,19 @@ class TailFiles:
             read: the ID of each of them, and how many bytes of it are read now.
         """
         now_ms = int(self._store.now() * 1000)
-        there: set[object] = set()
+        places: set[object] = set()
         for file, _ in (*survey.copies, *survey.undecided):
-            there |= {file.identity, (*(file.identity or ())[1:], self._surveyor.name(file))}
+            places |= {file.identity, (*(file.identity or ())[1:], self._surveyor.name(file))}
         copies = [
             copy._replace(gone=copy.gone or now_ms)
             for copy in at.copies
             if copy not in survey.spent
-            and copy not in survey.asked
-            and there.isdisjoint((copy[:2], (copy.inode, copy.path)))
-            and now_ms - (copy.gone or now_ms) < REMEMBERED_MS
+            and copy not in survey.orphans
+            and places.isdisjoint((copy[:2], (copy.inode, copy.path)))
+            and now_ms - (copy.gone or now_ms) < _REMEMBERED_MS
         ]
-        copies += [self._moved(file, copy)._replace(of=-1) for copy, file in survey.spent.items()]
-        copies += [self._moved(file, copy) for copy, file in survey.asked.items()]
+        copies += [self._moved(file, copy)._replace(original=-1) for copy, file in survey.spent.items()]
+        copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]
         names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
         pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
         for file, original in pairs:
@@ -191,7 +191,7 @@ class TailFiles:
     def _copy(self, file: ListedFile, size: int, digest: Digest, number: int) -> TailedFile:
         """Return the entry of a copy, as far as that is known without opening it."""
         assert file.identity is not None
-        entry = TailedFile(*file.identity, size, self._surveyor.name(file), file.modified, of=number)
+        entry = TailedFile(*file.identity, size, self._surveyor.name(file), file.modified, original=number)
         packed = file.size if is_packed(file.path) else 0
         return entry._replace(digest=digest.whole, base=digest.base, packed=packed)
 
@@ -358,9 +358,9 @@ class TailFiles:
             lower = lower if lower == start else _first_start(file, lower, upper)
             if lower == upper:
                 lower = last_end(file, start, upper - 1)
-            found = self._last_start_in(file, lower, upper, self._last_start)
-            if found >= 0 and lower + found > start:
-                return lower + found
+            offset = self._last_start_in(file, lower, upper, self._last_start)
+            if offset >= 0 and lower + offset > start:
+                return lower + offset
             upper = lower
         return start
 
@@ -373,8 +373,8 @@ class TailFiles:
         if upper - lower <= BLOCK:
             return last_start.find(read_at(file, lower, upper - lower))
         text = read_at(file, lower, _LINE_ENDS) + read_at(file, upper - _LINE_ENDS, _LINE_ENDS)
-        found = last_start.find(text)
-        return upper - lower if found == len(text) else found
+        offset = last_start.find(text)
+        return upper - lower if offset == len(text) else offset
 
     def slices(self, start: TailPosition, end: TailPosition, cores: int) -> list[str]:
         """Return what the tasks of a batch read, as TailSource.java takes it.
@@ -385,11 +385,11 @@ class TailFiles:
         Raises:
             SourceError: the directory cannot be listed.
         """
-        wanted = ranges(start, end)
+        parts = ranges(start, end)
         listed = _Listed(self._surveyor)
-        size = min(max(sum(part.end - part.start for part in wanted) // cores, TASK_BYTES[0]), TASK_BYTES[1])
+        size = min(max(sum(part.end - part.start for part in parts) // cores, TASK_BYTES[0]), TASK_BYTES[1])
         lines, task, filled = [], 0, 0
-        for part in wanted:
+        for part in parts:
             file = next(self._candidates(part.file, listed), None)
             whole = (file is not None and is_packed(file.path)) or (
                 self._last_start is not None and not self._last_start.is_split  # guard: cut-line-in-one-task
@@ -404,12 +404,7 @@ class TailFiles:
         return lines
 
     def find(self, text: str, end: TailPosition) -> str:
-        """Return a slice with the path that its file has now; empty if it is gone.
-
-        Args:
-            text: the slice.
-            end: the end of the batch.
-        """
+        """Return a slice of a batch with the path that its file has now; empty if it is gone."""
         task, file_id, _, _, start, stop, first, last, *_ = text.split("\t")
         entry = end.files[int(file_id)]
         file = next(self._candidates(entry, _Listed(self._surveyor)), None)
@@ -493,7 +488,7 @@ def _unread(file: ListedFile, survey: Survey) -> TailedFile:
     """Return the entry of a new file before it is read; its offset is -1 if only a run finds out where that begins."""
     assert file.identity is not None
     start = survey.starts.get(file.identity, 0)
-    return TailedFile(0, 0, start, start=start, of=survey.cut.get(file.identity, -1))
+    return TailedFile(0, 0, start, start=start, original=survey.cut.get(file.identity, -1))
 
 
 def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
@@ -502,27 +497,27 @@ def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
     for number, file in sorted(files.items(), key=lambda item: item[1].gone, reverse=True):
         if file.gone:
             room -= len(str(file.to_json()))
-            if room < 0 or now_ms - file.gone > REMEMBERED_MS:  # guard: gone-files-remembered
+            if room < 0 or now_ms - file.gone > _REMEMBERED_MS:  # guard: gone-files-remembered
                 dropped.add(number)
     return dropped
 
 
 def ranges(start: TailPosition, end: TailPosition) -> list[Range]:
     """Return the bytes of each file between two positions, in the order in which files were first read."""
-    found = []
+    parts = []
     for number, file in sorted(end.files.items()):
         was = start.files.get(number)
-        found.append(Range(number, was.offset if was is not None else file.start, file.offset, file))
-    return [part for part in found if part.end > part.start]
+        parts.append(Range(number, was.offset if was is not None else file.start, file.offset, file))
+    return [part for part in parts if part.end > part.start]
 
 
-def has_half_a_line(found: ListedFile, offset: int) -> bool:
+def has_half_a_line(listed: ListedFile, offset: int) -> bool:
     """Return True if a file holds bytes after an offset that are not a whole line."""
-    if is_packed(found.path) or found.size <= offset:
+    if is_packed(listed.path) or listed.size <= offset:
         return False
     try:
-        with Disk().open(found) as file:
-            return read_at(file, found.size - 1, 1) not in (b"", b"\n")
+        with Disk().open(listed) as file:
+            return read_at(file, listed.size - 1, 1) not in (b"", b"\n")
     except OSError:
         return False
 
@@ -535,8 +530,8 @@ def range_words(part: Range) -> str:
 def _first_start(file: BinaryIO, start: int, end: int) -> int:
     """Return the first byte after a line end between two bytes of a file; the last one if there is none."""
     for block in blocks_of(file, start, end):
-        found = block.find(b"\n")
-        if found >= 0:
-            return start + found + 1
+        place = block.find(b"\n")
+        if place >= 0:
+            return start + place + 1
         start += len(block)
     return end

@@ -26,7 +26,7 @@ class TailedFile(NamedTuple):
         ends: a hash of the first and the last kilobyte: of a compressed file, of its own bytes; in a position of an
             earlier version, of the bytes that were read. Otherwise empty.
         start: where reading began; above 0 if the file before it was cut, or of a copy, lines that were read count.
-        of: the ID of the file that a copy is one of, or that was cut; -1 for none.
+        original: the ID of the file that a copy is one of, or that was cut; -1 for none.
         gone: when it was first missed, in milliseconds since 1970; 0 if it is there.
         ended: 1 if the last of the bytes that were read is a line end which the file does not have.
         doubtful: 1 if only the setting `rotation` says that this file is a copy.
@@ -44,7 +44,7 @@ class TailedFile(NamedTuple):
     packed: int = 0
     ends: str = ""
     start: int = 0
-    of: int = -1
+    original: int = -1
     gone: int = 0
     ended: int = 0
     doubtful: int = 0

@@ -12,10 +12,10 @@ from oncelake.common.lake import Table, bronze_stage, place_of
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.exactly_once.link import Link, Uncompared
-from oncelake.exactly_once.span import HALF, Span, batch_names, miscounted, rows_of, taken
+from oncelake.exactly_once.span import HALF, Span, batch_names, ingested_ms, miscounted, rows_of
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
-from oncelake.sources.directory.census import FaultKey, said
+from oncelake.sources.directory.census import FaultKey, fault_message
 from oncelake.sources.directory.comparison import summed, unequal
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.proof import Ingestion
@@ -56,19 +56,20 @@ def tail_files(
         SourceError: the directory cannot be listed.
     """
     survey, position = source.survey(at), TailPosition.parse(at) or TailPosition()
-    rest, census = source.files.waiting(position, survey), source.census(at, accepted, survey)
-    faults = [said(fault, bronze_stage(table.name)) for fault in census.faults]
-    waits = f", {count_of(sum(rest.values()), 'byte')} in {count_of(len(rest), 'file')} waiting for the next run"
+    waiting, census = source.files.waiting(position, survey), source.census(at, accepted, survey)
+    faults = [fault_message(fault, bronze_stage(table.name)) for fault in census.faults]
+    waits = f", {count_of(sum(waiting.values()), 'byte')} in {count_of(len(waiting), 'file')} waiting for the next run"
     if diagnosis.state is State.SOURCE_TRIMMED:  # guard: growing-file-planned-bytes
         faults.append(diagnosis.seen)
-    elif rest and not diagnosis.may_start:
-        faults.append(f"{count_of(len(rest), 'file has', 'files have')} bytes that no run reads: bronze cannot start")
-    read = sum(1 for file in survey.known.values() if file.path not in rest)
-    well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if rest else ''}"
+    elif waiting and not diagnosis.may_start:
+        wait = count_of(len(waiting), "file has", "files have")
+        faults.append(f"{wait} bytes that no run reads: bronze cannot start")
+    read = sum(1 for file in survey.known.values() if file.path not in waiting)
+    well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if waiting else ''}"
     notes = [*_notes(source, survey, position), *accepted_note(census)]
     link = Link.of(f"files of {source.path}", table, faults, well, notes)
     return link.without(
-        *Uncompared.waiting(sum(rest.values()), "byte", f"in {count_of(len(rest), 'file')}"),
+        *Uncompared.waiting(sum(waiting.values()), "byte", f"in {count_of(len(waiting), 'file')}"),
         *Uncompared.waiting(len(_written(source, survey)), "compressed file", "to be complete"),
         *accepted_files(census),
     )
@@ -97,7 +98,7 @@ def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str
     written = _written(source, survey)
     if written:
         yield f"{count_of(len(written), 'compressed file is', 'compressed files are')} not complete: {_named(written)}"
-    cut = [file.path for file in at.files.values() if file.start and file.of in at.files]
+    cut = [file.path for file in at.files.values() if file.start and file.original in at.files]
     if cut:
         was = count_of(len(cut), "file was", "files were")
         names = listed(map(shown_name, cut))
@@ -109,8 +110,8 @@ def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str
         yield f"{gone} gone for so long that they are new ones if they are put back"
 
 
-def _named(found: list[ListedFile]) -> str:
-    return listed(sorted(shown_name(each.path) for each in found))
+def _named(files: list[ListedFile]) -> str:
+    return listed(sorted(shown_name(file.path) for file in files))
 
 
 def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: bool) -> Link:
@@ -125,11 +126,11 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
         versions: the versions of the rules that mask data.
         deep: True to read the files that are there again, and to compare them with bronze line by line.
     """
-    held = rows_of(versions.spark, span)
-    end = F.col("file_offset") + F.coalesce(raw_length(held), F.lit(0)) + 1
-    hashes = (F.xxhash64(each.cast("bigint")).bitwiseAND(F.lit(HALF)) for each in (F.col("file_offset"), end))
-    starts, ends = (F.sum(each) for each in hashes)
-    summed = held.groupBy("file_id", taken().alias("taken")).agg(
+    span_rows = rows_of(versions.spark, span)
+    end = F.col("file_offset") + F.coalesce(raw_length(span_rows), F.lit(0)) + 1
+    hashes = (F.xxhash64(place.cast("bigint")).bitwiseAND(F.lit(HALF)) for place in (F.col("file_offset"), end))
+    starts, ends = (F.sum(hashed) for hashed in hashes)
+    summed = span_rows.groupBy("file_id", ingested_ms().alias("ingested")).agg(
         F.count("*").alias("rows"),
         F.min("file_offset").alias("first"),
         F.max(end).alias("last"),
@@ -140,41 +141,40 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     rows = summed.withColumn("chained", F.col("chained").eqNullSafe(outer)).collect()
     counts: dict[int | None, int] = {}
     for row in rows:
-        counts[row["taken"]] = counts.get(row["taken"], 0) + row["rows"]
+        counts[row["ingested"]] = counts.get(row["ingested"], 0) + row["rows"]
     faults = miscounted(span, counts)
     strange = sum(row["rows"] for row in rows if row["file_id"] is None or row["first"] is None)
     if strange:
         # guard: growing-row-has-file
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     planned, names = _planned(span), batch_names(span)
-    there = {(row["taken"], row["file_id"]): row for row in rows if row["file_id"] is not None}
+    by_part = {(row["ingested"], row["file_id"]): row for row in rows if row["file_id"] is not None}
     for (ms, file_id), (first, last) in sorted(planned.items()):
-        found = there.get((ms, file_id))
+        summary = by_part.get((ms, file_id))
         what = f"{names[ms]}: bytes {first:,} to {last - 1:,} of file {file_id}"
-        if found is None:
+        if summary is None:
             faults.append(f"{what} are in no row")  # guard: growing-file-has-rows
-        elif (found["last"], found["bytes"]) != (last, last - found["first"]) or found["first"] not in _firsts(first):
-            was = f"rows hold {count_of(found['bytes'], 'byte')} from {found['first']:,} to {found['last'] - 1:,}"
+        elif (summary.last, summary.bytes) != (last, last - summary.first) or summary.first not in _firsts(first):
+            was = f"rows hold {count_of(summary.bytes, 'byte')} from {summary.first:,} to {summary.last - 1:,}"
             faults.append(f"{what} were planned, its {was}")  # guard: growing-file-bytes-planned
-        elif not found["chained"]:
+        elif not summary.chained:
             faults.append(f"{what}: a row is missing and another one is there twice")  # guard: growing-file-rows-join
     faults += [  # guard: growing-file-was-planned
         f"{names[ms]} has rows of file {file_id}, of which it was to read nothing"
-        for ms, file_id in sorted(there.keys() - planned.keys(), key=str)
+        for ms, file_id in sorted(by_part.keys() - planned.keys(), key=str)
         if ms in names
     ]
-    well = (
-        f"{count_of(sum(counts.values()), 'row')} of {count_of(len({key[1] for key in there}), 'file')}, each byte once"
-    )
+    file_count = count_of(len({file_id for _, file_id in by_part}), "file")
+    well = f"{count_of(sum(counts.values()), 'row')} of {file_count}, each byte once"
     notes, unread = list[str](), 0
     if deep:
-        there_now = source.survey(span.end).known
-        again = {number: file for number, file in there_now.items() if ":" not in file.path}
+        known = source.survey(span.end).known
+        again = {number: file for number, file in known.items() if ":" not in file.path}
         every = read_version(versions.spark, span.path, span.version)
         unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()
         changed, compared, notes = _changed(span, again, versions)
         faults += changed
-        colons = sorted(shown_name(file.path) for number, file in there_now.items() if number not in again)
+        colons = sorted(shown_name(file.path) for number, file in known.items() if number not in again)
         if colons:
             notes = [*notes, f"not read again, as Hadoop reads no name with a colon: {listed(colons)}"]
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
@@ -220,21 +220,21 @@ def _changed(span: Span, known: Mapping[int, ListedFile], versions: MaskVersions
     rows = read_version(spark, span.path, span.version).where(F.col("file_id").isin(list(known)))
     if VERSION in rows.columns:
         changed, notes = masked_changed(rows, known, versions)
-        said = sorted(shown_name(known[number].path) for number in changed)
-        return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), notes
+        names = sorted(shown_name(known[number].path) for number in changed)
+        return [f"no longer as they were read: {listed(names)}"] if names else [], len(known), notes
     then = summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))))
-    ids = {each.path: number for number, each in known.items()}
+    ids = {file.path: number for number, file in known.items()}
     places = [f"file:{path}" for path in ids]
-    there = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
+    existing = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
     reach = [
         (row[0], str(number), position.files[number].start, position.files[number].offset)
-        for row in there.select("_metadata.file_path").collect()
+        for row in existing.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
     lines = bounded_reader(spark.read, max_line=HEAD).option("__globPaths__", "false").load(places)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
     lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
     now = summed(as_lines(lines.where("start >= first AND start < reach")))
-    found = unequal(then, now, "full").select("file").collect()
-    said = sorted(shown_name(known[int(row["file"])].path) for row in found)
-    return [f"no longer as they were read: {listed(said)}"] if said else [], len(known), []
+    different = unequal(then, now, "full").select("file").collect()
+    names = sorted(shown_name(known[int(row["file"])].path) for row in different)
+    return [f"no longer as they were read: {listed(names)}"] if names else [], len(known), []

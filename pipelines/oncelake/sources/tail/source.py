@@ -105,11 +105,11 @@ class TailSource(Source):
             SourceError: the directory cannot be listed.
         """
         survey, position = survey or self.survey(at), _parsed(at)
-        rest = self.files.waiting(position, survey)
+        waiting = self.files.waiting(position, survey)
         census = Census(
-            read=[file.path for file in survey.known.values() if file.path not in rest],
+            read=[file.path for file in survey.known.values() if file.path not in waiting],
             copies=[file.path for file in (*survey.spent.values(), *(copy for copy, _ in survey.copies))],
-            waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in rest],
+            waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in waiting],
             hidden=[file for file in survey.others if file.hidden],
             empty=[file for file in survey.others if not file.hidden and file.problem is None],
             gone=sorted(self.files.place_of(position.files[number]) for number in survey.away),
@@ -192,18 +192,18 @@ class Planner:
         except Exception as error:  # a traceback in Java's message would hide it
             return f"{_FAILED}{type(error).__name__}: {error}"
 
-    def _answer(self, verb: str, rest: str = "") -> str:
+    def _answer(self, verb: str, arguments: str = "") -> str:
         if verb == "initial":
             return TailPosition().to_json()
         if verb == "stop":
             self._until = self._files.sizes()
             return ""
         if verb == "latest":
-            return self._latest(rest)
+            return self._latest(arguments)
         if verb == "slices":
-            start, self._end = map(_parsed, rest.split("\t"))
+            start, self._end = map(_parsed, arguments.split("\t"))
             return "\n".join(self._files.slices(start, self._end, self._cores))
-        return self._files.find(rest, self._end)
+        return self._files.find(arguments, self._end)
 
     def _latest(self, start: str) -> str:
         at = _parsed(start)

@@ -60,7 +60,7 @@ class Survey:
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
-        asked: undecided files that the position knows as copies, and whose originals are gone.
+        orphans: undecided files that the position knows as copies, and whose originals are gone.
         doubtful: the copies and undecided files that are told apart only by the setting `rotation`.
         aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
         unreadable: files that cannot be opened or read, with the reason.
@@ -75,7 +75,7 @@ class Survey:
     copies: list[tuple[ListedFile, ListedFile]] = field(default_factory=list)
     undecided: list[tuple[ListedFile, str]] = field(default_factory=list)
     spent: dict[TailedFile, ListedFile] = field(default_factory=dict)
-    asked: dict[TailedFile, ListedFile] = field(default_factory=dict)
+    orphans: dict[TailedFile, ListedFile] = field(default_factory=dict)
     doubtful: set[Identity | None] = field(default_factory=set)
     aside: list[tuple[ListedFile, str]] = field(default_factory=list)
     unreadable: list[tuple[ListedFile, str]] = field(default_factory=list)
@@ -222,8 +222,8 @@ class Surveyor:
         if ingested is None:
             raise OSError("it was cut after it was read, and bronze has its lines masked, so they cannot be compared")
         first, text = ingested
-        if entry.start > low and entry.of in files:
-            before, head, _ = self._read_before(entry.of, files, low)
+        if entry.start > low and entry.original in files:
+            before, head, _ = self._read_before(entry.original, files, low)
             if before + len(head) >= first:
                 first, text = before, head[: first - before] + text
         return first, text, entry.offset
@@ -260,16 +260,16 @@ class _Comparison:
         self._at = at
         self._is_last = is_last
         self._survey = Survey()
-        self._there: list[ListedFile] = []
+        self._files: list[ListedFile] = []
         self._faulty: set[Identity | None] = set()
         self._claimed: set[Identity | None] = set()
         self._numbers: dict[Identity | None, int] = {}
         self._blocked: set[int] = set()
         for file in listed:
             is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
-            (self._there if is_read else self._survey.others).append(file)
-        self._identities = {file.identity: file for file in self._there}
-        every = [*surveyor.others, *self._there]
+            (self._files if is_read else self._survey.others).append(file)
+        self._identities = {file.identity: file for file in self._files}
+        every = [*surveyor.others, *self._files]
         self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
         self._known_copies = _still_copies(at)
@@ -279,7 +279,7 @@ class _Comparison:
     @cached_property
     def _beside(self) -> Mapping[str, ListedFile]:
         """The compressed files by the path without the ending; of several, one that was read."""
-        packed = [file for file in self._there if is_packed(file.path)]
+        packed = [file for file in self._files if is_packed(file.path)]
         return {unpacked(file.path): file for file in sorted(packed, key=lambda file: file.identity in self._claimed)}
 
     @cached_property
@@ -291,42 +291,42 @@ class _Comparison:
     @cached_property
     def _inodes(self) -> Mapping[int, list[tuple[int, TailedFile]]]:
         """The files that were read by the numbers of their inodes, the newest first."""
-        found: dict[int, list[tuple[int, TailedFile]]] = {}
+        by_inode: dict[int, list[tuple[int, TailedFile]]] = {}
         for number, entry in sorted(self._at.files.items(), reverse=True):
-            found.setdefault(entry.inode, []).append((number, entry))
-        return found
+            by_inode.setdefault(entry.inode, []).append((number, entry))
+        return by_inode
 
     @cached_property
     def _at_inode(self) -> Mapping[int, list[ListedFile]]:
         """The files by the numbers of their inodes, which several devices can have."""
-        found: dict[int, list[ListedFile]] = {}
-        for file in self._there:
+        by_inode: dict[int, list[ListedFile]] = {}
+        for file in self._files:
             assert file.identity is not None
-            found.setdefault(file.identity[1], []).append(file)
-        return found
+            by_inode.setdefault(file.identity[1], []).append(file)
+        return by_inode
 
     @cached_property
     def _by_base(self) -> Mapping[str, list[ListedFile]]:
         """The files by the last part of their names."""
-        found: dict[str, list[ListedFile]] = {}
+        by_base: dict[str, list[ListedFile]] = {}
         for name, file in self._places.items():
-            found.setdefault(basename(name), []).append(file)
-        return found
+            by_base.setdefault(basename(name), []).append(file)
+        return by_base
 
     def survey(self) -> Survey:
         """Return the result."""
         survey = self._survey
-        rest = self._by_inode()
+        unmatched = self._by_inode()
         copies = self._copies
         grown = {
             file.identity: (file, entry)
             for file, entry in copies
-            if self._is_unpacked_of(file, entry.of) or self._try(self._has_grown, file, entry)
+            if self._is_unpacked_of(file, entry.original) or self._try(self._has_grown, file, entry)
         }
-        rest = self._by_content(rest, grown)
+        unmatched = self._by_content(unmatched, grown)
         self._packed = {unpacked(file.path): number for number, file in survey.known.items() if is_packed(file.path)}
-        self._continue_cut_files(rest)
-        for file in rest:
+        self._continue_cut_files(unmatched)
+        for file in unmatched:
             if file.identity not in self._faulty:
                 self._try(self._compare_with_originals, file)
         for file, entry in copies:
@@ -369,8 +369,8 @@ class _Comparison:
         copies: dict[int, list[TailedFile]] = {}
         for entry in sorted(self._known_copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
-        rest: list[ListedFile] = []
-        for file in self._there:
+        others: list[ListedFile] = []
+        for file in self._files:
             assert file.identity is not None
             entries = self._inodes.get(file.identity[1], ())
             known = next((number for number, entry in entries if self._is_known(file, number, entry)), None)
@@ -383,8 +383,8 @@ class _Comparison:
             elif copy is not None:
                 self._copies.append((file, copy))
             else:
-                rest.append(file)
-        return rest
+                others.append(file)
+        return others
 
     def _is_known(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         return number not in self._survey.known and self._is_same(file, entry)
@@ -417,29 +417,29 @@ class _Comparison:
         return self._contents.written(file) > entry.offset
 
     def _by_content(
-        self, rest: list[ListedFile], grown: Mapping[Identity | None, tuple[ListedFile, TailedFile]]
+        self, unmatched: list[ListedFile], grown: Mapping[Identity | None, tuple[ListedFile, TailedFile]]
     ) -> list[ListedFile]:
         """Find the files that continue one that is gone; return the others that can be read.
 
         Args:
-            rest: the files whose inodes the position does not have.
+            unmatched: the files whose inodes the position does not have.
             grown: the copies that may continue one, with their entries, by identity: those that hold more than they
                 did, or have the name of an unpacked file.
         """
-        if not rest and not grown:
+        if not unmatched and not grown:
             return []
-        cut = {number: file.identity for file in rest for number in self._cut_in_place(file)}
+        cut = {number: file.identity for file in unmatched for number in self._cut_in_place(file)}
         lost = {number: self._at.files[number] for number in self._lost() if number not in self._blocked | cut.keys()}
         paths = {entry.path: number for number, entry in lost.items()}
         forms = set(map(unpacked, paths))
         self._lost_copies = self._copies_not_found()
-        there = [entry for _, entry in self._copies]
-        there += [entry for entry in self._lost_copies.values() if entry.path in self._places]
-        packed = {entry.of for entry in there if entry.packed and not entry.doubtful}
+        entries = [entry for _, entry in self._copies]
+        entries += [entry for entry in self._lost_copies.values() if entry.path in self._places]
+        packed = {entry.original for entry in entries if entry.packed and not entry.doubtful}
         index = LostFiles(lost, self._lost_copies, self._places, packed)
         unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places, ())
         others = []
-        every = [*rest, *(file for file, _ in grown.values())]
+        every = [*unmatched, *(file for file, _ in grown.values())]
 
         def order(file: ListedFile) -> tuple[object, ...]:
             name = self._name(file)
@@ -467,8 +467,8 @@ class _Comparison:
 
     def _copies_not_found(self) -> dict[int, TailedFile]:
         """Return the copies that are not found yet, by numbers below 0."""
-        found = {copy for _, copy in self._copies}
-        return {-number: copy for number, copy in enumerate(self._known_copies, 1) if copy not in found}
+        matched = {copy for _, copy in self._copies}
+        return {-number: copy for number, copy in enumerate(self._known_copies, 1) if copy not in matched}
 
     def _is_text(self, file: ListedFile, index: LostFiles) -> bool:
         """Return True if a file's content can be read to its end, and is text; note why not."""
@@ -488,7 +488,7 @@ class _Comparison:
 
         Of another file, as much must have been read as the copy held before.
         """
-        if copy.of in index.files and self._know_first([copy.of], file):  # guard: grown-copy-continues-log
+        if copy.original in index.files and self._know_first([copy.original], file):  # guard: grown-copy-continues-log
             return True
         # guard: archive-before-shorter-log
         longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
@@ -516,7 +516,7 @@ class _Comparison:
         return True
 
     def _know_first(self, numbers: Iterable[int], file: ListedFile) -> bool:
-        """Return True if a file continues one of some that are not found yet: it is the first of these from now on."""
+        """Return True if a file continues a lost one, and record it as the first of those that it continues."""
         lost = (number for number in numbers if number not in self._survey.known)
         number = next((number for number in lost if self._contents.begins_with(file, self._at.files[number])), None)
         if number is not None:
@@ -550,7 +550,7 @@ class _Comparison:
     # guard: packed-file-continues-last-line
     def _ended(self, entries: Mapping[int, Mapping[Digest | None, list[int]]], most: int) -> Iterator[tuple[int, int]]:
         """Yield how much was read, and the ID, of the files whose last line was read without its end."""
-        read = ((length, numbers) for length, found in entries.items() if length <= most for numbers in found.values())
+        read = ((length, numbers) for length, group in entries.items() if length <= most for numbers in group.values())
         pairs = ((length, number) for length, numbers in read for number in numbers)
         yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
 
@@ -565,9 +565,9 @@ class _Comparison:
         self._faulty.add(file.identity)
         return True
 
-    def _continue_cut_files(self, rest: list[ListedFile]) -> None:
+    def _continue_cut_files(self, unmatched: list[ListedFile]) -> None:
         """Find the files that were cut, by inode or by path."""
-        identities = {file.identity for file in rest}
+        identities = {file.identity for file in unmatched}
         for number in self._lost():
             entry = self._at.files[number]
             at_path = self._places.get(entry.path)  # guard: cut-log-at-its-path
@@ -697,28 +697,28 @@ class _Comparison:
         """Decide what a copy that the position knows is now."""
         survey = self._survey
         assert file.identity is not None
-        is_unpacked = self._is_unpacked_of(file, entry.of)
+        is_unpacked = self._is_unpacked_of(file, entry.original)
         # guard: packed-file-asked-for
-        is_certain = entry.of < 0 or is_unpacked or (is_packed(file.path) and not entry.doubtful)
+        is_certain = entry.original < 0 or is_unpacked or (is_packed(file.path) and not entry.doubtful)
         is_copy = self._surveyor.decides(is_certain=is_certain)
         if (is_unpacked and self._takes_over(file)) or (not is_packed(file.path) and self._may_have_backup(file)):
             return
-        has_grown, original = self._has_grown(file, entry), survey.known.get(entry.of)
+        has_grown, original = self._has_grown(file, entry), survey.known.get(entry.original)
         if is_copy is False or (original is not None and has_grown and not self._contents.is_beginning(file, original)):
             # guard: parted-log-is-new
             self._read_on(file, entry) if is_certain and not is_unpacked else survey.new.append(file)
-        elif is_unpacked and original is None and entry.of not in self._blocked:  # it is no part of what is gone
+        elif is_unpacked and original is None and entry.original not in self._blocked:  # it is no part of what is gone
             survey.new.append(file)
         elif original is not None:
             self._set_aside(file, original, is_copy, is_certain=is_certain)
-        elif entry.of in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.of))):
+        elif entry.original in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.original))):
             survey.spent[entry] = file
-        elif is_copy or self._is_cut(entry.of):
+        elif is_copy or self._is_cut(entry.original):
             self._read_on(file, entry)
         else:
-            was = self._at.files.get(entry.of)
+            was = self._at.files.get(entry.original)
             survey.undecided.append((file, was.path if was else "a log that is gone"))
-            survey.asked[entry] = file
+            survey.orphans[entry] = file
             survey.doubtful.add(file.identity)
 
     def _read_on(self, file: ListedFile, entry: TailedFile) -> None:
@@ -727,8 +727,8 @@ class _Comparison:
             return
         assert file.identity is not None
         self._survey.starts[file.identity] = self._contents.line_start(file, entry.offset)
-        if entry.of >= 0:
-            self._survey.cut[file.identity] = entry.of
+        if entry.original >= 0:
+            self._survey.cut[file.identity] = entry.original
         self._survey.new.append(file)
 
     def _is_cut(self, number: int) -> bool:

@@ -165,7 +165,7 @@ def test_files_whose_commits_are_gone_are_compared_by_their_size(source: Source)
     cut = source.bronze.span(0)
     assert cut.start
     before = sum(commit.rows_added for commit in source.bronze.commits[:1])
-    span = replace(cut, start=replace(cut.start, rows=before), rest=True)
+    span = replace(cut, start=replace(cut.start, rows=before), includes_earlier=True)
     versions = MaskVersions(source.spark, lambda _: None)
 
     def link() -> Link:

@@ -134,7 +134,7 @@ def test_holes_older_than_kafkas_oldest_record_are_noted(spark: SparkSession, br
 def test_rows_whose_commits_are_gone_are_compared_offset_by_offset(spark: SparkSession, bronze: MadeTable) -> None:
     cut = bronze.span(after=0)
     assert cut.start
-    span = replace(cut, start=replace(cut.start, rows=110), rest=True)
+    span = replace(cut, start=replace(cut.start, rows=110), includes_earlier=True)
     assert proven(spark, span).said == "220 rows of alog in 2 partitions, each offset once"
     bronze.edit("DELETE FROM {} WHERE partition = 1 AND offset = 20")
     said = proven(spark, replace(span, version=bronze.version)).said
@@ -152,7 +152,7 @@ def test_rows_of_a_topic_that_was_left_in_a_commit_that_is_gone_are_compared(
     cut = bronze.span(after=2)
     assert cut.start
     known = (replace(last, metadata=replace(last.metadata, source=source)),)
-    span = replace(cut, commits=known, start=replace(cut.start, rows=225), rest=True)
+    span = replace(cut, commits=known, start=replace(cut.start, rows=225), includes_earlier=True)
     link = proven(spark, span)
     assert (link.holds, link.said) == (
         True,

@@ -78,7 +78,7 @@ def test_rows_whose_commits_are_gone_and_files_that_are_not_read_again_are_numbe
 ) -> None:
     cut = table(spark, tmp_path, rows(0, 0, 9), [*rows(0, 9), *rows(1)]).span(after=0)
     assert cut.start
-    span = replace(cut, start=replace(cut.start, rows=3), rest=True)
+    span = replace(cut, start=replace(cut.start, rows=3), includes_earlier=True)
     (tmp_path / "logs").mkdir()
     source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(spark, lambda _: None)
     gone = Uncompared.of_lines(3, "whose commits are gone", lasting=True)

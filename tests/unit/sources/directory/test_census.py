@@ -16,7 +16,7 @@ from oncelake.sources.directory.census import (
     Faulty,
     FileRecord,
     PlannedFile,
-    said,
+    fault_message,
     take,
 )
 from oncelake.sources.directory.content import Aside, Content, content_of
@@ -111,7 +111,7 @@ def test_a_file_of_another_size_is_a_fault_whatever_its_time(
     path = write(tmp_path / "a.log", content, modified)
     found = census(tmp_path, {path: PlannedFile(MADE, 0)}, {path: FileRecord(2, MADE)})
     assert faults(found) == {"a.log": fault}
-    assert f"{path} {fault} from 2 to {size} after it was read" in said(found.faults[0], "bronze")
+    assert f"{path} {fault} from 2 to {size} after it was read" in fault_message(found.faults[0], "bronze")
 
 
 def test_a_file_with_the_same_size_and_another_time_must_be_compared(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is(tmp_path: P
     planned = {path: PlannedFile(MADE, number)} if number is not None else {}
     found = census(tmp_path, planned, has_lines=lambda _: set(), content=content_of)
     assert faults(found) == {"a.zip": Fault.NOT_UNPACKED}
-    text = said(found.faults[0], "bronze")
+    text = fault_message(found.faults[0], "bronze")
     assert text.startswith(f"{path}: it holds zip, which is not unpacked; what is: .gz, ")
     assert ": it is set aside, and its lines are in no table; unpack it, or " in text
     assert text.endswith(f"; or oncelake census accept {path}")
@@ -145,7 +145,9 @@ def test_a_file_that_is_set_aside_is_a_fault_in_whatever_state_it_is(tmp_path: P
 
 def test_every_reason_to_set_a_file_aside_is_a_fault_with_a_way_out() -> None:
     for reason in Aside:
-        assert "oncelake census accept /a.log" in said(Faulty("/a.log", Fault[reason.name], why="it is odd"), "bronze")
+        assert "oncelake census accept /a.log" in fault_message(
+            Faulty("/a.log", Fault[reason.name], why="it is odd"), "bronze"
+        )
 
 
 def test_a_file_that_was_read_under_another_name_is_recorded_for_its_size_and_time(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_a_missing_planned_file_is_named(tmp_path: Path) -> None:
     away = str(tmp_path / "away.log")
     found = census(tmp_path, {away: PlannedFile(MADE, 1)})
     assert faults(found) == {"away.log": Fault.GONE}
-    assert "recover bronze --accept-loss" in said(found.faults[0], "bronze")
+    assert "recover bronze --accept-loss" in fault_message(found.faults[0], "bronze")
 
 
 def test_a_file_that_a_parallel_run_has_read_is_no_fault(tmp_path: Path) -> None:
@@ -319,10 +321,9 @@ def test_a_path_belongs_to_a_source_by_its_name_alone(path: str, named: list[str
 def test_a_compressed_file_that_grew_must_be_read_again(tmp_path: Path) -> None:
     read = {write(tmp_path / "a.log.gz", b"xyz"): FileRecord(2, MADE)}
     (faulty,) = census(tmp_path, recorded=read).faults
-    assert "lines from anywhere in it may be missing; read all files again: oncelake rebuild bronze; or" in said(
-        faulty, "bronze"
-    )
-    assert "reread" not in said(faulty, "bronze")
+    message = fault_message(faulty, "bronze")
+    assert "lines from anywhere in it may be missing; read all files again: oncelake rebuild bronze; or" in message
+    assert "reread" not in message
 
 
 def test_a_link_loop_is_a_fault_and_any_other_link_is_followed(tmp_path: Path) -> None:

@@ -464,7 +464,7 @@ def test_a_log_whose_last_bytes_vanished_in_a_crash_goes_on(logs: Path, files: R
         file.write(lines(101, 102))
     read, after = drain(files, at)
     assert read == [lines(100, 100)[:-20] + texts(101, 101)[0], texts(102, 102)[0]]
-    assert sorted((entry.start, entry.of) for entry in after.files.values()) == [(0, -1), (len(lines(1, 99)), 0)]
+    assert sorted((entry.start, entry.original) for entry in after.files.values()) == [(0, -1), (len(lines(1, 99)), 0)]
     assert drain(files.restarted(), after)[0] == []
     with log.open("ab") as file:
         file.write(lines(103, 103))
