@@ -32,7 +32,7 @@ GUARDS = (
         "rebuild-with-served-table",
         "a rebuilt gold table takes the served table with it that counts the same lines by itself",
         "the rebuild of gold is refused, or in transactional mode counts of two declarations are added up",
-        becomes("stages_from(chain.stages, stage)"),
+        becomes("stages_from(chain.stages, name)"),
         tests=(f"{_CHANGED}test_a_table_that_counts_by_itself_is_emptied_with_its_gold_table",),
     ),
     Guard(
