@@ -162,7 +162,9 @@ class Collector:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
         broken_rules = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
-        return tuple(ReasonFacts(why.rule, why.column, why.lines, tuple(why.samples)) for why in broken_rules)
+        return tuple(
+            ReasonFacts(broken.rule, broken.column, broken.lines, tuple(broken.samples)) for broken in broken_rules
+        )
 
 
 def _matches(rows: DataFrame) -> dict[str, int]:
