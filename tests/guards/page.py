@@ -11,8 +11,8 @@ PAGE = ROOT / "docs/guards.md"
 _ABOUT = """\
 # Guards
 
-A guard is a check in the code that keeps [the guarantee](guarantee.md). A comment with its tag marks its line:
-`git grep "# guard: "` lists them all. `make guards` breaks each guard in a copy of the code, and expects each test
+For developers who change or move a check, and for everyone who asks what a check is for. A guard is a check in the code that
+keeps [the guarantee](guarantee.md). A comment with its tag marks its line: `git grep "# guard: "` lists them all. `make guards` breaks each guard in a copy of the code, and expects each test
 named here to fail; `make guards N=3 SEED=7` does so for three random guards, `make guards ONLY=receipt-in-delta-log`
 for one.
 
