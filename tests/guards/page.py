@@ -11,10 +11,10 @@ PAGE = ROOT / "docs/guards.md"
 _ABOUT = """\
 # Guards
 
-A guard is a check in the code that keeps [the guarantee](guarantee.md). A comment with its tag marks its line:
-`git grep "# guard: "` lists them all. `make guards` breaks each guard in a copy of the code, and expects each test
-named here to fail; `make guards N=3 SEED=7` does so for three random guards, `make guards ONLY=receipt-in-delta-log`
-for one.
+For developers who change or move a check, and for everyone who asks what a check is for. A guard is a check in the
+code that keeps [the guarantee](guarantee.md). A comment with its tag marks its line: `git grep "# guard: "` lists
+them all. `make guards` breaks each guard in a copy of the code, and expects each test named here to fail;
+`make guards N=3 SEED=7` does so for three random guards, `make guards ONLY=receipt-in-delta-log` for one.
 
 For a check of `prove`, "without it" says what would go unnoticed. Tests below `services` need a server, and
 `make guards` does not run them. `tests/model/test_guards.py` tests what goes wrong without each guard of a batch: it
