@@ -71,7 +71,7 @@ def _writer(path: Path, schema: pa.Schema, windows: str | None, retention: str) 
     DeltaTable.create(str(path), schema=schema, configuration={"delta.logRetentionDuration": retention})
     commit_log = DeltaLog(LocalFiles(), str(path))
     return TableWriter(
-        str(path), commit_log, commit_log.state(), every_batch=True, local=LocalTable(str(path), windows)
+        str(path), commit_log, commit_log.state(), every_batch=True, engines=[LocalTable(str(path), windows)]
     )
 
 

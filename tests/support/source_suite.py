@@ -4,6 +4,7 @@ A subclass of `SourceSuite` names its kind and returns its world. `tests/unit/so
 each kind.
 """
 
+import json
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -28,6 +29,7 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.positions import SourcePosition, TablePosition, TablesPosition, same_position
+from oncelake.sources.kafka.position import KafkaPosition
 from oncelake.sources.registry import KINDS, position_of
 from tests.support.crashing import crashed
 from tests.support.house import House
@@ -99,6 +101,8 @@ class SourceSuite:
             (found,) = (each for each in (of_kind.parse(at) for of_kind in own) if each is not None)
             assert position_of(at) == found
             assert [other for other in others if other.parse(at) is not None] == []
+            of_topics = {key: {"0": 3} for key in json.loads(at)}
+            assert position_of(json.dumps(of_topics)) == KafkaPosition(of_topics), "a topic can have this name"
             assert found.words("the source")
             metadata = DeltaLog(LocalFiles(), str(world.house.table(BRONZE))).state().metadata
             assert metadata is not None

@@ -37,6 +37,8 @@ _REQUIRED = {
     "kafka": {"bootstrap_servers": "host:port"},
     "tail": {"path": "a directory of growing log files"},
 }
+# The settings that can hold passwords: they are never shown, and no check depends on them.
+SECRETS = ("kafka",)
 
 
 class SourceSettings(Strict):

@@ -53,7 +53,7 @@ def from_files(lines: DataFrame, records: Records | None = None) -> DataFrame:
     """
     of_records = {"file_offset": F.col("start")} if records is not None else {}
     stand_ins = {"headers": F.col("headers")} if "headers" in lines.columns else {}
-    return _in_order(
+    return bronze_columns(
         lines,
         value=F.col("value").cast("binary"),  # this cast never fails
         file=F.col("_metadata.file_path"),
@@ -68,7 +68,7 @@ def from_tail(records: DataFrame) -> DataFrame:
     """Return bronze's columns for records of growing files; columns as TailSource.java gives them."""
     same = ("value", "file", "file_id", "headers")
     modified = F.timestamp_millis("modified")
-    return _in_order(
+    return bronze_columns(
         records, file_offset=F.col("start"), file_modified=modified, **{name: F.col(name) for name in same}
     )
 
@@ -76,7 +76,7 @@ def from_tail(records: DataFrame) -> DataFrame:
 def from_kafka(records: DataFrame) -> DataFrame:
     """Return bronze's columns for Kafka records that were read with their headers."""
     same = ("value", "topic", "partition", "offset", "key", "headers")
-    return _in_order(records, timestamp=record_time(), **{name: F.col(name) for name in same})
+    return bronze_columns(records, timestamp=record_time(), **{name: F.col(name) for name in same})
 
 
 def record_time() -> Column:  # guard: timestamp-fits-spark
@@ -84,7 +84,13 @@ def record_time() -> Column:  # guard: timestamp-fits-spark
     return F.when(F.unix_micros("timestamp").between(*map(F.lit, _TIMES)), F.col("timestamp"))
 
 
-def _in_order(source: DataFrame, **columns: Column) -> DataFrame:
+def bronze_columns(source: DataFrame, **columns: Column) -> DataFrame:
+    """Return a source's rows with bronze's columns, in order; null for those that the source does not have.
+
+    Args:
+        source: the source's own columns.
+        columns: bronze's columns that the source has, by name.
+    """
     # In a stream this is the time at which the batch was planned. The offset log keeps it, so a replay gives
     # the same time.
     columns["ingested_at"] = F.current_timestamp()

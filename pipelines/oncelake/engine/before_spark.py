@@ -12,6 +12,7 @@ from typing import Any
 
 import pyspark
 
+from oncelake.bronze.settings import SECRETS
 from oncelake.common.version import __version__
 from oncelake.engine.chain import Chain, StageState, needs_spark
 from oncelake.engine.log_retention import fading
@@ -27,8 +28,8 @@ _FORM = 1
 SMALL_BACKLOG = 64 * 1024**2
 # These settings are not needed for the checks. They can hold passwords, so they are not part of the hash.
 _LEFT_OUT: Any = {
-    "source": {"kafka"},
-    "sources": {"__all__": {"kafka"}},
+    "source": set(SECRETS),
+    "sources": {"__all__": set(SECRETS)},
     "serving": {"url", "password"},
     "spark": {"conf"},
     "alerts": True,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -34,10 +34,9 @@ from oncelake.exactly_once.files import remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object, in_table
 from oncelake.exactly_once.write import TableWriter, no_fence
+from oncelake.exactly_once.writers import Engine
+from oncelake.exactly_once.writers.registry import engines_before_spark
 from oncelake.gold.declaration import LOG_TIME
-
-if TYPE_CHECKING:
-    from oncelake.exactly_once.writers.local import LocalTable
 
 # Identifies this process in the commits of a table.
 RUN_ID = uuid.uuid4().hex
@@ -317,7 +316,7 @@ class Run:
                 self.chain.commit_log(table),
                 state.table_states[table],
                 every_batch=table == first,
-                local=_local_table(lake.at(table), table, partial(self.needed, table)) if self.small_batches else None,
+                engines=self._engines(table),
             )
             for table in written
         }
@@ -339,6 +338,13 @@ class Run:
             patience=wait.total_seconds() if wait is not None else PATIENCE_ONCE if once else None,
             small_batches=self.small_batches,
         )
+
+    def _engines(self, table: Table) -> Sequence[Engine]:
+        """Return the engines that are tried before Spark's writer: none where only Spark may commit."""
+        if self.small_batches is None:
+            return ()
+        windows = LOG_TIME if table.layer == "gold" else None
+        return engines_before_spark(self.chain.lake.at(table), windows=windows, needed=partial(self.needed, table))
 
     def needed(self, table: Table) -> int | None:
         """Return the oldest version of a table that a stage may still read, also again at a start; None if none."""
@@ -364,12 +370,6 @@ class Run:
                         query.stop()
             active = [query for query in active if query.isActive]
             time.sleep(POLL)
-
-
-def _local_table(path: str, table: Table, needed: Callable[[], int | None]) -> "LocalTable":
-    from oncelake.exactly_once.writers.local import LocalTable  # noqa: PLC0415 - needs delta-rs, which is optional
-
-    return LocalTable(path, LOG_TIME if table.layer == "gold" else None, needed)
 
 
 def _going_on(running: list[Running], *, once: bool) -> bool:

@@ -10,7 +10,7 @@ from pydantic import ByteSize, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelake.bronze.records import Records
-from oncelake.bronze.settings import SourceSettings
+from oncelake.bronze.settings import SECRETS, SourceSettings
 from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
 from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
@@ -27,7 +27,7 @@ ENV_PREFIX = "ONCELAKE_"
 NO_SOURCE = "source: is required"
 # Settings that can hold passwords; their values are never shown.
 SECRET_KEYS = (
-    *(f"{source}.{key}" for source in ("source", "sources.*") for key in ("kafka", "mask.key_variable")),
+    *(f"{source}.{key}" for source in ("source", "sources.*") for key in (*SECRETS, "mask.key_variable")),
     "serving.url",
     "serving.password",
     "serving.options",
@@ -215,8 +215,8 @@ class Settings(BaseSettings):
     @property
     def local_paths(self) -> Mapping[str, str]:
         """The paths of the sources that read files of this machine, by their keys."""
-        paths = {f"sources.{name}": place(source.path) for name, source in self.sources.items() if source.path}
-        return {key: path for key, path in paths.items() if is_local(path)}
+        directories = {f"sources.{name}": kind_of(source).directory for name, source in self.sources.items()}
+        return {key: place(path) for key, path in directories.items() if path is not None and is_local(path)}
 
     def places(self) -> Lake:
         """Return the lake's places; with a catalog, the files next to the tables go to the checkpoints' directory."""

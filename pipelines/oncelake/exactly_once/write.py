@@ -1,13 +1,13 @@
 """Idempotent writes: append and MERGE, at most once per batch ID, verified in the Delta log.
 
-Where this process may commit, delta-rs does, see `writers/local.py`. Elsewhere, and for a table that delta-rs cannot
-write, Spark's Delta writer does, see `writers/spark.py`. After each write the Delta log must hold the transaction.
+The first engine that can writes the table. Spark's Delta writer (`writers/spark.py`), which can write each one, is the
+last. After each write the Delta log must hold the transaction.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar
 
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -19,9 +19,6 @@ from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.writers import Check, Engine, MergeFor, TableChange
 from oncelake.exactly_once.writers.spark import SparkTable
-
-if TYPE_CHECKING:
-    from oncelake.exactly_once.writers.local import LocalTable
 
 T = TypeVar("T")
 
@@ -70,7 +67,7 @@ class TableWriter:
         commit_log: the table's log.
         state: the state of the table that the start gate saw.
         every_batch: whether the table gets a commit in every batch.
-        local: commits from this process; None if only Spark can write the table.
+        engines: the engines to try before Spark's writer, in order.
     """
 
     def __init__(
@@ -80,11 +77,11 @@ class TableWriter:
         state: TableState,
         *,
         every_batch: bool,
-        local: "LocalTable | None" = None,
+        engines: Sequence[Engine] = (),
     ) -> None:
         self.path = path
-        self._local = local
-        self._engines: Sequence[Engine] = [*([] if local is None else [local]), SparkTable(path)]
+        self._spark = SparkTable(path)
+        self._engines: Sequence[Engine] = [*engines, self._spark]
         self._every_batch = every_batch
         self.log = commit_log
         self.last = state.last
@@ -158,7 +155,7 @@ class TableWriter:
             version = written.commit.metadata.deduplicated["version"]  # guard: repeats-from-recorded-version
             return TableVersion(self.path, metadata.table, version, replayed=True)
         self.must_be_alone(metadata)
-        opened = self._local.opened_at(self._seen) if self._local is not None else None
+        opened = next(filter(None, (engine.opened_at(self._seen) for engine in self._engines)), None)
         return TableVersion(self.path, metadata.table, self._seen, opened)
 
     def must_follow(self, metadata: CommitMetadata, last: CommitMetadata | None) -> None:
@@ -187,12 +184,11 @@ class TableWriter:
                 raise self._lost(metadata) from error  # guard: lost-race-names-winner
             raise
         commit = self.receipt(metadata)
-        if self._local is not None and engine is self._local:
-            self._local.keep_up(commit)
-        return Written(commit, by_spark=engine is not self._local)
+        engine.keep_up(commit)
+        return Written(commit, by_spark=engine is self._spark)
 
     def _commit(self, changes: Sequence[tuple[Engine, TableChange]], metadata: CommitMetadata, fence: Check) -> Engine:
-        """Try once to make a change by the first engine that can, which Spark is in the end; return the engine."""
+        """Try once to make a change by the first engine that can; return the engine."""
         alone = partial(self.must_be_alone, metadata)
         return next(engine for engine, change in changes if change(metadata, alone, fence))
 

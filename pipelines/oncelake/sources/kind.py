@@ -110,7 +110,11 @@ class SourceKind(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read the source as a stream with bronze's columns."""
+        """Read the source as a stream with bronze's columns, see `bronze_columns`.
+
+        A source of files puts the lines of `records` together, makes a stand-in of a line above `settings.max_line`,
+        and claims its files: with `claims.begin` those that are there, and each new one before it is read.
+        """
 
     def masked(self, spark: SparkSession, version: str) -> DataFrame:
         """Read the source as a stream with bronze's columns, with the personal data masked.

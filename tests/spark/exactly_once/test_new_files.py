@@ -52,7 +52,7 @@ def made(path: Path, rows: DataFrame) -> Path:
 
 def writer(path: Path, *, local: bool = True) -> TableWriter:
     log = DeltaLog(LocalFiles(), str(path))
-    return TableWriter(str(path), log, log.state(), every_batch=True, local=LocalTable(str(path)) if local else None)
+    return TableWriter(str(path), log, log.state(), every_batch=True, engines=[LocalTable(str(path))] if local else [])
 
 
 def held(spark: SparkSession, path: Path) -> list[Any]:

@@ -17,7 +17,8 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.write import TableWriter
 from oncelake.exactly_once.writers import Dialect, MergeSql
-from oncelake.exactly_once.writers.local import LocalTable, create
+from oncelake.exactly_once.writers.local import create
+from oncelake.exactly_once.writers.registry import engines_before_spark
 from oncelake.exactly_once.writers.spark import append, merge, move_out
 from tests.support.crashing import crashed
 from tests.support.memory import metadata
@@ -70,8 +71,8 @@ class Writes(ABC):
     def writer(self, path: Path) -> TableWriter:
         """Return what a process that starts now writes the table with."""
         log = DeltaLog(LocalFiles(), str(path))
-        local = LocalTable(str(path)) if self.is_local else None
-        return TableWriter(str(path), log, log.state(), every_batch=True, local=local)
+        engines = engines_before_spark(str(path)) if self.is_local else ()
+        return TableWriter(str(path), log, log.state(), every_batch=True, engines=engines)
 
     def test_rows_are_appended_once(self, spark: SparkSession, path: Path) -> None:
         written = self.writer(path).append(self.rows(spark, ("a", 1), (None, 2)), metadata(0))

@@ -69,7 +69,7 @@ def made(rng: random.Random, rows: int) -> list[tuple[Any, ...]]:
 def writer(spark: SparkSession, path: Path, schema: StructType) -> TableWriter:
     spark.createDataFrame([], schema).write.format("delta").save(str(path))
     log = DeltaLog(LocalFiles(), str(path))
-    return TableWriter(str(path), log, log.state(), every_batch=True, local=LocalTable(str(path)))
+    return TableWriter(str(path), log, log.state(), every_batch=True, engines=[LocalTable(str(path))])
 
 
 def folded(spark: SparkSession, tmp_path: Path, table: GoldTable, batches: list[DataFrame]) -> None:

@@ -11,7 +11,9 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Table
 from oncelake.engine.configuration import configured, load, shipped_conf
 from oncelake.engine.settings import Settings
+from oncelake.sources.registry import KINDS
 
+KINDS_LISTED = " or ".join(", ".join(map(repr, KINDS)).rsplit(", ", 1))
 MINIMAL = "source: {path: /logs}\nlake: {root: /lake}\n"
 
 
@@ -79,7 +81,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
     [
         (["lake.rot=/x"], "lake.rot: there is no such setting"),
         (["sorce.path=/x"], "sorce: there is no such setting"),
-        (["source.kind=socket"], "source.kind: Input should be 'files', 'kafka' or 'tail', not 'socket'"),
+        (["source.kind=socket"], f"source.kind: Input should be {KINDS_LISTED}, not 'socket'"),
         (["source.max_offsets_per_batch=many"], "not 'many'"),
         (["source.max_bytes_per_batch=0"], "greater than 0"),
         (["run.trigger=5s"], "run.trigger: expected a duration: a number, a space, and milliseconds, seconds"),

@@ -195,6 +195,13 @@ def test_a_source_that_may_not_start_is_left_out(lake: Several) -> None:
     assert failed["bronze.app"].startswith("checkpoint lost")
 
 
+def test_only_a_source_with_files_has_a_path_here(tmp_path: Path) -> None:
+    conf = tmp_path / "conf.yaml"
+    topic = "{kind: kafka, bootstrap_servers: 'h:1', path: /logs}"
+    conf.write_text(f"sources: {{a: {topic}, b: {{path: /logs}}}}\nlake: {{root: /lake}}\n")
+    assert load(conf).local_paths == {"sources.b": "/logs"}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

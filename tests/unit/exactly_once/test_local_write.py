@@ -15,12 +15,8 @@ from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.version_checksum import write_checksum
 from oncelake.exactly_once.write import TableWriter, no_fence
-from oncelake.exactly_once.writers import MergeSql
-from oncelake.exactly_once.writers.local import (
-    LocalTable,
-    TransactionHeldError,
-    VersionTakenError,
-)
+from oncelake.exactly_once.writers import MergeSql, TransactionHeldError, VersionTakenError
+from oncelake.exactly_once.writers.local import LocalTable
 from tests.support.committed import append_by, commit
 from tests.support.memory import metadata
 
@@ -47,7 +43,7 @@ def held(path: str) -> list[tuple[str | None, int]]:
 
 def writer(path: str) -> TableWriter:
     commit_log = DeltaLog(LocalFiles(), path)
-    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=LocalTable(path))
+    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, engines=[LocalTable(path)])
 
 
 @pytest.mark.parametrize("how", ["append", "merge"])

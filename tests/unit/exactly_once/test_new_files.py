@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles, remove_staged
-from oncelake.exactly_once.writers.local import LocalTable, Snapshot, TransactionHeldError, VersionTakenError
+from oncelake.exactly_once.writers import TransactionHeldError, VersionTakenError
+from oncelake.exactly_once.writers.local import LocalTable, Snapshot
 from oncelake.exactly_once.writers.new_files import DataFile, statistics
 from tests.support.memory import metadata
 

@@ -19,9 +19,9 @@ from oncelake.exactly_once import upkeep
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.write import TableWriter
-from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers import MergeSql, TransactionHeldError
 from oncelake.exactly_once.writers import local as local_write
-from oncelake.exactly_once.writers.local import LocalTable, TransactionHeldError
+from oncelake.exactly_once.writers.local import LocalTable
 from tests.support.committed import append_by
 from tests.support.memory import metadata
 
@@ -77,7 +77,7 @@ def gold(tmp_path: Path) -> str:
 
 def writer(path: str, windows: str | None = None) -> TableWriter:
     commit_log = DeltaLog(LocalFiles(), path)
-    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=LocalTable(path, windows))
+    return TableWriter(path, commit_log, commit_log.state(), every_batch=True, engines=[LocalTable(path, windows)])
 
 
 def append(path: str, *batches: int) -> TableWriter:
@@ -284,7 +284,7 @@ def test_a_clean_up_waits_for_a_stage_that_still_reads_the_old_commits(path: str
     age(path, *(name for name in log(path) if name.endswith(".json")))
     commit_log = DeltaLog(LocalFiles(), path)
     local = LocalTable(path, needed=lambda: 2 if behind else commit_log.newest())
-    table = TableWriter(path, commit_log, commit_log.state(), every_batch=True, local=local)
+    table = TableWriter(path, commit_log, commit_log.state(), every_batch=True, engines=[local])
     for batch in range(8, 12):
         table.append(rows(batch), metadata(batch))
     assert (commit_log.versions()[0] == 0) == behind

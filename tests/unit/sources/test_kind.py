@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -64,6 +65,14 @@ def test_every_kind_inherits_the_suite_of_sources() -> None:
     assert sorted(kinds_with_the_suite()) == sorted(KINDS)
 
 
+def test_no_other_module_may_import_a_kind() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contracts = {contract["name"]: contract for contract in tools["importlinter"]["contracts"]}
+    contract = contracts["only the registry names a kind of source"]
+    folders = {class_.__module__.rpartition(".")[0] for class_ in KINDS.values()}
+    assert set(contract["forbidden_modules"]) == folders
+
+
 def kinds_with_the_suite() -> Iterator[str]:
     """Yield the kind of each subclass of the suite that pytest collects."""
     for path in (ROOT / "tests").rglob("test_*.py"):
@@ -93,7 +102,7 @@ def test_a_census_of_a_source_without_files_is_refused_before_spark_starts() -> 
 def test_a_position_of_another_source_is_recognized_by_its_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cast(dict[str, Any], KINDS), "queue", SimpleNamespace(positions=(QueuePosition,)))
     assert position_of('{"queue":7}') == QueuePosition(7)
-    assert KafkaPosition.parse('{"queue":7}') is None
+    assert [KafkaPosition.parse(at) for at in ('{"queue":7}', '{"queue":{"message":7}}')] == [None, None]
     assert position_of('{"alog":{"0":3}}') == KafkaPosition({"alog": {"0": 3}})
     with pytest.raises(ValueError, match="is not a position"):
         position_of('{"stack":7}')

@@ -1,17 +1,32 @@
-"""The engines that change a table, behind one interface: Spark's Delta writer, and delta-rs in this process."""
+"""The interface of the engines that change a table, such as Spark's Delta writer, and delta-rs in this process.
+
+`registry.py` lists them in the order in which they are tried.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import ChainCommit
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 # The SQL of the engine that runs a MERGE: Spark, or DataFusion in delta-rs.
 Dialect = Literal["spark", "datafusion"]
 # Raises LockedError if something is no longer so.
 Check = Callable[[], None]
+
+
+class TransactionHeldError(Exception):
+    """Raised when a table holds a batch's transaction already, or a later one."""
+
+
+class VersionTakenError(Exception):
+    """Raised when another writer committed the version that this one was about to commit."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,10 @@ class TableChange(Protocol):
 
         Returns:
             False if the engine cannot change the table as it is now; then nothing was written.
+
+        Raises:
+            TransactionHeldError: the table holds the batch's transaction already: another run of the stage wrote it.
+            VersionTakenError: another writer committed meanwhile, and nothing was written; the change is tried again.
         """
 
 
@@ -58,3 +77,9 @@ class Engine(Protocol):
 
     def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange | None:
         """Return the change that merges rows (alias `batch`) into the table (alias `gold`); None if it cannot."""
+
+    def opened_at(self, version: int) -> "DeltaTable | None":
+        """Return the table as it has it open, if its newest version is this one; None if Spark has to read it."""
+
+    def keep_up(self, commit: ChainCommit) -> None:
+        """Do the table's upkeep that is due after a batch that this engine committed; nothing of it can fail."""

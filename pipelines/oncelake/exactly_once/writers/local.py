@@ -29,7 +29,7 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
-from oncelake.exactly_once.writers import Check, MergeFor, TableChange
+from oncelake.exactly_once.writers import Check, MergeFor, TableChange, TransactionHeldError, VersionTakenError
 from oncelake.exactly_once.writers.new_files import DataFile, NewFiles, stats_text
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
@@ -48,14 +48,6 @@ _INVARIANTS = "delta.invariants"
 
 # The first and the last window of each range; the ranges are in order and do not overlap.
 Windows = Sequence[tuple[datetime, datetime]]
-
-
-class TransactionHeldError(Exception):
-    """Raised when a table holds a batch's transaction already, or a later one."""
-
-
-class VersionTakenError(Exception):
-    """Raised when another writer committed the version that this one was about to commit."""
 
 
 def create(path: str, schema: StructType, properties: Mapping[str, str]) -> bool:

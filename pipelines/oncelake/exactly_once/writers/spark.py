@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common import tables
 from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.writers import Check, MergeFor, MergeSql, TableChange
 
 APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -58,6 +59,14 @@ class SparkTable:
             return True
 
         return change
+
+    def opened_at(self, version: int) -> None:
+        """Return None: Spark reads each version from its files."""
+        del version
+
+    def keep_up(self, commit: ChainCommit) -> None:
+        """Do nothing: Spark's writer does the upkeep in its commits."""
+        del commit
 
 
 def commit_note(spark: SparkSession, path: str, metadata: CommitMetadata) -> None:

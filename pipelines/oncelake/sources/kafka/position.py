@@ -27,11 +27,10 @@ class KafkaPosition(SourcePosition):
     def of(cls, value: Any) -> Self | None:
         """Return the position that Spark's JSON describes; None if it is not one in topics.
 
-        A topic can have any name, so only the form tells: each value maps partitions to offsets.
+        A topic can have any name, so only the form tells: each value maps numbers of partitions to offsets.
         """
         parts = value.values() if isinstance(value, dict) else [None]
-        whole = all(isinstance(part, dict) and all(isinstance(next_, int) for next_ in part.values()) for part in parts)
-        return cls(value) if whole else None
+        return cls(value) if all(map(_is_offsets, parts)) else None
 
     def partitions(self) -> Mapping[str, int]:
         """Return the next offset of each partition, by `topic/partition`."""
@@ -59,6 +58,12 @@ class KafkaPosition(SourcePosition):
     def to_json(self) -> str:
         """Return the position as Spark spells it."""
         return json.dumps(self.topics, separators=(",", ":"))
+
+
+def _is_offsets(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        number.isdecimal() and isinstance(next_, int) for number, next_ in value.items()
+    )
 
 
 def offsets_of(at: str | None, topic: str) -> Mapping[str, int]:
