@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import applied
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class FewRows:
             columns: the columns of the rows that are taken out.
         """
         function = jvm(self.spark).oncelake.FewRows.filter(self._name, self.max_rows, self.max_bytes)
-        return frame.where(Column(_call(self.spark, function, names, F.when(~stays, F.struct(*columns)))))
+        return frame.where(applied(function, names, F.when(~stays, F.struct(*columns))))
 
     def take(self, schema: StructType) -> Taken:
         """Return what was counted and taken out, once, after the job.
@@ -74,15 +75,6 @@ class FewRows:
         frame = None if rows is None else _frame(self.spark, rows, schema)
         lines, out = (int(kept.count(is_out)) for is_out in (False, True))
         return Taken(lines, out, {str(key): int(n) for key, n in kept.named().items()}, frame)
-
-
-def _call(spark: SparkSession, function: Any, *arguments: Column) -> Any:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None, "a session has a JVM"
-    columns = gateway.new_array(jvm(spark).org.apache.spark.sql.Column, len(arguments))
-    for place, each in enumerate(arguments):
-        columns[place] = each._jc
-    return function.apply(columns)
 
 
 def _frame(spark: SparkSession, rows: Any, schema: StructType) -> DataFrame:
