@@ -19,6 +19,8 @@ import scala.runtime.AbstractPartialFunction;
  * Runs a plan that was built and analyzed once over the rows of each batch.
  *
  * To build the same expressions again for each batch takes hundreds of calls from Python.
+ *
+ * It stands on Spark's internals: `classic.Dataset.ofRows`, and `LogicalPlan`, `Project` and `Alias` of Catalyst.
  */
 public final class PreparedPlan {
   private PreparedPlan() {
