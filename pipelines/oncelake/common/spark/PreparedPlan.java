@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import scala.Function1;
-import scala.None$;
+import scala.Option;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -53,7 +53,7 @@ public final class PreparedPlan {
       if (!had.name().equals(wanted.name()) || !had.dataType().equals(wanted.dataType())) {
         throw new IllegalArgumentException("the batch has other columns: " + from);
       }
-      columns.add(new Alias(had, had.name(), wanted.exprId(), (Seq) Nil$.MODULE$, None$.MODULE$, (Seq) Nil$.MODULE$));
+      columns.add(new Alias(had, had.name(), wanted.exprId(), (Seq) Nil$.MODULE$, Option.empty(), (Seq) Nil$.MODULE$));
     }
     return new Project((Seq) CollectionConverters.asScala(columns).toSeq(), batch);
   }
