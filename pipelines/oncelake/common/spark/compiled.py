@@ -51,8 +51,8 @@ _NAMES = (
     "MaskEdits",
     "Mask",
 )
-# Only the JVM's quick compiler, without the counts that the optimizing one needs: a third less processor time in a short
-# run, and our classes are compiled in half the time.
+# Only the JVM's quick compiler, without the counts that the optimizing one needs: a third less processor time in a
+# short run, and our classes are compiled in half the time.
 QUICK = ("-XX:TieredStopAtLevel=1",)
 # They stand on Spark's internals, and without them everything works. So one that another Spark cannot have is left out.
 _OPTIONAL = ("PreparedPlan", "WakeableClock")
