@@ -17,9 +17,9 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.jvm import applied, jvm
+from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.rows import Count
-from oncelake.common.spark.runtime import has_class
+from oncelake.common.spark.runtime import applied, has_class
 
 if TYPE_CHECKING:
     import pyarrow
@@ -228,7 +228,6 @@ class Mask:
         if variable is not None and masking.key_id is not None and not java.has(variable, masking.key_id):
             java.hold(os.environ[variable])
         rules = json.dumps([dict(rule) for rule in masking.rules])
-        self._spark = spark
         # guard: cut-line-masked-joined
         joint, part = (records.joint, records.part) if records is not None else (None, None)
         self._java = java.of(rules, variable, masking.key_id, masking.way, joint, part)  # guard: masks-as-when-read
@@ -270,7 +269,7 @@ class Mask:
             F.lit(None).cast(_TYPES[field]) if column is None else column
             for field, column in zip(_FIELDS, columns, strict=True)
         ]
-        return Column(applied(self._spark.sparkContext, self._java.function(_ROW), *inputs))
+        return applied(self._java.function(_ROW), *inputs)
 
 
 def check_mask(spark: SparkSession, settings: MaskSettings, key: str) -> None:

@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
+import java.util.HexFormat;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -20,6 +21,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   them comes next, unless the line has nothing else.
  *
  * A byte order mark at the beginning of the file is left out.
+ *
+ * It stands on Spark's internals: `GenericInternalRow`, `ArrayData`, `UTF8String`.
  */
 public final class BoundedLines {
   /** How many bytes a stand-in keeps; stand_in.py has the same number. */
@@ -57,10 +60,7 @@ public final class BoundedLines {
   /** Skips to the byte after the next line end; returns false if no line starts there before the byte `end`. */
   public boolean skipLine(long end) throws IOException {
     while (following < end && (at < limit || fill())) {
-      int found = at;
-      while (found < limit && buffer[found] != LINE_END) {
-        found++;
-      }
+      int found = lineEnd(at);
       int count = Math.min(found + 1, limit) - at;
       following += count;
       at += count;
@@ -98,17 +98,13 @@ public final class BoundedLines {
   private void readLine() throws IOException {
     int found = at;
     while (true) {
-      byte[] searched = buffer;
-      int until = limit;
-      while (found < until && searched[found] != LINE_END) {
-        found++;
-      }
+      found = lineEnd(found);
       int count = found - at;
       if (count > maxLine) {
         readLongLine();
         return;
       }
-      if (found < until) {
+      if (found < limit) {
         endLine(count);
         at = found + 1;
         return;
@@ -123,6 +119,17 @@ public final class BoundedLines {
     }
   }
 
+  /** Returns the place of the next line end from a place in the buffer on; where the bytes end if there is none. */
+  private int lineEnd(int from) {
+    byte[] searched = buffer;
+    int until = limit;
+    int found = from;
+    while (found < until && searched[found] != LINE_END) {
+      found++;
+    }
+    return found;
+  }
+
   /** Reads a line that is longer than the bound on to its end. */
   private void readLongLine() throws IOException {
     byte[] head = Arrays.copyOfRange(buffer, at, at + (int) Math.min(HEAD, maxLine));
@@ -130,21 +137,14 @@ public final class BoundedLines {
     long length = 0L;
     boolean isEnded = false;
     while (!isEnded && (at < limit || fill())) {
-      int found = at;
-      while (found < limit && buffer[found] != LINE_END) {
-        found++;
-      }
+      int found = lineEnd(at);
       digest.update(buffer, at, found - at);
       length += found - at;
       isEnded = found < limit;
       at = isEnded ? found + 1 : found;
     }
-    byte[] sum = digest.digest();
-    StringBuilder hex = new StringBuilder();
-    for (int each = 0; each < sum.length; each++) {
-      hex.append(Character.forDigit((sum[each] >> 4) & 15, 16)).append(Character.forDigit(sum[each] & 15, 16));
-    }
-    standIn(head, length + 1L, new Object[] {entry(BYTES, Long.toString(length + 1L)), entry(SHA256, hex.toString())});
+    String sum = HexFormat.of().formatHex(digest.digest());
+    standIn(head, length + 1L, new Object[] {entry(BYTES, Long.toString(length + 1L)), entry(SHA256, sum)});
     isWithin = false;
   }
 
@@ -191,7 +191,7 @@ public final class BoundedLines {
     return new GenericInternalRow(new Object[] {key, UTF8String.fromString(value).getBytes()});
   }
 
-  private static MessageDigest sha256() throws IOException {
+  static MessageDigest sha256() throws IOException {
     try {
       return MessageDigest.getInstance("SHA-256");
     } catch (NoSuchAlgorithmException error) {

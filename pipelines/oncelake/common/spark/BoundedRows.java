@@ -18,6 +18,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * Nothing else in Spark can stop at a number of bytes, and neither a compressed file nor a Kafka offset range says how
  * many bytes it holds. An empty array after the record batches means that the partition has more rows than the bound.
+ *
+ * It stands on Spark's internals: `ArrowConverters.toBatchIterator`, `QueryExecution`, `UnsafeRow`.
  */
 public final class BoundedRows implements FlatMapFunction {
   private static final long ROWS_PER_RECORD_BATCH = 10000L;

@@ -40,6 +40,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * PySpark is shipped without Hadoop's native library. Hadoop then runs chmod for each file that it creates and readlink
  * for each file that it renames. This class does the same with system calls; nothing else differs. It is the value of
  * `fs.file.impl`; `Context` is for `fs.AbstractFileSystem.file.impl`, `Log` for `spark.delta.logStore.file.impl`.
+ *
+ * It stands on Hadoop's internals, `RawLocalFileSystem` and `LocalConfigKeys`, and on Delta's `HDFSLogStore`.
  */
 public class DirectFileSystem extends LocalFileSystem {
   private static final String MODE = "unix:mode";

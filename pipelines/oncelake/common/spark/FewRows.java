@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -68,7 +67,7 @@ public final class FewRows implements UDF2 {
     private final long task;
     private long all;
     private long out;
-    private final Map named = new HashMap();
+    private final Map<Object, Long> named = new HashMap<Object, Long>();
     private final List rows = new ArrayList();
 
     Part(Kept kept, long task) {
@@ -103,7 +102,7 @@ public final class FewRows implements UDF2 {
   public static final class Kept {
     private static final long OF_A_ROW = 200L;
 
-    private final Map parts = new HashMap();
+    private final Map<Integer, Part> parts = new HashMap<Integer, Part>();
     private final AtomicLong rowsLeft;
     private final AtomicLong bytesLeft;
 
@@ -131,9 +130,7 @@ public final class FewRows implements UDF2 {
     /** Returns the number of all rows, or of those that were taken out. */
     public synchronized long count(boolean isOut) {
       long sum = 0L;
-      Iterator each = parts.values().iterator();
-      while (each.hasNext()) {
-        Part part = (Part) each.next();
+      for (Part part : parts.values()) {
         sum += isOut ? part.out : part.all;
       }
       return sum;
@@ -142,11 +139,8 @@ public final class FewRows implements UDF2 {
     /** Returns how many rows had each name. */
     public synchronized Map named() {
       Map sums = new HashMap();
-      Iterator each = parts.values().iterator();
-      while (each.hasNext()) {
-        Iterator counts = ((Part) each.next()).named.entrySet().iterator();
-        while (counts.hasNext()) {
-          Map.Entry count = (Map.Entry) counts.next();
+      for (Part part : parts.values()) {
+        for (Map.Entry<Object, Long> count : part.named.entrySet()) {
           FewRows.raise(sums, count.getKey(), ((Long) count.getValue()).longValue());
         }
       }
@@ -159,9 +153,8 @@ public final class FewRows implements UDF2 {
         return null;
       }
       List rows = new ArrayList();
-      Iterator each = parts.values().iterator();
-      while (each.hasNext()) {
-        rows.addAll(((Part) each.next()).rows);
+      for (Part part : parts.values()) {
+        rows.addAll(part.rows);
       }
       return rows;
     }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.charset.StandardCharsets;
 import java.text.Normalizer;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -151,9 +152,8 @@ public final class Mask implements UDF3 {
     TextView text = null;
     int[] between = NO_JOINTS;
     byte[] now = bytes;
-    Rule[] all = rules();
-    for (int at = 0; at < all.length; at++) {
-      if (!all[at].isFor(field, header)) {
+    for (Rule rule : rules()) {
+      if (!rule.isFor(field, header)) {
         continue;
       }
       if (text == null) {
@@ -161,7 +161,7 @@ public final class Mask implements UDF3 {
         between = field.equals("value") ? joints(now, text) : NO_JOINTS;
         text = between.length == 0 ? text : TextView.joined(now, between);
       }
-      byte[] made = applied(all[at], now, text, between, counts);
+      byte[] made = applied(rule, now, text, between, counts);
       if (made != null) {
         now = made;
         text = null;
@@ -274,11 +274,7 @@ public final class Mask implements UDF3 {
   }
 
   private static String hex(byte[] bytes, int length) {
-    StringBuilder text = new StringBuilder();
-    for (int at = 0; at < bytes.length && text.length() < length; at++) {
-      text.append(Character.forDigit((bytes[at] >> 4) & 15, 16)).append(Character.forDigit(bytes[at] & 15, 16));
-    }
-    return text.substring(0, length);
+    return HexFormat.of().formatHex(bytes).substring(0, length);
   }
 
   /** Looks for a rule's matches in a record. */
@@ -675,17 +671,9 @@ public final class Mask implements UDF3 {
       String[] parts = text.split("\\.", -1);
       boolean isQuad = parts.length == 4;
       for (int at = 0; at < parts.length && isQuad; at++) {
-        isQuad = !parts[at].isEmpty() && parts[at].length() <= 3 && parts[at].chars().allMatch(new Digit())
-            && Integer.parseInt(parts[at]) < 256;
+        isQuad = parts[at].matches("[0-9]{1,3}") && Integer.parseInt(parts[at]) < 256;
       }
       return isQuad;
-    }
-  }
-
-  private static final class Digit implements java.util.function.IntPredicate {
-    @Override
-    public boolean test(int each) {
-      return each >= '0' && each <= '9';
     }
   }
 }

@@ -1,13 +1,12 @@
 package oncelake;
 
 import java.io.ByteArrayOutputStream;
-import java.util.Iterator;
 import java.util.Map;
 import java.util.TreeMap;
 
 /** What one rule changes in a record: ranges of bytes with the bytes in their place, and quotes around numbers. */
 final class MaskEdits {
-  private final TreeMap ranges = new TreeMap();
+  private final TreeMap<Integer, Range> ranges = new TreeMap<Integer, Range>();
   private final TreeMap quotes = new TreeMap();
 
   boolean isEmpty() {
@@ -59,8 +58,7 @@ final class MaskEdits {
     ByteArrayOutputStream out = new ByteArrayOutputStream(bytes.length + 64);
     int done = 0;
     int joint = 0;
-    for (Iterator each = ranges.values().iterator(); each.hasNext();) {
-      Range range = (Range) each.next();
+    for (Range range : ranges.values()) {
       copy(out, bytes, done, range.start, within);
       out.write(range.text, 0, range.text.length);
       quotes.headMap(Integer.valueOf(range.end)).clear();
@@ -90,9 +88,7 @@ final class MaskEdits {
 
   private static void copyJoints(ByteArrayOutputStream out, byte[] bytes, int from, int to, MaskEdits within) {
     int done = from;
-    for (Iterator each = within.ranges.subMap(Integer.valueOf(from), Integer.valueOf(to)).values().iterator();
-        each.hasNext();) {
-      Range range = (Range) each.next();
+    for (Range range : within.ranges.subMap(Integer.valueOf(from), Integer.valueOf(to)).values()) {
       out.write(bytes, done, range.start - done);
       out.write(range.text, 0, range.text.length);
       done = range.end;

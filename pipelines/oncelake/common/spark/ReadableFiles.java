@@ -18,6 +18,8 @@ import org.apache.hadoop.fs.PathFilter;
  * A file that is left out is asked about again in the next listing.
  * The answer is empty for a file that is left out, `1` for one that is read, and begins with `!` if the listing fails.
  * The files of a batch are listed again when it runs. They are not filtered then, but compared with the plan.
+ *
+ * It stands on Spark's internals: the option `__globpaths__`, and the names that a listing leaves out.
  */
 public final class ReadableFiles implements PathFilter, Configurable, Serializable {
   private static final Map JUDGES = new ConcurrentHashMap();

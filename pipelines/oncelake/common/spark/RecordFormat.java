@@ -24,7 +24,11 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.util.SerializableConfiguration;
 import org.apache.spark.util.TaskCompletionListener;
 
-/** Reads the lines of files, or records that have several lines, with the columns of `Records`. */
+/**
+ * Reads the lines of files, or records that have several lines, with the columns of `Records`.
+ *
+ * It stands on Spark's internals: `TextFileFormat`, `PartitionedFile`, `SerializableConfiguration`.
+ */
 public final class RecordFormat extends TextFileFormat {
   @Override
   public boolean isSplitable(SparkSession spark, scala.collection.immutable.Map options, Path path) {

@@ -27,6 +27,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Another pattern is for lines that a runtime has cut. A line in which its group `more` is found goes on in the next
  * line, if the group `of` has the same text in both. Only the line before shows whether a line starts a record, so such
  * a file is read from its beginning.
+ *
+ * It stands on Spark's internals: `GenericInternalRow`, `UTF8String`, `Platform`.
  */
 public final class Records implements Iterator, Closeable {
   /** The lines of a part of a file, one after the other. */

@@ -11,8 +11,8 @@ import java.nio.file.OpenOption;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.Collections;
+import java.util.HexFormat;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -59,6 +59,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * with % escapes, `1` if it is compressed, the bytes at which its range and the slice itself begin and end, a check of
  * the file: a length and a hash, see `check`, and the file's modification time. It is checked before and after the file is read, through the handle
  * that reads it: so the bytes are those that were planned, whatever was renamed, cut or written meanwhile.
+ *
+ * It stands on Spark's internals: `GenericInternalRow`, `UTF8String`; the interfaces of a source are Spark's public ones.
  */
 public final class TailSource implements TableProvider {
   private static final Map PLANNERS = new ConcurrentHashMap();
@@ -444,20 +446,11 @@ public final class TailSource implements TableProvider {
       if (channel.size() < length) {
         return "";
       }
-      try {
-        MessageDigest digest = MessageDigest.getInstance("SHA-256");
-        int size = (int) Math.min(length, 1024L);
-        add(digest, channel, 0L, size);
-        add(digest, channel, length - size, size);
-        byte[] found = digest.digest();
-        StringBuilder text = new StringBuilder();
-        for (int at = 0; at < 8; at++) {
-          text.append(Character.forDigit((found[at] >> 4) & 15, 16)).append(Character.forDigit(found[at] & 15, 16));
-        }
-        return text.toString();
-      } catch (NoSuchAlgorithmException error) {
-        throw new IOException(error);
-      }
+      MessageDigest digest = BoundedLines.sha256();
+      int size = (int) Math.min(length, 1024L);
+      add(digest, channel, 0L, size);
+      add(digest, channel, length - size, size);
+      return HexFormat.of().formatHex(digest.digest(), 0, 8);
     }
 
     private static void add(MessageDigest digest, FileChannel channel, long from, int size) throws IOException {

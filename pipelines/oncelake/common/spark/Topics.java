@@ -1,7 +1,7 @@
 package oncelake;
 
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.EnumSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -40,6 +40,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * (KafkaRecordToRowConverter); it refuses the option for an interceptor, as one could change payloads. So this source
  * gives the consumers of the executors an interceptor of its own, `Times`, and leaves everything else to Spark: offsets,
  * plans, retries and rows.
+ *
+ * It stands on internals of Spark's connector: `KafkaMicroBatchStream`, `KafkaBatchInputPartition.executorKafkaParams`.
  */
 public final class Topics implements TableProvider {
   private final KafkaSourceProvider kafka = new KafkaSourceProvider();
@@ -126,10 +128,7 @@ public final class Topics implements TableProvider {
 
     @Override
     public Set capabilities() {
-      Set read = new HashSet();
-      read.add(TableCapability.BATCH_READ);
-      read.add(TableCapability.MICRO_BATCH_READ);
-      return read;
+      return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
     }
 
     @Override

@@ -10,6 +10,9 @@ import org.apache.spark.util.SystemClock;
  * The clock by which a streaming query waits for its next trigger, and which ends the wait when it is woken.
  *
  * Spark has no way to tell a query that its input table has a new version; the query looks by itself at each trigger.
+ *
+ * It stands on Spark's internals: the private `clock` of `ProcessingTimeExecutor`, which `check` looks for,
+ * `MicroBatchExecution`, `StreamingQueryWrapper` and `SystemClock`.
  */
 public final class WakeableClock extends SystemClock {
   private boolean woken = false;
@@ -22,11 +25,23 @@ public final class WakeableClock extends SystemClock {
       return null;
     }
     if (!(executor.clock() instanceof WakeableClock)) {
-      Field field = ProcessingTimeExecutor.class.getDeclaredField("clock");
-      field.setAccessible(true);
-      field.set(executor, new WakeableClock());
+      clockOf(ProcessingTimeExecutor.class).set(executor, new WakeableClock());
     }
     return (WakeableClock) executor.clock();
+  }
+
+  /** Checks that the class with this name has the private field that `of` sets, as Spark's own class has in Spark 4.0. */
+  public static void check(String executor) throws Exception {
+    clockOf(Class.forName(executor, false, Thread.currentThread().getContextClassLoader()));
+  }
+
+  private static Field clockOf(Class executor) throws NoSuchFieldException {
+    Field field = executor.getDeclaredField("clock");
+    if (!field.getType().isAssignableFrom(WakeableClock.class)) {
+      throw new NoSuchFieldException("the clock is a " + field.getType().getName());
+    }
+    field.setAccessible(true);
+    return field;
   }
 
   /** Ends the current wait, or the next one if the query works at the moment. */

@@ -33,8 +33,6 @@ _LATER = (
 )
 # No log lines about the archive: `write` reports errors, and a JVM continues without an archive that does not fit.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-# Only the quick compiler, without the counts that the optimizing one needs: a third less processor time in a short run.
-_QUICK = ("-XX:TieredStopAtLevel=1",)
 _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
 # A busy machine takes minutes to write 200 MB of classes.
 PATIENCE = 300.0
@@ -50,7 +48,8 @@ def options(*, quick: bool = False) -> list[str]:
         quick: True for a JVM that works for seconds.
     """
     path = archive()
-    return [*(_QUICK if quick else _LATER), *_SILENT, *([f"-XX:SharedArchiveFile={path}"] if path.exists() else [])]
+    archived = [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
+    return [*(compiled.QUICK if quick else _LATER), *_SILENT, *archived]
 
 
 def archive() -> Path:

@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from oncelake.common.spark.jvm import applied, jvm
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import applied
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ class FewRows:
             columns: the columns of the removed rows.
         """
         function = jvm(self.spark).oncelake.FewRows.filter(self._name, self.max_rows, self.max_bytes)
-        removed = F.when(~stays, F.struct(*columns))
-        return frame.where(Column(applied(self.spark.sparkContext, function, names, removed)))
+        return frame.where(applied(function, names, F.when(~stays, F.struct(*columns))))
 
     def take(self, schema: StructType) -> RemovedRows:
         """Return the removed rows and the counts, once, after the job.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 # The classes that PySpark looks up by name for each column and each plan.
 _OFTEN = (
@@ -21,16 +21,6 @@ _OFTEN = (
 def jvm(spark: "SparkSession | SparkContext") -> Any:
     """Return py4j's view of the JVM's packages."""
     return spark._jvm
-
-
-def applied(context: "SparkContext", function: Any, *columns: "Column") -> Any:
-    """Return Java's column of a user-defined function that is applied to columns."""
-    gateway = context._gateway
-    assert gateway is not None, "a session has a JVM"
-    arguments = gateway.new_array(jvm(context).org.apache.spark.sql.Column, len(columns))
-    for place, column in enumerate(columns):
-        arguments[place] = column._jc
-    return function.apply(arguments)
 
 
 def elements(sequence: Any) -> list[Any]:

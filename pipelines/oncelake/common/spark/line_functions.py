@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from oncelake.common.spark.compiled import is_on_executors
-from oncelake.common.spark.jvm import applied, jvm
-from oncelake.common.spark.runtime import has_class
+from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.runtime import applied, has_class
 
 _PATTERN, _JSON = "BoundedPattern", "JsonLine"
 
@@ -22,7 +22,7 @@ _PATTERN, _JSON = "BoundedPattern", "JsonLine"
 def contains_match(text: Column, regex: str) -> Column:
     """Return True if a regular expression is found in a text; null if that takes too many steps, or without a text."""
     java = _own(_PATTERN)
-    return text.rlike(regex) if java is None else _of(java.found(regex), text.cast("string"))
+    return text.rlike(regex) if java is None else applied(java.found(regex), text.cast("string"))
 
 
 def first_line_contains_match(record: Column, regex: str, searched: int, *, tail: bool) -> Column | None:
@@ -37,13 +37,13 @@ def first_line_contains_match(record: Column, regex: str, searched: int, *, tail
         tail: whether that many at the line's end are searched too.
     """
     java = _own(_PATTERN)
-    return None if java is None else _of(java.foundInLine(regex, searched, tail), record)
+    return None if java is None else applied(java.foundInLine(regex, searched, tail), record)
 
 
 def replaced(text: Column, regex: str) -> Column:
     """Return a text without the matches of a regular expression; null if that takes too many steps."""
     java = _own(_PATTERN)
-    return F.regexp_replace(text, F.lit(regex), F.lit("")) if java is None else _of(java.replaced(regex, ""), text)
+    return F.regexp_replace(text, F.lit(regex), F.lit("")) if java is None else applied(java.replaced(regex, ""), text)
 
 
 def groups(text: Column, regex: str, numbers: Sequence[int]) -> Column | None:
@@ -53,7 +53,7 @@ def groups(text: Column, regex: str, numbers: Sequence[int]) -> Column | None:
     match is empty.
     """
     java = _own(_PATTERN)
-    return None if java is None else _of(java.groups(regex, ",".join(map(str, numbers))), text)
+    return None if java is None else applied(java.groups(regex, ",".join(map(str, numbers))), text)
 
 
 def json_object(line: Column, paths: Sequence[Sequence[str]]) -> Column | None:
@@ -67,7 +67,7 @@ def json_object(line: Column, paths: Sequence[Sequence[str]]) -> Column | None:
         paths: each is a list of steps, `.key` or `[number`.
     """
     java = _own(_JSON)
-    return None if java is None else _of(java.of("\x1e".join("\x1f".join(path) for path in paths)), line)
+    return None if java is None else applied(java.of("\x1e".join("\x1f".join(path) for path in paths)), line)
 
 
 def json_events(line: Column, key: str) -> Column | None:
@@ -81,7 +81,7 @@ def json_events(line: Column, key: str) -> Column | None:
         key: where the list is; empty if the line is the list.
     """
     java = _own(_JSON)
-    return None if java is None else _of(java.events(key), line)
+    return None if java is None else applied(java.events(key), line)
 
 
 def _own(name: str) -> Any | None:
@@ -97,9 +97,3 @@ def _class(context: SparkContext, name: str) -> Any | None:
         if has_class(context, f"oncelake.{name}") and is_on_executors(context)
         else None
     )
-
-
-def _of(function: Any, column: Column) -> Column:
-    context = SparkContext._active_spark_context
-    assert context is not None, "the function is of the running Spark"
-    return Column(applied(context, function, column))

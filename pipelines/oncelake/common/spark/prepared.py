@@ -1,30 +1,46 @@
 """A transformation of frames that is built once, and then run over the frame of each batch."""
 
+import logging
 from collections.abc import Callable
 
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
+from oncelake.common.explain import explain
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_class
 
 _PREPARED_PLAN = "oncelake.PreparedPlan"
+_LOG = logging.getLogger(__name__)
 
 
 class Prepared:
     """A transformation that depends on nothing but the columns of its input, which are the same in every batch.
 
-    Without our compiled class, the transformation is built again for each frame.
+    Without our compiled class, or if Spark lacks what the class calls, it is built again for each frame.
+
+    Args:
+        build: the transformation.
     """
 
     def __init__(self, build: Callable[[DataFrame], DataFrame]) -> None:
         self._build = build
         self._made: DataFrame | None = None
+        self._is_built_again = False
 
     def __call__(self, batch: DataFrame) -> DataFrame:
         """Return the result for a batch."""
         spark = batch.sparkSession
         if self._made is None:
-            if not has_class(spark, _PREPARED_PLAN):
+            if self._is_built_again or not has_class(spark, _PREPARED_PLAN):
                 return self._build(batch)
             self._made = self._build(spark.createDataFrame([], batch.schema))
-        return DataFrame(jvm(spark).oncelake.PreparedPlan.over(self._made._jdf, batch._jdf), spark)
+        try:
+            return DataFrame(jvm(spark).oncelake.PreparedPlan.over(self._made._jdf, batch._jdf), spark)
+        except Py4JJavaError as error:  # a given Spark can have other internals than the Spark of the compilation
+            if not is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.lang.LinkageError"):
+                raise
+            _LOG.debug("plans are not prepared: %s", explain(error))
+        self._made, self._is_built_again = None, True
+        return self._build(batch)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.jars import DELTA, DELTA_SPARK, SPARK_KAFKA
@@ -170,6 +170,17 @@ def has_delta_log(spark: SparkSession) -> bool:
 def has_class(spark: SparkSession | SparkContext, name: str) -> bool:
     """Return True if a session's JVM has a class."""
     return _class(spark, name) is not None
+
+
+def applied(function: Any, *columns: Column) -> Column:
+    """Return a function that one of our Java classes has made, of columns."""
+    context = SparkContext._active_spark_context
+    assert context is not None, "the function is of the running Spark"
+    assert context._gateway is not None, "a session has a JVM"
+    arguments = context._gateway.new_array(jvm(context).org.apache.spark.sql.Column, len(columns))
+    for place, column in enumerate(columns):
+        arguments[place] = column._jc
+    return Column(function.apply(arguments))
 
 
 def _class(spark: SparkSession | SparkContext, name: str) -> Any | None:

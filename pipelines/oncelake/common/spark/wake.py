@@ -1,19 +1,37 @@
 """Wake a streaming query that waits for its next trigger."""
 
+import logging
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from oncelake.common.explain import explain
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_class
 
 _CLOCK = "oncelake.WakeableClock"
+# Spark's class with the private field that the clock is set in.
+EXECUTOR = "org.apache.spark.sql.execution.streaming.ProcessingTimeExecutor"
+_LOG = logging.getLogger(__name__)
 
 
-def can_wake(spark: SparkSession) -> bool:
-    """Return True if a session's JVM has our compiled class."""
-    return has_class(spark, _CLOCK)
+def can_wake(spark: SparkSession, executor: str = EXECUTOR) -> bool:
+    """Return True if a session's JVM has our compiled class, and Spark's class has the field that it sets.
+
+    Args:
+        spark: the session.
+        executor: the name of Spark's class.
+    """
+    if not has_class(spark, _CLOCK):
+        return False
+    try:
+        jvm(spark).oncelake.WakeableClock.check(executor)
+    except Py4JError as error:
+        _LOG.debug("queries are not woken: %s", explain(error))
+        return False
+    return True
 
 
 class Wake:

@@ -1,11 +1,15 @@
 """A prepared transformation gives for each batch what building it for the batch would give."""
 
+from types import SimpleNamespace
+
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.spark import prepared
+from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.prepared import Prepared
 
 pytestmark = pytest.mark.spark
@@ -53,3 +57,20 @@ def test_without_the_compiled_class_it_is_built_for_each_batch(
     for _ in range(2):
         assert double(spark.range(5)).count() == 3
     assert len(built) == 2
+
+
+def test_with_a_spark_that_lacks_what_the_class_calls_it_is_built_for_each_batch(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def over(*frames: object) -> None:
+        calls.append(frames)
+        raise Py4JJavaError("an error occurred", jvm(spark).java.lang.NoSuchMethodError("ofRows"))
+
+    other = SimpleNamespace(oncelake=SimpleNamespace(PreparedPlan=SimpleNamespace(over=over)))
+    monkeypatch.setattr(prepared, "jvm", lambda _: other)
+    double = Prepared(doubled)
+    for _ in range(3):
+        assert double(spark.range(5)).count() == 3
+    assert (len(calls), len(built)) == (1, 1 + 3)

@@ -37,3 +37,9 @@ def test_a_woken_query_reads_at_once_and_can_be_stopped_while_it_waits(spark: Sp
     assert time.monotonic() - began < 30
     assert seen == [1, 2, 3]
     assert query.exception() is None
+
+
+@pytest.mark.parametrize("executor", ["oncelake.Missing", "java.lang.Object", "com.codahale.metrics.Meter"])
+def test_no_query_is_woken_if_the_class_of_spark_lacks_a_clock_of_this_type(spark: SparkSession, executor: str) -> None:
+    """The last class has a private field of this name, of another type."""
+    assert not can_wake(spark, executor)
