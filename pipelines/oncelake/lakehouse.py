@@ -27,7 +27,7 @@ from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
 from oncelake.engine.sources import census_kind, take_census
-from oncelake.exactly_once.batch import EventSink
+from oncelake.exactly_once.batch import CommittedBatch, EventSink
 from oncelake.exactly_once.link import Link
 from oncelake.observe.alerts.alert_watch import alert_statuses, alerting, round_of, send_test, tell_proof
 from oncelake.observe.alerts.message import Message
@@ -41,7 +41,7 @@ from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.progress import Display, Progress
-from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
 from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.period import Period
@@ -167,7 +167,7 @@ class Lakehouse(OpenLake):
         with display(chain) as shown:
             LakeWatch(chain, shown).go(every, stopping)
 
-    def record(self) -> dict[str, list[BatchRecord]]:
+    def record(self) -> dict[str, list[CommittedBatch]]:
         """Return the record of each batch, per stage, from the tables' own commits."""
         return record(self.chain)
 

@@ -24,7 +24,7 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import named
 from oncelake.engine.make_table import make_table
 from oncelake.engine.runner import Run
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Notice
 from oncelake.observe.progress import Display, Progress
 from tests.support.house import House
 from tests.support.spark_handles import cached_frames
@@ -40,7 +40,7 @@ class Watch(Display):
     spark: SparkSession
     seconds: list[float] = field(default_factory=list)
 
-    def show(self, report: BatchReport, waits: object) -> None:
+    def show(self, report: CommittedBatch, waits: object) -> None:
         del waits
         self.seconds.append(report.seconds)
         if len(self.seconds) % EVERY == 0:

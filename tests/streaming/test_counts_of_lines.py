@@ -19,7 +19,7 @@ def test_a_run_and_a_proof_say_records_and_lines(house: House, spark: SparkSessi
     first, trace = b"2026-11-25 10:00:01,500 ERROR [h] c.A - one", b"\tat c.A.b(A.java:1)"
     house.write("a.log", first, trace, trace, first)
     reports = [report for report in house.run(spark) if report.stage == "bronze"]
-    assert [(report.rows[BRONZE], report.lines) for report in reports] == [(2, 4)]
+    assert [(report.rows[str(BRONZE)], report.lines) for report in reports] == [(2, 4)]
     assert str(house.lakehouse(spark).prove().claim) == "2 records of 4 lines, every one exactly once"
     house.write("b.log", first, trace)
     assert "bronze: batch 1, 1 record of 2 lines, " in house.tell(spark, "run", "--once")

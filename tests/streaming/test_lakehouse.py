@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import oncelake
 from oncelake import ConfigError, Lakehouse, StateError
 from oncelake.engine.chain import Chain
-from oncelake.exactly_once.batch import BatchReport, Event
+from oncelake.exactly_once.batch import CommittedBatch, Event
 from tests.support.house import House, until
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def test_a_lake_is_run_proven_and_inspected(shipped_house: House, spark: SparkSe
         assert lake.trace("a.log:broken").holds
         assert lake.quarantined()[0] == 1
         assert len(lake.record()["bronze"]) == 1
-    reports = [event for event in events if isinstance(event, BatchReport)]
+    reports = [event for event in events if isinstance(event, CommittedBatch)]
     assert Counter(report.stage for report in reports) == dict.fromkeys(house.stages, 1)
     assert spark.range(1).count() == 1, "a session that was given is left running"
 

@@ -23,7 +23,7 @@ from oncelake.cli.app import app
 from oncelake.engine.chain import Chain
 from oncelake.engine.configuration import shipped_conf
 from oncelake.engine.recover import RecoveryResult
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.lab.crash_test.conduct import QUICK
@@ -51,7 +51,7 @@ class House:
     root: Path
     conf: Path = field(default_factory=lambda: shipped_conf() / "local.yaml")
     sets: list[str] = field(default_factory=list)
-    reports: list[BatchReport] = field(default_factory=list)
+    reports: list[CommittedBatch] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     java: str = " ".join((*QUICK, UNCOMPILED))
 
@@ -116,7 +116,7 @@ class House:
     def chain(self, spark: SparkSession | None = None) -> Chain:
         return self.lakehouse(spark).chain
 
-    def run(self, spark: SparkSession) -> list[BatchReport]:
+    def run(self, spark: SparkSession) -> list[CommittedBatch]:
         """Run the chain once in this process and return the reports of its batches."""
         before = len(self.reports)
         self.lakehouse(spark).run(once=True, show=self._recorder)
@@ -220,11 +220,11 @@ def error_log_conf() -> dict[str, Any]:
 class Recorder(Lines):
     """Keeps reports instead of printing them."""
 
-    def __init__(self, reports: list[BatchReport], say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, reports: list[CommittedBatch], say: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(say)
         self._reports = reports
 
-    def show(self, report: BatchReport, waits: object) -> None:
+    def show(self, report: CommittedBatch, waits: object) -> None:
         del waits
         self._reports.append(report)
 

@@ -28,30 +28,36 @@ from oncelake.exactly_once.writers import MergeFor
 
 
 @dataclass(frozen=True)
-class BatchReport:
-    """The result of one batch.
+class CommittedBatch:
+    """A committed batch, as its stage reports it or as the commits of its tables record it.
 
     Attributes:
         stage: the stage's name.
         batch_id: the batch.
-        rows: per table, the rows that the batch appended, inserted or updated.
-        seconds: how long the stage's own work took.
+        rows: per table, such as `silver.access_log`, the rows that the batch appended, inserted or updated.
+        seconds: how long the stage's own work took; of a recorded batch, the seconds from its plan to its commit.
         replayed: whether the tables held the batch already and nothing was written.
         warned: the limits that the batch exceeds, as text.
         refused: per rule, how many lines of the batch broke it.
         query_id: the streaming query's ID.
         position: the source's position after the batch, as the checkpoint spells it.
-        ended: when the batch was done, in seconds since 1970.
-        freshness: seconds from the ingest of the batch's oldest line to the commit; None if not looked up.
+        ended: when the batch was done, or committed to the stage's first table, in seconds since 1970.
+        freshness: seconds from the ingestion of the batch's oldest line to the commit; None if that is not known.
         masked: per rule that masks personal data, how many matches the batch has; empty for a replayed batch.
         lines: the lines of files that bronze's rows hold, if a row is a record of several lines; None if it is not.
+        version: of a recorded batch, the version of the stage's first table that it created.
+        planned_ms: of a recorded batch, when Spark planned it, in milliseconds since 1970.
+        waiting: of a recorded batch, rows of its input that were committed before it and that it had not read; None for
+            bronze, whose source keeps no history.
+        refused_lines: of a recorded batch, how many lines broke a rule.
+        lost: descriptions of the input that it skipped, as an accepted loss.
     """
 
     stage: str
     batch_id: int
-    rows: Mapping[Table, int]
+    rows: Mapping[str, int]
     seconds: float
-    replayed: bool
+    replayed: bool = False
     warned: Sequence[str] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     query_id: str | None = None
@@ -60,10 +66,20 @@ class BatchReport:
     freshness: float | None = None
     masked: Mapping[str, int] = field(default_factory=dict)
     lines: int | None = None
+    version: int | None = None
+    planned_ms: int | None = None
+    waiting: int | None = None
+    refused_lines: int = 0
+    lost: Sequence[str] = ()
+
+    @property
+    def committed_ms(self) -> int:
+        """Return when it ended, in milliseconds since 1970."""
+        return round(self.ended * 1000)
 
     @property
     def rate(self) -> float:
-        """Rows per second."""
+        """Return the rows per second."""
         return sum(self.rows.values()) / max(self.seconds, 0.001)
 
 
@@ -90,7 +106,7 @@ class Notice:
     since: float = field(default_factory=time.time)
 
 
-Event = BatchReport | Notice
+Event = CommittedBatch | Notice
 # A filter keeps rows as Java objects, which are up to six times as large as in Spark's row format.
 _SIZE_IN_JAVA = 6
 # Receives events on the batch's own thread, so it must return at once.
@@ -333,13 +349,14 @@ class BatchCallback:
 
         return metadata
 
-    def _report(self, batch: Batch, seconds: float) -> BatchReport:
+    def _report(self, batch: Batch, seconds: float) -> CommittedBatch:
         quality = [result.commit.metadata.quality for result in batch.written.values() if not result.replayed]
-        return BatchReport(
+        return CommittedBatch(
             stage=self.stage,
             batch_id=batch.batch_id,
             rows={
-                table: 0 if result.replayed else result.commit.rows_changed for table, result in batch.written.items()
+                str(table): 0 if result.replayed else result.commit.rows_changed
+                for table, result in batch.written.items()
             },
             seconds=seconds,
             replayed=all(result.replayed for result in batch.written.values()),

@@ -27,7 +27,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.configuration import configured
 from oncelake.engine.exclusive import RunResult
 from oncelake.engine.open_lake import unheard
-from oncelake.exactly_once.batch import BatchReport, Event
+from oncelake.exactly_once.batch import CommittedBatch, Event
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link
 from oncelake.lab import plots
@@ -37,7 +37,6 @@ from oncelake.lab.demo.made_log import DAYS, made_days, put, trouble
 from oncelake.lab.notebook_place import LOOKING, ChosenLake, choose
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Lines
-from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import backlog
 from oncelake.observe.trace.lineage import At
 from oncelake.observe.trace.lineage import lines as trace_lines
@@ -123,7 +122,7 @@ class NotebookLake:
         """Return the version of every table that the chain has created."""
         return self.lakehouse.versions()
 
-    def record(self) -> dict[str, list[BatchRecord]]:
+    def record(self) -> dict[str, list[CommittedBatch]]:
         """Return each stage's batches, as recorded in the tables' commits."""
         return self.lakehouse.record()
 
@@ -131,11 +130,11 @@ class NotebookLake:
         """Check every link from the source to the last table, as `oncelake prove --full` does."""
         return self.lakehouse.prove(full=True).links
 
-    def run(self, say: Callable[[str], None] = print) -> list[BatchReport]:
+    def run(self, say: Callable[[str], None] = print) -> list[CommittedBatch]:
         """Process all available input through the last stage, as `oncelake run --once` does, in this process."""
         events: list[Event] = []
         self._writable().run(once=True, sink=events.append, show=lambda *_: Lines(say))
-        return [event for event in events if isinstance(event, BatchReport)]
+        return [event for event in events if isinstance(event, CommittedBatch)]
 
     @contextmanager
     def running(self, say: Callable[[str], None] = print) -> Iterator[None]:

@@ -15,7 +15,7 @@ from oncelake.common.background import Background, Pause
 from oncelake.common.errors import reason
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
-from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.observe.measure import ignore
 from oncelake.sources.kind import Publisher
 
@@ -91,7 +91,7 @@ class ConsumerGroup:
         thread = Background("group", self._round)
 
         def take(event: Event) -> None:
-            if isinstance(event, BatchReport) and event.stage == self.stage:
+            if isinstance(event, CommittedBatch) and event.stage == self.stage:
                 thread.wake()
 
         thread.start()

@@ -6,18 +6,17 @@ lock, and never takes the lock.
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import Table
 from oncelake.engine.chain import StageState
 from oncelake.engine.graph import Stage
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.lease import has_lock, writer
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.log_cache import CachedChain
 from oncelake.observe.progress import Display
-from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.record import record
 from oncelake.observe.status import stage_status
 
 # Each check reads at most this many commits per table. If more batches arrive between two checks, the oldest of them
@@ -62,7 +61,7 @@ class LakeWatch:
         state = self.chain.stage_state(stage)
         return state if state.diagnosis.may_start else self.chain.stage_state(stage)
 
-    def _stand(self, state: StageState, reports: Sequence[BatchReport]) -> None:
+    def _stand(self, state: StageState, reports: Sequence[CommittedBatch]) -> None:
         name, status = state.stage.name, stage_status(state)
         ids = [(batch.query_id, batch.batch_id) for batch in reports]
         seen = self._seen.get(name)
@@ -81,41 +80,27 @@ class LakeWatch:
             self.display.writes(now)
 
 
-def _reports(state: StageState, records: Sequence[BatchRecord]) -> Iterator[BatchReport]:
+def _reports(state: StageState, records: Sequence[CommittedBatch]) -> Iterator[CommittedBatch]:
     """Yield a stage's recorded batches, oldest first; for a served table, only the last batch."""
     for batch in records:
         if not _is_whole(state, batch):
             continue
-        rows = {Table.named(name): count for name, count in batch.rows.items()}
-        warned, lost = tuple(batch.quality.get("warned", ())), tuple(f"lost: {part}" for part in batch.lost)
-        yield BatchReport(
-            stage=batch.stage,
-            batch_id=batch.batch_id,
-            rows=rows,
-            seconds=batch.seconds,
-            replayed=False,
-            warned=warned + lost,
-            query_id=batch.query_id,
-            position=batch.end,
-            ended=batch.committed_ms / 1000,
-            freshness=batch.freshness,
-        )
+        yield replace(batch, warned=(*batch.warned, *(f"lost: {part}" for part in batch.lost)))
     table, last = state.stage.tables[0], state.first.last
     if state.stage.served is not None and last is not None:
         metadata = last.metadata
-        yield BatchReport(
+        yield CommittedBatch(
             stage=metadata.stage,
             batch_id=metadata.batch_id,
-            rows={table: last.rows_changed},
+            rows={str(table): last.rows_changed},
             seconds=max(last.timestamp - metadata.planned_ms, 0) / 1000,
-            replayed=False,
             query_id=metadata.query_id,
             position=metadata.end,
             ended=last.timestamp / 1000,
         )
 
 
-def _is_whole(state: StageState, batch: BatchRecord) -> bool:
+def _is_whole(state: StageState, batch: CommittedBatch) -> bool:
     """Return True if a batch is in all its tables: a stage writes its first table before the others."""
     checkpoint = state.checkpoint
     if len(state.stage.tables) == 1 or batch.query_id != checkpoint.query_id:

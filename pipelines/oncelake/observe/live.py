@@ -22,12 +22,12 @@ from oncelake.common.json_line import Level
 from oncelake.common.lake import DUPLICATES, QUARANTINE, is_local
 from oncelake.common.wording import count_of, listed
 from oncelake.engine.chain import Chain, StageState
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Notice
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe.board import EVENTS, Board, BoardEvent, Head, Row, clock_time
 from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import Display, JsonLines, Lines
-from oncelake.observe.record import BatchRecord, record
+from oncelake.observe.record import record
 from oncelake.observe.status import StageStatus, backlog, stage_status
 
 # The board is rendered this many times per second.
@@ -63,7 +63,7 @@ class LiveBoard(Display):
         head = Head(self._what, over, self._facts())
         return Board(head, rows, self._events, self._clock, whole=self._ended)
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         """Add a batch and the backlog after it."""
         row = self._change(report.stage, batch_id=report.batch_id, note="")
         if not report.replayed:
@@ -95,7 +95,7 @@ class LiveBoard(Display):
         if not status.may_start and status.state != before:
             self._keep(status.stage, "state", BoardEvent(self._clock(), status.detail, "error"))
 
-    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+    def recall(self, records: Mapping[str, Sequence[CommittedBatch]]) -> None:
         """Add the stages' last batches, as recorded in the tables' commits."""
         for stage, batches in records.items():
             if batches and stage in self._rows:
@@ -140,7 +140,7 @@ class LiveBoard(Display):
         self._latest[stage, what] = event
         self._events = tuple(sorted(self._latest.values(), key=lambda latest: latest.at)[-EVENTS:])
 
-    def _tell_of(self, report: BatchReport) -> None:
+    def _tell_of(self, report: CommittedBatch) -> None:
         """Keep as events what does not happen in every batch: replays, warnings, lines to quarantine and repeats."""
         if report.replayed:
             self._say(report, "replayed", "was in the table already, nothing written")
@@ -149,18 +149,18 @@ class LiveBoard(Display):
         if report.masked:
             matches = ", ".join(f"{rule} {count:,}" for rule, count in report.masked.items())
             self._say(report, "masked", f"masked: {matches}")
-        refused = report.rows.get(QUARANTINE, 0)
+        refused = report.rows.get(str(QUARANTINE), 0)
         if refused:
             self._refused += refused
             text = f"{count_of(refused, 'line')} to quarantine, {self._refused:,} so far"
             self._say(report, "quarantine", text, "warning")
-        repeats = report.rows.get(DUPLICATES, 0)
+        repeats = report.rows.get(str(DUPLICATES), 0)
         if repeats:
             self._repeats += repeats
             text = f"{count_of(repeats, 'repeat')} dropped, {self._repeats:,} so far"
             self._say(report, "duplicates", text)
 
-    def _say(self, report: BatchReport, what: str, text: str, kind: Level = "info") -> None:
+    def _say(self, report: CommittedBatch, what: str, text: str, kind: Level = "info") -> None:
         self._keep(
             report.stage, what, BoardEvent(report.ended, f"{report.stage}: batch {report.batch_id}: {text}", kind)
         )
@@ -198,7 +198,7 @@ class RunBoard(LiveBoard):
         self._since = self._clock()
         self._rows = {name: replace(row, this_run=0) for name, row in self._rows.items()}
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         """Add a batch and the backlog after it, and read the tables' commits."""
         super().show(report, waits)
         self._change(report.stage, this_run=(self._rows[report.stage].this_run or 0) + sum(report.rows.values()))

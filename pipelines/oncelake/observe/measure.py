@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.background import Background, Pause
 from oncelake.engine.chain import Chain, StageState, named
-from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
 from oncelake.observe.alerts.state import read_states
 from oncelake.observe.endpoint import endpoint
@@ -116,7 +116,7 @@ class RunMeter:
 
     def count(self, event: Event | QueryEvent) -> None:
         """Count one event."""
-        if isinstance(event, BatchReport):
+        if isinstance(event, CommittedBatch):
             self._batch(event)
         elif isinstance(event, Notice):
             self._wait(event)
@@ -150,7 +150,7 @@ class RunMeter:
             with suppress(Exception):  # the JVM has ended, which ends the run anyway
                 self.count(event() if callable(event) else event)
 
-    def _batch(self, report: BatchReport) -> None:
+    def _batch(self, report: CommittedBatch) -> None:
         reading = self.stages[report.stage]
         reading.waiting = False
         if not report.replayed:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from oncelake.common.version import __version__
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.source import Backlog
 
 # In seconds: from a batch of a few lines to a batch that takes an hour.
@@ -123,13 +123,13 @@ class Instruments:
         for at, metric in enumerate((OPEN, UNSENT)):
             self.meter.create_observable_gauge(metric.name, [self._alerts(at)], metric.unit, metric.description)
 
-    def batch(self, report: BatchReport) -> None:
+    def batch(self, report: CommittedBatch) -> None:
         """Count a batch; a replayed batch adds no rows."""
         by = {"stage": report.stage, "outcome": "replayed" if report.replayed else "written"}
         self._made[BATCHES].add(1, by)
         self._made[DURATION].record(report.seconds, by)
         for table, count in report.rows.items():
-            self._made[ROWS].add(max(count, 0), {"stage": report.stage, "table": str(table)})
+            self._made[ROWS].add(max(count, 0), {"stage": report.stage, "table": table})
         for rule, count in report.refused.items():
             self._made[QUARANTINED].add(count, {"rule": self._rule(rule)})
         for rule, count in report.masked.items():

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import Level, json_line
+from oncelake.common.lake import Table
 from oncelake.common.wording import count_of, duration
 from oncelake.engine.chain import Chain, named
-from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.source import Backlog
-from oncelake.observe.record import BatchRecord
 from oncelake.observe.status import StageStatus, backlog, backlog_words, status_sentence
 
 
@@ -24,13 +24,13 @@ class Display:
     def tell(self, notice: Notice) -> None:
         """Show a stage's notice that it waits, or a warning."""
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         """Show one batch and the backlog after it."""
 
     def show_status(self, status: StageStatus) -> None:
         """Show a stage's state."""
 
-    def recall(self, records: Mapping[str, Sequence[BatchRecord]]) -> None:
+    def recall(self, records: Mapping[str, Sequence[CommittedBatch]]) -> None:
         """Show the stages' last batches."""
 
     def remark(self, text: str, kind: Level = "info") -> None:
@@ -100,7 +100,7 @@ _LONG_COUNT, _TIMES = 0.1, 50
 _WINDOWS = {"gold": "merged", "serving": "upserted"}
 
 
-def sentence(report: BatchReport, waits: Backlog | None) -> str:
+def sentence(report: CommittedBatch, waits: Backlog | None) -> str:
     """Return one line that says what a batch did."""
     if report.replayed:
         return f"{report.stage}: batch {report.batch_id} was in the table already, nothing written"
@@ -109,10 +109,11 @@ def sentence(report: BatchReport, waits: Backlog | None) -> str:
     if report.lines is not None:
         rows = f"{count_of(count, 'record')} of {count_of(report.lines, 'line')}"
     text = f"{report.stage}: batch {report.batch_id}, {rows}"
-    if table.layer in _WINDOWS:
-        text += f" {_WINDOWS[table.layer]}, {duration(report.seconds)}"
+    layer = Table.named(table).layer
+    if layer in _WINDOWS:
+        text += f" {_WINDOWS[layer]}, {duration(report.seconds)}"
     else:
-        text += "".join(f", {more:,} to {other.name}" for other, more in others)
+        text += "".join(f", {more:,} to {Table.named(other).name}" for other, more in others)
         text += f", {duration(report.seconds)} ({report.rate:,.0f} rows/s)"
     if waits is not None and waits.count is not None:
         text += f", backlog {backlog_words(waits.count, waits.unit, waits.behind)}"
@@ -126,7 +127,7 @@ class Lines(Display):
         self._write = write
         self._states: dict[str, str] = {}
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         """Write what a batch did."""
         self._write(sentence(report, waits))
 
@@ -156,10 +157,10 @@ class Lines(Display):
 class JsonLines(Lines):
     """One JSON object per batch or change of state, for programs."""
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         """Write what a batch did."""
         fields: dict[str, Any] = {"stage": report.stage, "query": report.query_id, "batch_id": report.batch_id}
-        fields["rows"] = {str(table): count for table, count in report.rows.items()}
+        fields["rows"] = dict(report.rows)
         fields |= {"lines": report.lines} if report.lines is not None else {}
         fields |= {"seconds": round(report.seconds, 3), "replayed": report.replayed}
         fields |= {"warned": list(report.warned)} if report.warned else {}

@@ -8,64 +8,17 @@ far as Delta keeps the log: 30 days, unless a table's property sets another peri
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from oncelake.common.lake import SILVER, Table
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import Commit
 from oncelake.exactly_once.positions import TablePosition, in_table, version_of
 
 # The default number of commits to read per table.
 LOOK = 500
-
-
-@dataclass(frozen=True)
-class BatchRecord:
-    """A batch as recorded in its commits.
-
-    Attributes:
-        stage: the stage's name.
-        query_id: the streaming query's ID.
-        batch_id: the batch ID.
-        version: the version of the stage's first table that the batch created.
-        planned_ms: when Spark planned it, in milliseconds since 1970.
-        committed_ms: when it was committed to the stage's first table, in milliseconds since 1970.
-        rows: per table, the rows that it appended, inserted or updated.
-        end: the source's position after it, in the checkpoint's format.
-        freshness: seconds from the ingestion of its oldest line to its commit; None if the log of an earlier table no
-            longer reaches back that far, or if the clock went back in between.
-        waiting: rows of its input that were committed before it and that it had not read; None for bronze, whose source
-            keeps no history.
-        event: the kind of the commit: a batch, or an accepted loss.
-        quality: the commit metadata about lines that broke a rule or a limit.
-        lost: descriptions of the input that it skipped.
-    """
-
-    stage: str
-    query_id: str
-    batch_id: int
-    version: int
-    planned_ms: int
-    committed_ms: int
-    rows: Mapping[str, int]
-    end: str | None
-    freshness: float | None
-    waiting: int | None
-    event: str
-    quality: Mapping[str, Any] = field(default_factory=dict)
-    lost: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds from plan to commit."""
-        return max(self.committed_ms - self.planned_ms, 0) / 1000
-
-    @property
-    def rate(self) -> float:
-        """Return the rows per second."""
-        return sum(self.rows.values()) / max(self.seconds, 0.001)
 
 
 @dataclass
@@ -91,7 +44,7 @@ class _Log:
         return sum(commit.rows_added for commit in later if commit.changes_data)
 
 
-def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
+def record(chain: Chain, look: int = LOOK) -> dict[str, list[CommittedBatch]]:
     """Return each stage's batches, oldest first, by the stage's name.
 
     Serving stages are excluded: a served table records only its last batch, in the database.
@@ -101,7 +54,7 @@ def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
         look: how many commits to read per table, from the newest back.
     """
     logs: dict[Table, _Log] = {}
-    records: dict[str, list[BatchRecord]] = {}
+    records: dict[str, list[CommittedBatch]] = {}
     for stage in chain.stages:
         if not stage.writes:
             continue
@@ -114,7 +67,7 @@ def record(chain: Chain, look: int = LOOK) -> dict[str, list[BatchRecord]]:
     return records
 
 
-def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str | None]) -> Iterator[BatchRecord]:
+def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str | None]) -> Iterator[CommittedBatch]:
     first, *others = stage.tables
     commits = {
         (other.metadata.query_id, other.metadata.batch_id, str(table)): other
@@ -139,19 +92,22 @@ def _batches(stage: Stage, logs: Mapping[Table, _Log], ids: Mapping[Table, str |
         written = {table: commits[key] for table, key in keys if key in commits}
         rows |= {table: other.rows_changed for table, other in written.items()}
         quality = [metadata.quality, *(other.metadata.quality for other in written.values() if other.metadata)]
-        yield BatchRecord(
+        recorded = next(filter(None, quality), {})
+        yield CommittedBatch(
             stage=stage.name,
-            query_id=metadata.query_id,
             batch_id=metadata.batch_id,
+            rows=rows,
+            seconds=max(commit.timestamp - metadata.planned_ms, 0) / 1000,
+            warned=tuple(recorded.get("warned", ())),
+            refused=recorded.get("rules", {}),
+            query_id=metadata.query_id,
+            position=metadata.end,
+            ended=commit.timestamp / 1000,
+            freshness=(commit.timestamp - oldest) / 1000 if 0 <= oldest <= commit.timestamp else None,
             version=commit.version,
             planned_ms=metadata.planned_ms,
-            committed_ms=commit.timestamp,
-            rows=rows,
-            end=metadata.end,
-            freshness=(commit.timestamp - oldest) / 1000 if 0 <= oldest <= commit.timestamp else None,
             waiting=waiting,
-            event=metadata.event.value,
-            quality=next(filter(None, quality), {}),
+            refused_lines=recorded.get("lines", 0),
             lost=tuple(metadata.lost),
         )
 

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from oncelake.cli.program import reported, warning
 from oncelake.common.errors import StageError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake
+from oncelake.exactly_once.batch import CommittedBatch, Notice
 from oncelake.exactly_once.lease import NAME, writer
 from oncelake.exactly_once.source import Backlog, Unit
 from oncelake.observe.board import BoardEvent
@@ -174,21 +174,31 @@ def event(said: str) -> dict[str, Any]:
     return told
 
 
-def report(**changed: Any) -> BatchReport:
-    values = {"stage": "silver", "batch_id": 3, "rows": {SILVER: 90, QUARANTINE: 10}, "seconds": 2.0, "replayed": False}
-    return BatchReport(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
+def report(**changed: Any) -> CommittedBatch:
+    values = {
+        "stage": "silver",
+        "batch_id": 3,
+        "rows": {str(SILVER): 90, str(QUARANTINE): 10},
+        "seconds": 2.0,
+        "replayed": False,
+    }
+    return CommittedBatch(**{**values, "query_id": QUERY, "position": POSITION, "ended": 1_785_420_000.1239, **changed})
 
 
 @pytest.mark.parametrize(
     ("batch", "waits", "said"),
     [
-        ({"rows": {BRONZE: 1}, "seconds": 0.5}, ("files", 1), "batch 3, 1 row, 0.5 s (2 rows/s), backlog 1 file"),
+        ({"rows": {str(BRONZE): 1}, "seconds": 0.5}, ("files", 1), "batch 3, 1 row, 0.5 s (2 rows/s), backlog 1 file"),
         (
-            {"rows": {BRONZE: 20_000}, "seconds": 5.0},
+            {"rows": {str(BRONZE): 20_000}, "seconds": 5.0},
             ("files", 0),
             "20,000 rows, 5.0 s (4,000 rows/s), backlog 0 files",
         ),
-        ({"rows": {Table("gold", "a"): 1}, "seconds": 75.2}, ("rows", 1), "1 row merged, 1 min 15 s, backlog 1 row"),
+        (
+            {"rows": {"gold.a": 1}, "seconds": 75.2},
+            ("rows", 1),
+            "1 row merged, 1 min 15 s, backlog 1 row",
+        ),
     ],
 )
 def test_a_line_of_a_batch_has_its_nouns_in_the_right_number(

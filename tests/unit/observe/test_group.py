@@ -7,7 +7,7 @@ import pytest
 
 from oncelake.common.errors import SourceError
 from oncelake.common.lake import BRONZE, SILVER
-from oncelake.exactly_once.batch import BatchReport, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Notice
 from oncelake.observe.group import ConsumerGroup
 from tests.support.house import until
 
@@ -32,8 +32,8 @@ class Kafka:
         return ConsumerGroup(lambda: self.recorded, self.publish, self.warned.append, every, every)
 
 
-def batch(stage: str = "bronze", *, replayed: bool = False) -> BatchReport:
-    return BatchReport(stage, 0, {BRONZE if stage == "bronze" else SILVER: 1}, 0.1, replayed)
+def batch(stage: str = "bronze", *, replayed: bool = False) -> CommittedBatch:
+    return CommittedBatch(stage, 0, {str(BRONZE if stage == "bronze" else SILVER): 1}, 0.1, replayed)
 
 
 def test_the_recorded_position_is_published_at_the_start_of_a_run() -> None:

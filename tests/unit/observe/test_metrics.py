@@ -18,7 +18,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, StageState, chain_of
 from oncelake.engine.configuration import configured, shipped_conf
 from oncelake.engine.settings import MetricsSettings
-from oncelake.exactly_once.batch import BatchReport, ForeignWriter, Notice
+from oncelake.exactly_once.batch import CommittedBatch, ForeignWriter, Notice
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.source import Backlog
 from oncelake.exactly_once.write import Written
@@ -69,10 +69,10 @@ def points(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]
     }
 
 
-def report(batch_id: int = 0, *, replayed: bool = False) -> BatchReport:
-    rows = {SILVER: 0 if replayed else 7, QUARANTINE: 0 if replayed else 3}
+def report(batch_id: int = 0, *, replayed: bool = False) -> CommittedBatch:
+    rows = {str(SILVER): 0 if replayed else 7, str(QUARANTINE): 0 if replayed else 3}
     refused, masked = ({}, {}) if replayed else ({"blank": 1, "time": 2}, {"email": 4})
-    return BatchReport("silver", batch_id, rows, 0.5, replayed, (), refused, masked=masked)
+    return CommittedBatch("silver", batch_id, rows, 0.5, replayed, (), refused, masked=masked)
 
 
 def measure(*providers: MeterProvider) -> RunMeter:
@@ -102,7 +102,7 @@ def test_matches_of_mask_rules_are_counted_by_stage_and_rule(
     provider: MeterProvider, reader: InMemoryMetricReader
 ) -> None:
     for masked in ({"email": 2, "card": 1}, {"email": 3}, {}):
-        instruments(provider).batch(BatchReport("bronze", 0, {}, 1.0, replayed=False, masked=masked))
+        instruments(provider).batch(CommittedBatch("bronze", 0, {}, 1.0, replayed=False, masked=masked))
     assert points(reader)[MASKED.name] == {("bronze", "email"): 5, ("bronze", "card"): 1}
 
 
@@ -111,8 +111,8 @@ def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
         wrote = metadata(0, str(table), quality={"lines": 5, "rules": {"blank": 2}, "warned": []})
         return Written(ChainCommit(1, "WRITE", {}, {"numOutputRows": "2"}, 0, wrote), replayed)
 
-    def reported(wrote: dict[Table, Written]) -> BatchReport:
-        files, reports = MemoryFiles(), list[BatchReport]()
+    def reported(wrote: dict[Table, Written]) -> CommittedBatch:
+        files, reports = MemoryFiles(), list[CommittedBatch]()
         checkpoint(files, "ckpt", planned=0)
         tables = {SILVER: ForeignWriter(), QUARANTINE: ForeignWriter()}
         write = callback(
@@ -123,9 +123,9 @@ def test_a_half_replayed_batch_reports_only_what_it_wrote() -> None:
 
     wrote = {SILVER: written(SILVER, replayed=True), QUARANTINE: written(QUARANTINE, replayed=False)}
     half = reported(wrote)
-    assert (half.rows, half.refused, half.replayed) == ({SILVER: 0, QUARANTINE: 2}, {"blank": 2}, False)
+    assert (half.rows, half.refused, half.replayed) == ({str(SILVER): 0, str(QUARANTINE): 2}, {"blank": 2}, False)
     whole = reported({**wrote, QUARANTINE: written(QUARANTINE, replayed=True)})
-    assert (whole.rows, whole.refused, whole.replayed) == ({SILVER: 0, QUARANTINE: 0}, {}, True)
+    assert (whole.rows, whole.refused, whole.replayed) == ({str(SILVER): 0, str(QUARANTINE): 0}, {}, True)
 
 
 def test_the_last_reports_are_counted_before_the_run_ends(
@@ -206,7 +206,7 @@ def test_the_number_of_series_is_bounded(provider: MeterProvider, reader: InMemo
     with run.going_on(STAGES):
         for number in range(3 * RULES):
             refused = {f"rule {number}": 1}
-            run.count(BatchReport("silver", number, {SILVER: 1}, 0.1, replayed=False, refused=refused))
+            run.count(CommittedBatch("silver", number, {str(SILVER): 1}, 0.1, replayed=False, refused=refused))
             phases = {f"phase {number}": 1}
             run.count(QueryEvent("started", str(number), name="silver"))
             run.count(QueryEvent("progress", str(number), progress={"durationMs": phases}))

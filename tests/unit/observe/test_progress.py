@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.source import Backlog
 from oncelake.observe import progress
 from oncelake.observe.progress import Display, Progress
@@ -17,7 +17,7 @@ class Shown(Display):
     def __init__(self) -> None:
         self.backlogs: list[int | None] = []
 
-    def show(self, report: BatchReport, waits: Backlog | None) -> None:
+    def show(self, report: CommittedBatch, waits: Backlog | None) -> None:
         del report
         self.backlogs.append(waits.count if waits else None)
 
@@ -40,7 +40,7 @@ def test_a_long_count_is_made_now_and_then(
     display = Shown()
     run = Progress(chain, display)
     for batch in range(4):
-        run(BatchReport("bronze", batch, {}, 0.1, replayed=False))
+        run(CommittedBatch("bronze", batch, {}, 0.1, replayed=False))
         run.show()
         now[0] += 20
     assert display.backlogs == shown

@@ -16,7 +16,7 @@ from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reas
 from oncelake.common.lake import Lake
 from oncelake.common.models import shown
 from oncelake.engine.chain import Chain, named
-from oncelake.exactly_once.batch import BatchReport, Event, EventSink, Notice
+from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.alerts.alert import Alert
@@ -203,7 +203,7 @@ class AlertWatch:
 
     def is_moved_by(self, event: Event) -> bool:
         """Return True if an event is a batch that starts the next round early."""
-        return isinstance(event, BatchReport) and event.stage == self.moves
+        return isinstance(event, CommittedBatch) and event.stage == self.moves
 
     def thread(self, name: str) -> Background:
         """Return the thread that looks at the alert, not started yet."""

@@ -24,9 +24,10 @@ from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
 from oncelake.engine.start_gate import unfinished
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.lease import writing
 from oncelake.exactly_once.link import Link
-from oncelake.observe.record import LOOK, BatchRecord, record
+from oncelake.observe.record import LOOK, record
 from oncelake.observe.report.facts import (
     BatchFacts,
     Facts,
@@ -188,9 +189,8 @@ def _now_ms() -> int:
     return int(datetime.now(UTC).timestamp() * 1000)
 
 
-def _batches(records: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
+def _batches(records: dict[str, list[CommittedBatch]]) -> Iterator[BatchFacts]:
     for batch in (batch for batches in records.values() for batch in batches):
-        quality = batch.quality
         yield BatchFacts(
             stage=batch.stage,
             batch_id=batch.batch_id,
@@ -199,10 +199,10 @@ def _batches(records: dict[str, list[BatchRecord]]) -> Iterator[BatchFacts]:
             rows=sum(batch.rows.values()),
             freshness=batch.freshness,
             waiting=batch.waiting,
-            refused=quality.get("rules", {}),
-            lines=quality.get("lines", 0),
-            warned=tuple(quality.get("warned", ())),
-            lost=batch.lost,
+            refused=batch.refused,
+            lines=batch.refused_lines,
+            warned=tuple(batch.warned),
+            lost=tuple(batch.lost),
         )
 
 

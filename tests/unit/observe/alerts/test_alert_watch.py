@@ -10,8 +10,8 @@ import pytest
 
 from oncelake.common.background import Background
 from oncelake.common.errors import LockedError, StateError
-from oncelake.common.lake import SILVER, Lake, Table
-from oncelake.exactly_once.batch import BatchReport
+from oncelake.common.lake import SILVER, Lake
+from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.observe.alerts.alert_watch import AlertWatch, alone
 from oncelake.observe.alerts.state import AlertState
 from tests.support.house import until
@@ -41,9 +41,8 @@ class Rounds:
         return AlertWatch(self.one, self.said.append, "gold.error_log", often, seldom)
 
 
-def batch(stage: str = "gold.error_log") -> BatchReport:
-    table = SILVER if stage == "silver" else Table.named(stage)
-    return BatchReport(stage, 0, {table: 1}, 0.1, replayed=False)
+def batch(stage: str = "gold.error_log") -> CommittedBatch:
+    return CommittedBatch(stage, 0, {str(SILVER) if stage == "silver" else stage: 1}, 0.1, replayed=False)
 
 
 def start(watch: AlertWatch) -> Background:
@@ -52,7 +51,7 @@ def start(watch: AlertWatch) -> Background:
     return thread
 
 
-def take(watch: AlertWatch, thread: Background, report: BatchReport) -> None:
+def take(watch: AlertWatch, thread: Background, report: CommittedBatch) -> None:
     if watch.is_moved_by(report):
         thread.wake()
 
