@@ -60,7 +60,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * the file: a length and a hash, see `check`, and the file's modification time. It is checked before and after the file is read, through the handle
  * that reads it: so the bytes are those that were planned, whatever was renamed, cut or written meanwhile.
  *
- * It stands on Spark's internals: `GenericInternalRow`, `UTF8String`; the interfaces of a source are Spark's public ones.
+ * It stands on Spark's internals: `GenericInternalRow`, `UTF8String`. The interfaces of a source are public.
  */
 public final class TailSource implements TableProvider {
   private static final Map PLANNERS = new ConcurrentHashMap();
