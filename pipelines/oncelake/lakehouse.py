@@ -5,6 +5,7 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -27,9 +28,10 @@ from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
 from oncelake.engine.sources import census_kind, take_census
+from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.batch import CommittedBatch, EventSink
 from oncelake.exactly_once.link import Link
-from oncelake.observe.alerts.alert_watch import alert_statuses, alerting, round_of, send_test, tell_proof
+from oncelake.observe.alerts.alert_watch import alert_of, alert_statuses, alerting, refuse_unknown, round_of, tell_proof
 from oncelake.observe.alerts.message import Message
 from oncelake.observe.alerts.state import AlertStatus
 from oncelake.observe.audit.audit import Auditor
@@ -205,11 +207,11 @@ class Lakehouse(OpenLake):
             StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
-        small = is_small(self.settings.places(), self.settings.by_name)
+        began, small = time.monotonic(), is_small(self.settings.places(), self.settings.by_name)
         spark = self._session(quick=small)
         chain = self.chain
         with with_conf(spark, WHOLE_PLAN if small else {}):
-            result = Proof(chain, spark, since_ms, full, deep, warn=self.warn).result(link)
+            result = Proof(chain, spark, since_ms, full, deep, warn=self.warn).result(link, began)
         if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
             tell_proof(chain, spark, result, self.warn)
         return result
@@ -289,7 +291,8 @@ class Lakehouse(OpenLake):
             ConfigError: there is no such alert, or a secret cannot be read here.
             DeliveryError: it was not delivered.
         """
-        return send_test(self.chain, lambda: self.spark, name)
+        refuse_unknown(self.settings.alerts, name)
+        return alert_of(self.chain, lambda: self.spark, name).test()
 
     # --- repair ---
 
@@ -354,6 +357,7 @@ class Lakehouse(OpenLake):
         lake = self.settings.places()
         writers = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain, spark = self._with_spark
+        refuse_unless_finished(chain)
         self._warn(writers)
         results = []
         for result in maintain(chain, spark):

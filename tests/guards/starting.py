@@ -93,7 +93,7 @@ GUARDS = (
         "a log that was kept for a quiet table is cleaned up again after the next batch",
         "the log of a busy table grows for years",
         never(),
-        tests=("unit/engine/test_log_retention.py::test_a_log_that_was_kept_is_released_by_the_next_batch",),
+        tests=("unit/engine/test_log_retention.py::test_a_log_that_was_kept_is_released_by_a_new_batch",),
     ),
     Guard(
         "fading-table-is-work",

@@ -256,8 +256,8 @@ class Mask:
         masked["headers"] = F.when(is_stand_in(), F.col("headers")).otherwise(masked["headers"])
         columns = [masked.get(name, F.col(name)).alias(name) for name in rows.columns]  # guard: keys-and-headers-masked
         more = (raw_length(rows), F.col(f"made.{MASKED}"), F.lit(version))
-        names = (column.name for column in COLUMNS)
-        return rows.select("*", result).select(*columns, *map(Column.alias, more, names))
+        added = (value.alias(column.name) for value, column in zip(more, COLUMNS, strict=True))
+        return rows.select("*", result).select(*columns, *added)
 
     def values(self, rows: DataFrame) -> DataFrame:
         """Return rows with their `value` as bronze keeps it; the other columns stay as they are."""

@@ -14,7 +14,7 @@ from oncelake.common.lake import SILVER
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
-from oncelake.engine.log_retention import fading, keep_logs
+from oncelake.engine.log_retention import keep_logs
 from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight, refused_root
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
@@ -90,8 +90,7 @@ class Exclusive:
             chain = startable(chain, failed)
             if not failed:
                 record_preflight(chain)
-            self._warn(fading(chain))
-            keep_logs(chain, spark)
+            self._warn(keep_logs(self.chain, spark))
             states = chain.states()
             self._warn(_warnings_before(chain, states, writers))
             with self.reporter(chain, states) as reporter:

@@ -19,7 +19,6 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Target
 from oncelake.engine.make_table import name_columns_with_bounds
-from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog, opened_by_delta_rs
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
 from oncelake.gold.declaration import LOG_TIME
@@ -62,12 +61,7 @@ class MaintenanceResult:
 
 
 def maintain(chain: Chain, spark: SparkSession) -> Iterator[MaintenanceResult]:
-    """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained.
-
-    Raises:
-        StateError: a rebuild or a replay is unfinished.
-    """
-    refuse_unless_finished(chain)
+    """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained."""
     for target in (target for stage in chain.stages for target in stage.writes):
         table = target.table
         try:

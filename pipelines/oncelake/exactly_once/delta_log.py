@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
 # What the operations of maintenance begin with; they change no row.
 MAINTENANCE = ("OPTIMIZE", "VACUUM", "REORG")
+_WITHOUT_ROWS = (*MAINTENANCE, "SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 # Maintenance whose files are marked as new data is among them: Delta's stream would read all of its rows again.
 _CHANGING = ("DELETE", "UPDATE", "MERGE", *MAINTENANCE)
 _FILES = ('{"add"', '{"remove"')
@@ -99,8 +100,8 @@ class Commit:
 
     @property
     def adds_nothing(self) -> bool:
-        """Return True for maintenance, and for a batch without rows; Delta's readers skip both."""
-        return not self.changes_data and (self.metadata is not None or self.operation.startswith(MAINTENANCE))
+        """Return True for maintenance, a change of properties, and a batch without rows; Delta's readers skip them."""
+        return not self.changes_data and (self.metadata is not None or self.operation.startswith(_WITHOUT_ROWS))
 
     @property
     def takes_away(self) -> bool:  # guard: removals-by-others-known

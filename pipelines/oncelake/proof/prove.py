@@ -79,9 +79,14 @@ class Proof:
     _unproven: set[Table] = field(default_factory=set)
     _line_ends: dict[Table, int] = field(default_factory=dict)
 
-    def result(self, link: Callable[[Link], None]) -> ProofResult:
-        """Return the result, and call `link` with each link as soon as it is checked; raise as `links` does."""
-        began, links = time.monotonic(), list[Link]()
+    def result(self, link: Callable[[Link], None], began: float) -> ProofResult:
+        """Return the result; raise as `links` does.
+
+        Args:
+            link: called with each link as soon as it is checked.
+            began: when the work for the proof began, by the monotonic clock.
+        """
+        links = list[Link]()
         for checked in self.links():
             links.append(checked)
             link(checked)

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from oncelake.engine.chain import named
 from tests.support.house import House
 
 pytestmark = pytest.mark.spark
@@ -46,12 +47,15 @@ def test_a_quiet_table_that_others_clean_up_keeps_its_position(spark: SparkSessi
     age(table / "_delta_log", 20)
     clean_up(spark, table)
     house.run(spark)
-    assert DeltaTable(table).metadata().configuration["delta.logRetentionDuration"] == "interval 3650 days"
+    assert DeltaTable(table).metadata().configuration["delta.logRetentionDuration"] == "interval 36500 days"
     age(table / "_delta_log", 40)
     clean_up(spark, table)
     assert all(path.exists() for path in batches)
+    source = house.chain(spark).stage_state(named(house.chain(spark).stages, "gold.error_log"))
+    assert source.up_to_date  # a change of properties is no work for the stage behind
     house.write("b.log", LINES[1])
     house.run(spark)
+    clean_up(spark, table)  # the newest commit is not the batch's
     house.run(spark)
     assert "delta.logRetentionDuration" not in DeltaTable(table).metadata().configuration
     house.must_be(LINES)

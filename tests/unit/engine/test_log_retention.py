@@ -12,7 +12,7 @@ from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata
 
 DAY = 24 * 3600 * 1000
-KEPT = {"delta.logRetentionDuration": "interval 3650 days"}
+KEPT = {"delta.logRetentionDuration": "interval 36500 days"}
 OWN = {"delta.logRetentionDuration": "interval 60 days"}
 
 
@@ -59,22 +59,47 @@ def test_the_log_of_a_quiet_table_that_others_maintain_is_kept_before_its_last_b
     maintained(log, days, properties)
     spark: Any = Spark()
     sentences = fading(house.chain())
-    keep_logs(house.chain(), spark)
+    assert keep_logs(house.chain(), spark) == sentences
     said = "silver.quarantine: its last batch is of 1970-01-01 00:00:01 UTC, and other commits go on, up to VACUUM END"
     assert [sentence.startswith(said) for sentence in sentences] == [True] * fades
-    change = "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 3650 days')"
+    change = "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 36500 days')"
     assert spark.statements == [f"ALTER TABLE delta.`{log.parent}` {change}"] * fades
 
 
 @pytest.mark.parametrize(("properties", "released"), [(KEPT, True), (OWN, False), ({}, False)])
-def test_a_log_that_was_kept_is_released_by_the_next_batch(
-    house: House, log: Path, properties: dict[str, str], released: bool
+@pytest.mark.parametrize("days", [None, 3])
+def test_a_log_that_was_kept_is_released_by_a_new_batch(
+    house: House, log: Path, days: int | None, properties: dict[str, str], released: bool
 ) -> None:
     create(log, properties)
+    if days is not None:  # others clean up after the batch as well, each night
+        maintained(log, days, properties)
     spark: Any = Spark()
-    keep_logs(house.chain(), spark)
+    assert keep_logs(house.chain(), spark) == []
     change = "UNSET TBLPROPERTIES ('delta.logRetentionDuration')"
     assert spark.statements == [f"ALTER TABLE delta.`{log.parent}` {change}"] * released
+
+
+def test_a_log_that_cannot_be_kept_is_named_and_stops_no_run(
+    house: House, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maintained(log, 16, {})
+    spark: Any = Spark()
+
+    def refuse(statement: str) -> None:
+        raise RuntimeError(f"no right: {statement[:11]}")
+
+    monkeypatch.setattr(spark, "sql", refuse)
+    _, sentence = keep_logs(house.chain(), spark)
+    assert sentence.startswith("silver.quarantine: no right: ALTER TABLE. Run: ALTER TABLE delta.`")
+
+
+def test_a_batch_is_found_below_any_number_of_commits_by_others(house: House, log: Path) -> None:
+    maintained(log, 1, {})
+    for version in range(4, 300):
+        info = {"operation": "OPTIMIZE", "timestamp": 1_000 + version * DAY, "operationParameters": {}}
+        (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": info}))
+    assert len(fading(house.chain())) == 1
 
 
 @pytest.mark.parametrize("days", [3, 16])

@@ -97,7 +97,7 @@ def test_a_restore_is_not_undone_by_another_one() -> None:
         ("REORG", '{"add":{"path":"x","dataChange":false}}', True),
         ("OPTIMIZE", '{"add":{"path":"x","dataChange":true}}', False),
         ("WRITE", '{"add":{"path":"x","dataChange":true}}', False),
-        ("SET TBLPROPERTIES", '{"metaData":{}}', False),
+        ("SET TBLPROPERTIES", '{"metaData":{}}', True),
         ("ADD COLUMNS", '{"metaData":{}}', False),
     ],
 )

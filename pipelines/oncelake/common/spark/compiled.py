@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from oncelake.common.errors import OncelakeError
@@ -111,7 +112,8 @@ def compile_java(sources: Sequence[Path], target: Path, class_path: str, *, opti
             try:
                 compiler.cook(source.name, gateway.jvm.java.io.StringReader(source.read_text(encoding="utf-8")))
             except Py4JJavaError as error:
-                if source.stem not in optional:
+                lacks_memory = is_instance_of(gateway, error.java_exception, "java.lang.VirtualMachineError")
+                if source.stem not in optional or lacks_memory:
                     raise
                 _LOG.debug("%s is left out: %s", source.name, explain(error))
                 continue

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -21,6 +24,11 @@ _OFTEN = (
 def jvm(spark: "SparkSession | SparkContext") -> Any:
     """Return py4j's view of the JVM's packages."""
     return spark._jvm
+
+
+def is_linkage_error(spark: "SparkSession", error: Py4JJavaError) -> bool:
+    """Return True if a Java class was compiled for a Spark with other internals than this one has."""
+    return bool(is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.lang.LinkageError"))
 
 
 def elements(sequence: Any) -> list[Any]:

@@ -3,12 +3,12 @@
 import logging
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.explain import explain
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import is_linkage_error, jvm
 from oncelake.common.spark.runtime import has_class
 
 _CLOCK = "oncelake.WakeableClock"
@@ -41,9 +41,18 @@ class Wake:
         self._spark = spark
         self._query: Any = query._jsq
         self._clock: Any = None
+        self._is_unfit = False
 
     def __call__(self) -> None:
         """Wake the query; do nothing while it is starting, as it then looks for input anyway."""
-        self._clock = self._clock or jvm(self._spark).oncelake.WakeableClock.of(self._query)
-        if self._clock is not None:
-            self._clock.wake()
+        if self._is_unfit:
+            return
+        try:
+            self._clock = self._clock or jvm(self._spark).oncelake.WakeableClock.of(self._query)
+            if self._clock is not None:
+                self._clock.wake()
+        except Py4JJavaError as error:  # as for a prepared plan; then the query looks at its own triggers only
+            if not is_linkage_error(self._spark, error):
+                raise
+            _LOG.debug("the query is not woken: %s", explain(error))
+            self._is_unfit = True

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,6 @@ from oncelake.exactly_once.files import files_at
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.alerts.alert import Alert
 from oncelake.observe.alerts.look import LakeLook, write_proof
-from oncelake.observe.alerts.message import Message
 from oncelake.observe.alerts.send import Sender
 from oncelake.observe.alerts.state import AlertState, AlertStatus, directory, read_states, status_of
 from oncelake.observe.log_cache import cached
@@ -152,17 +151,10 @@ def alert_statuses(
     return [status_of(name, alert.when, alert.to.kind, states[name]) for name, alert in declared.items()]
 
 
-def send_test(chain: Chain, spark: Callable[[], SparkSession], name: str) -> Message:
-    """Send a test message to the receiver of an alert, and return it.
-
-    Raises:
-        ConfigError: there is no such alert, or a secret cannot be read here.
-        DeliveryError: it was not delivered.
-    """
-    if name not in chain.settings.alerts:
-        declared = ", ".join(chain.settings.alerts) or "none"
-        raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
-    return alert_of(chain, spark, name).test()
+def refuse_unknown(alerts: Collection[str], name: str) -> None:
+    """Raise ConfigError if a name is not among those of the declared alerts."""
+    if name not in alerts:
+        raise ConfigError(f"there is no alert {shown(name)}; declared: {', '.join(alerts) or 'none'}")
 
 
 def _moves(chain: Chain, name: str) -> str:
