@@ -126,7 +126,7 @@ def has_work(source: TableState, target: TableState, table_id: Callable[[], str 
 
 @dataclass
 class Prefetch:
-    """A background thread that makes Delta load the newest state of tables; it stops if Spark does not support this."""
+    """A background thread that makes Delta load the newest state of tables, until this fails once."""
 
     spark: SparkSession
     _paths: "queue.SimpleQueue[str]" = field(default_factory=queue.SimpleQueue)

@@ -37,11 +37,14 @@ def test_prefetch_reads_the_state_of_the_newest_version(spark: SparkSession, tmp
     assert lookers() == before - 1
 
 
-def test_a_failed_prefetch_affects_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_prefetch_affects_nothing_but_later_ones(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    spark.range(3).write.format("delta").mode("append").save(str(tmp_path / "table"))
     before = lookers()
     ahead = Prefetch(spark)
     ahead("no://such/place")
+    ahead(str(tmp_path / "table"))
+    ahead.end()
     until(lambda: lookers() == before)
     assert lookers() == before
-    ahead(str(tmp_path))
-    ahead.end()
+    assert not is_looked_up(spark, tmp_path / "table")
