@@ -154,7 +154,8 @@ def alert_statuses(
 def refuse_unknown(alerts: Collection[str], name: str) -> None:
     """Raise ConfigError if a name is not among those of the declared alerts."""
     if name not in alerts:
-        raise ConfigError(f"there is no alert {shown(name)}; declared: {', '.join(alerts) or 'none'}")
+        declared = ", ".join(alerts) or "none"
+        raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
 
 
 def _moves(chain: Chain, name: str) -> str:
