@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JJavaError
-
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -26,8 +24,10 @@ def jvm(spark: "SparkSession | SparkContext") -> Any:
     return spark._jvm
 
 
-def is_linkage_error(spark: "SparkSession", error: Py4JJavaError) -> bool:
+def is_linkage_error(spark: "SparkSession", error: "Py4JJavaError") -> bool:
     """Return True if a Java class was compiled for a Spark with other internals than this one has."""
+    from py4j.java_gateway import is_instance_of  # noqa: PLC0415 - --help imports this module, and py4j takes long
+
     return bool(is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.lang.LinkageError"))
 
 
