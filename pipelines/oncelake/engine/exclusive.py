@@ -20,7 +20,7 @@ from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_serv
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
-from oncelake.engine.sources import Failed, failure_lines, try_sources, without
+from oncelake.engine.sources import Failed, failure_lines, unreadable, without
 from oncelake.engine.start_gate import startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
@@ -220,9 +220,7 @@ def reachable(chain: Chain) -> Failed:
     """
     if (refused := refused_root(chain.lake)) is not None:
         raise ConfigError(refused)
-    failed = Failed()
-    try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
-    return failed
+    return unreadable(chain)
 
 
 def outlook(chain: Chain, failed: Failed, warn: Callable[[str], None], writers: Sequence[str]) -> Outlook:

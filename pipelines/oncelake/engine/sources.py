@@ -140,6 +140,17 @@ def try_sources(chain: Chain, check: Callable[[Stage], None], failed: Failed) ->
     return without(chain, failed)
 
 
+def unreadable(chain: Chain) -> Failed:
+    """Return which sources of several cannot be read, and why, as far as this is known before Spark starts.
+
+    Raises:
+        OncelakeError: the only source cannot be read, or no source can.
+    """
+    failed = Failed()
+    try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
+    return failed
+
+
 def without(chain: Chain, failed: Failed) -> Chain:
     """Return the chain without the stages of failed sources.
 

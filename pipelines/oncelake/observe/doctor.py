@@ -11,7 +11,7 @@ from oncelake.common.lake import Table
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
-from oncelake.engine.sources import Failed, missing_key, refused_change, stands_alone, try_sources
+from oncelake.engine.sources import missing_key, refused_change, stands_alone, unreadable
 from oncelake.engine.start_gate import unfinished
 from oncelake.observe.status import StageStatus, ahead, away_status, stage_status
 from oncelake.sources.directory.bronze_files import recorded_sizes
@@ -96,9 +96,8 @@ def _begun(chain: Chain, states: list[StageState], session: Session) -> str | No
 
 def _unreadable(chain: Chain) -> str | None:
     """Return which sources cannot be read, as far as this is known without Spark; None if all can."""
-    failed = Failed()
     try:
-        try_sources(chain, lambda stage: chain.kind(stage).check_here(), failed)
+        failed = unreadable(chain)
     except OncelakeError as error:
         return str(error)
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) or None
