@@ -18,6 +18,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.spark.jvm import with_conf
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain, StageState, needs_spark
 from oncelake.engine.configuration import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
@@ -171,11 +172,11 @@ class Lakehouse(OpenLake):
 
     def record(self) -> dict[str, list[CommittedBatch]]:
         """Return the record of each batch, per stage, from the tables' own commits."""
-        return record(self.chain)
+        return record(self._table_chain)
 
     def versions(self) -> dict[str, int]:
         """Return the newest version of every existing table."""
-        return {str(table): version for table, version in self.chain.versions().items() if version is not None}
+        return {str(table): version for table, version in self._table_chain.versions().items() if version is not None}
 
     def at(self, name: str) -> str:
         """Return the path, or the quoted catalog name, of a table such as `gold.error_log`."""
@@ -219,6 +220,9 @@ class Lakehouse(OpenLake):
     def trace(self, line: str) -> Lineage:
         """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
 
+        The tables of a lake on a local disk are read without Spark. It starts to parse a line of a file again, for
+        masked lines, and for a gold table whose `where` or `by` is more than columns and texts.
+
         Args:
             line: `topic/partition/offset`, or `file:the line's text`.
 
@@ -227,8 +231,7 @@ class Lakehouse(OpenLake):
         """
         query = parse_line_query(line)
         refuse_catalog(self.settings.lake.catalog)
-        chain, spark = self._with_spark
-        return Tracer(spark, chain).way(query)
+        return Tracer(self._table_chain, lambda: self.spark).way(query)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
@@ -253,7 +256,7 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: the lake has no such table.
         """
-        return rule_history(self.chain, table)
+        return rule_history(self._table_chain, table)
 
     def report(self, *, proof: bool = True, period: Period | None = None) -> Facts:
         """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result.
@@ -369,11 +372,12 @@ class Lakehouse(OpenLake):
 
     def quarantined(self) -> tuple[int, list[Reason]]:
         """Return the number of lines in quarantine, and the rules that they broke."""
-        chain, _ = self._with_spark
+        chain, rows = self._table_chain, TableRows(lambda: self.spark)
         if chain.commit_log(QUARANTINE).newest() is None:
             return 0, []
-        rows = self.table(str(QUARANTINE))
-        return rows.count(), reasons(rows)
+        at = chain.lake.at(QUARANTINE)
+        (lines,) = rows.query("SELECT count(*) AS lines FROM {rows}", at)["lines"].to_pylist()
+        return lines, reasons(rows, at)
 
     def replay(
         self,

@@ -276,6 +276,25 @@ def test_the_command_prints_each_link_and_exits_1_if_one_fails(ran: House, spark
     assert said.splitlines()[-1].startswith("not proven: positions of gold.error_log does not hold")
 
 
+def test_a_run_proves_what_it_wrote_and_exits_1_if_a_link_fails(ran: House, spark: SparkSession) -> None:
+    ran.write("later.log", b"2017-07-30 14:20:00 ERROR later")
+    said = [
+        json.loads(line)
+        for line in ran.tell(spark, "run", "--once", "--prove", "--json").splitlines()
+        if line[0] == "{"
+    ]
+    assert [line["event"] for line in said[-2:]] == ["end", "proof"]
+    assert said[-2]["batches"] > 0
+    assert said[-1]["holds"]
+    shutil.copy(log(ran, "gold/error_log", 3), log(ran, "gold/error_log", 4))
+    lines = ran.tell(spark, "run", "--once", "--prove", expect=1).splitlines()
+    assert "oncelake: " in lines[-1] or lines[-1].startswith("not proven: ")
+
+
+def test_a_run_without_an_end_is_not_proven(ran: House, spark: SparkSession) -> None:
+    assert "--prove needs --once" in ran.tell(spark, "run", "--prove", expect=2)
+
+
 def test_without_a_list_of_delta_files_the_rest_is_proven_and_noted(
     ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

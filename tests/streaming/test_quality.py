@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.common.errors import ConfigError, StageError
 from oncelake.common.lake import SILVER
+from oncelake.common.table_rows import TableRows
 from oncelake.engine import make_table
 from oncelake.engine.graph import Target
 from oncelake.engine.preflight import preflight
@@ -80,7 +81,7 @@ def test_rules_quarantine_and_mark_rows(house: House, spark: SparkSession) -> No
     broken = next(row["reasons"] for row in house.rows("silver/quarantine") if row["value"] == LINES[4])
     assert broken[0] == {"rule": "numbered", "column": "message", "value": LINES[4][25:].decode()}
     assert told(house) == {"lines": 6, "rules": {"numbered": 3, "short": 1, "pattern": 1}, "warned": []}
-    listed = reasons(spark.read.format("delta").load(f"{house.lake}/silver/quarantine"))
+    listed = reasons(TableRows(lambda: spark), f"{house.lake}/silver/quarantine")
     assert [(reason.rule, reason.column, reason.lines) for reason in listed] == [
         ("numbered", "message", 3),
         ("pattern", "value", 1),

@@ -11,9 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
+from oncelake.common import table_rows
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
 from oncelake.engine.runner import Run
+from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Progress
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep, lines
 from tests.support.house import House, Recorder
@@ -162,6 +164,39 @@ def test_an_offset_is_traced_and_an_error_names_the_existing_ones(spark: SparkSe
     way = trace(house, spark, "alog.v-1/3/2")
     assert at(way)["bronze.access_log"] == At.DOUBLED
     assert not way.holds
+
+
+@pytest.mark.parametrize("asked", ["alog.v-1/3/0", "alog.v-1/3/1", "app-1.log:no such line", "x.log:"])
+def test_a_record_is_traced_without_spark(
+    spark: SparkSession, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    kafka(house, spark, 0, [TWICE.encode(), None])
+    silver_only(house, spark)
+    with monkeypatch.context() as context:
+        context.setattr(Lakehouse, "_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+        without, quarantined = told(house.lakehouse(), asked), house.lakehouse().quarantined()
+    monkeypatch.setattr(table_rows, "find_spec", lambda _: None)  # as if delta-rs were not installed
+    assert told(house.lakehouse(spark), asked) == without
+    assert house.lakehouse(spark).quarantined() == quarantined
+    assert [(reason.rule, reason.samples) for reason in quarantined[1]] == [("null_value", ("alog.v-1/3/1",))]
+
+
+def told(lake: Lakehouse, asked: str) -> dict[str, Any] | str:
+    """Return the lineage, or the error."""
+    try:
+        return lake.trace(asked).to_dict()
+    except OncelakeError as error:
+        return str(error)
+
+
+def test_a_file_is_traced_in_the_same_way_when_spark_reads_the_tables(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [f"app-1.log:{line}" for line in FIRST[:7]] + ["sub dir/b+é %20 1.log:2017-07-30 14:09:30 ERROR from b: c"]
+    without = [told(house.lakehouse(spark), line) for line in asked]
+    monkeypatch.setattr(table_rows, "find_spec", lambda _: None)
+    assert [told(house.lakehouse(spark), line) for line in asked] == without
 
 
 def test_a_deleted_row_is_reported_as_missing(spark: SparkSession, tmp_path: Path) -> None:

@@ -207,10 +207,13 @@ def warning(text: str, *, as_json: bool = False) -> None:
     typer.echo(f"oncelake: warning: {text}", err=True)
 
 
-def stop_on_signals(stopping: threading.Event) -> None:
+def stop_on_signals(stopping: threading.Event) -> Callable[[], None]:
     """Install handlers: the first SIGTERM or Ctrl-C asks for a stop, a second one ends the process at once.
 
     A command that ends by itself calls it when Spark has started: before that, Ctrl-C ends it at once.
+
+    Returns:
+        A function that puts the handlers back that were there before.
     """
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -219,9 +222,15 @@ def stop_on_signals(stopping: threading.Event) -> None:
         # from another thread: this one may be inside `stopping.wait` and hold the lock that `set` needs
         threading.Thread(target=stopping.set).start()
 
-    if threading.current_thread() is threading.main_thread():  # other threads cannot install handlers
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot install handlers
+        return lambda: None
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def put_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return put_back
 
 
 def _end_at_once(number: int, _: FrameType | None) -> None:

@@ -50,12 +50,12 @@ def prove(
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
         if full and since is not None:
             raise ConfigError("--full proves everything, --since only a part: give one of them")
-        say = partial(_say, console) if not as_json else unheard
+        say = partial(say_link, console) if not as_json else unheard
         proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
             typer.echo(json.dumps(proven.to_dict()))
         else:
-            _say_end(console, proven)
+            say_result(console, proven)
     if not proven.holds:
         raise typer.Exit(1)
 
@@ -75,14 +75,16 @@ def since_when(text: str, now: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def _say(console: Console, link: Link) -> None:
+def say_link(console: Console, link: Link) -> None:
+    """Print a link with its notes."""
     mark = ("holds", "green") if link.holds else ("DOES NOT HOLD", "bold red")
     console.print(Text.assemble(mark, f": {link.name}: {link.said}"))
     for note in link.notes:
         console.print(f"    {note}")
 
 
-def _say_end(console: Console, proven: "ProofResult") -> None:
+def say_result(console: Console, proven: "ProofResult") -> None:
+    """Print the result of a proof in one line."""
     if proven.holds:
         sentence = f"proven: {count_of(len(proven.links), 'link')}, {proven.claim}, {duration(proven.seconds)}"
     else:

@@ -251,9 +251,13 @@ def keeping_duplicates(chain: Chain) -> Chain:
 
 def needs_spark(settings: Settings) -> bool:
     """Return True if the state of the chain can only be read through Spark."""
+    return any(kind.needs_spark for kind in settings.kinds().values()) or tables_need_spark(settings)
+
+
+def tables_need_spark(settings: Settings) -> bool:
+    """Return True if the tables and checkpoints can only be read through Spark."""
     lake = settings.places()
-    local = lake.catalog is None and is_local(lake.root) and is_local(lake.checkpoints)
-    return any(kind.needs_spark for kind in settings.kinds().values()) or not local or on_databricks()
+    return lake.catalog is not None or not (is_local(lake.root) and is_local(lake.checkpoints)) or on_databricks()
 
 
 def named(stages: tuple[Stage, ...], name: str) -> Stage:

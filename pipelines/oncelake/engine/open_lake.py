@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark.machine import low_limits
 from oncelake.common.spark.runtime import is_given
 from oncelake.common.spark.session import spark_session
-from oncelake.engine.chain import Chain, chain_of, keeping_duplicates, needs_spark
+from oncelake.engine.chain import Chain, chain_of, keeping_duplicates, needs_spark, tables_need_spark
 from oncelake.engine.configuration import code_places, configured
 from oncelake.engine.settings import Settings
 from oncelake.silver.parsing.parser import Parser
@@ -107,7 +107,19 @@ class OpenLake:
         Raises:
             ConfigError: a suite of expectations is invalid.
         """
-        if self._spark is None and needs_spark(self.settings):
+        return self._chain(with_spark=needs_spark(self.settings))
+
+    @property
+    def _table_chain(self) -> Chain:
+        """Return the declared chain to read its tables, not its sources: Spark starts less often than for `chain`.
+
+        Raises:
+            ConfigError: a suite of expectations is invalid.
+        """
+        return self._chain(with_spark=tables_need_spark(self.settings))
+
+    def _chain(self, *, with_spark: bool) -> Chain:
+        if with_spark:
             self._session()
         chain = self._declared
         if self._spark is not None:

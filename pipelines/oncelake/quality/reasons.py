@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from oncelake.common.table_rows import TableRows
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -35,26 +40,44 @@ class Reason:
         return {**asdict(self), **times, "samples": list(self.samples)}
 
 
-def reasons(quarantine: DataFrame) -> list[Reason]:
-    """Return the reasons in quarantine, the most frequent first, in one pass with a few lines of each in memory."""
-    exploded = quarantine.select(F.explode("reasons").alias("reason"), "ingested_at", line_of().alias("line"))
-    summary = exploded.groupBy("reason.rule", "reason.column").agg(
-        F.count(F.lit(1)).alias("lines"),
-        F.unix_micros(F.min("ingested_at")).alias("first"),
-        F.unix_micros(F.max("ingested_at")).alias("last"),
-        F.array_distinct(F.array_compact(F.array(F.min("line"), F.any_value("line"), F.max("line")))).alias("samples"),
-    )
-    rows = summary.orderBy(F.desc("lines"), "rule", "column").collect()
+_QUERY = """
+SELECT e.reason.rule AS rule, e.reason.column AS name, count(*) AS lines, min(e.ingested_at) AS first,
+    max(e.ingested_at) AS last, min(e.line) AS least, any_value(e.line) AS some, max(e.line) AS greatest
+FROM (
+    SELECT explode(t.reasons) AS reason, t.ingested_at, struct(t.file, t.value, t.topic, t.partition, t.offset) AS line
+    FROM {rows} t
+) e
+GROUP BY e.reason.rule, e.reason.column
+ORDER BY lines DESC, rule, name
+"""
+
+
+def reasons(rows: TableRows, quarantine: str) -> list[Reason]:
+    """Return the reasons in quarantine, the most frequent first, in one pass with a few lines of each in memory.
+
+    Args:
+        rows: answers queries over the lake's tables.
+        quarantine: the place of quarantine.
+    """
+    found = rows.query(_QUERY, quarantine)
+    names = zip(*(_names(found[sample]) for sample in ("least", "some", "greatest")), strict=True)
+    first, last = (found[name].cast("int64").to_pylist() for name in ("first", "last"))
     return [
-        Reason(
-            row["rule"],
-            row["column"],
-            row["lines"],
-            at_micros(row["first"]),
-            at_micros(row["last"]),
-            tuple(row["samples"]),
+        Reason(rule, column, lines, at_micros(begin), at_micros(end), tuple(dict.fromkeys(samples)))
+        for rule, column, lines, begin, end, samples in zip(
+            *(found[name].to_pylist() for name in ("rule", "name", "lines")), first, last, names, strict=True
         )
-        for row in rows
+    ]
+
+
+def _names(lines: "pyarrow.ChunkedArray") -> list[str]:
+    """Return the names of lines, as `line_of` does."""
+    parts = (part.to_pylist() for part in lines.combine_chunks().flatten())
+    return [
+        f"{topic}/{partition}/{offset}"
+        if file is None
+        else f"{file.rsplit('/', 1)[-1]}:{value.decode(errors='replace').split(chr(10), 1)[0]}"
+        for file, value, topic, partition, offset in zip(*parts, strict=True)
     ]
 
 

@@ -20,6 +20,7 @@ from oncelake.common import tables
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
@@ -162,7 +163,7 @@ class Collector:
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
-        broken_rules = reasons(tables.read(self.spark, self.chain.lake.at(QUARANTINE)))
+        broken_rules = reasons(TableRows(lambda: self.spark), self.chain.lake.at(QUARANTINE))
         return tuple(
             ReasonFacts(broken.rule, broken.column, broken.lines, tuple(broken.samples)) for broken in broken_rules
         )

@@ -1,28 +1,26 @@
 """Lookup of the line to trace in bronze; if it is missing, the error says what bronze holds."""
 
-import base64
-import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
-from typing import Any
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.models import shown
+from oncelake.common.table_rows import TableRows, plain_rows
 from oncelake.common.wording import count_of, listed
+from oncelake.silver.schema import SOURCE
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _POSITION = re.compile(r"([a-zA-Z0-9._-]{1,249})/(\d{1,10})/(\d{1,19})", re.ASCII)
 _ACCEPTED = "topic/partition/offset, as alog/0/1234, or file:line, as 'app.log:2017-07-30 14:09:08 ERROR some message'"
-_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
 @dataclass(frozen=True)
@@ -100,21 +98,52 @@ def _ends_one_of(names: set[str], end: str) -> bool:
 
 
 @dataclass(frozen=True)
+class BronzeRows:
+    """The rows of a bronze table.
+
+    Attributes:
+        rows: answers queries over the lake's tables.
+        at: the table's place.
+        source: the name of the table's source, if silver's rows have one.
+    """
+
+    rows: TableRows
+    at: str
+    source: str | None = None
+
+    def query(self, text: str, **values: Any) -> "pyarrow.Table":
+        """Return the rows of a query, see `TableRows.query`."""
+        return self.rows.query(text, self.at, **values)
+
+    def column(self, text: str, **values: Any) -> list[Any]:
+        """Return the only column of a query's rows."""
+        (column,) = self.query(text, **values).to_pydict().values()
+        return list(column)
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of the table's columns."""
+        return self.rows.columns(self.at)
+
+
+@dataclass(frozen=True)
 class BronzeLine:
     """A line in bronze.
 
     Attributes:
-        frame: one row of bronze.
-        row: its values.
+        table: one row of bronze, as Arrow has it.
+        row: its values for JSON, and the name of its source if silver's rows have one.
         content: its bytes, None for a Kafka record without a value.
+        ingested_at: when its batch was planned.
         equal: how many rows have the same line and origin; a file can have equal lines, as its lines have no number.
             Of a growing file, only those of the same batch.
         batches: how many batches these rows come from; a correct lake reads a position or a file in one batch.
     """
 
-    frame: DataFrame
+    table: "pyarrow.Table"
     row: Mapping[str, Any]
     content: bytes | None
+    ingested_at: datetime
     equal: int
     batches: int
 
@@ -145,7 +174,7 @@ class Masks:
         return shown(line.decode("utf-8", "backslashreplace"))
 
 
-def find(bronze: DataFrame, query: LineQuery, masks: Masks | None = None) -> BronzeLine:
+def find(bronze: BronzeRows, query: LineQuery, masks: Masks | None = None) -> BronzeLine:
     """Find a line in bronze.
 
     Args:
@@ -161,110 +190,111 @@ def find(bronze: DataFrame, query: LineQuery, masks: Masks | None = None) -> Bro
     return _line(bronze, query, masks)
 
 
-def values(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return rows as plain values: times in UTC as ISO 8601, bytes as base64."""
-    texts = rows.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns)), _JSON)).collect()
-    return [json.loads(text) for (text,) in texts]
-
-
-def _record(bronze: DataFrame, query: Position) -> BronzeLine:
-    here = (F.col("partition") == F.lit(query.partition).cast("int")) & (
-        F.col("offset") == F.lit(query.offset).cast("bigint")
-    )
-    bronze_line = _bronze_line(bronze.where((F.col("topic") == F.lit(query.topic)) & here))
+def _record(bronze: BronzeRows, query: Position) -> BronzeLine:
+    place = {"topic": query.topic, "partition": query.partition, "offset": query.offset}
+    bronze_line = _bronze_line(bronze, "t.topic = :topic AND t.partition = :partition AND t.offset = :offset", place)
     if bronze_line is not None:
         return bronze_line
-    ends = bronze.where(F.col("topic").isNotNull()).groupBy("topic", "partition")
-    bounds = ends.agg(F.min("offset"), F.max("offset")).orderBy("topic", "partition").collect()
-    ranges = [f"{topic}/{partition}/{first} to {last}" for topic, partition, first, last in bounds]
+    bounds = bronze.query(
+        "SELECT t.topic, t.partition, min(t.offset) AS first, max(t.offset) AS last FROM {rows} t "
+        "WHERE t.topic IS NOT NULL GROUP BY t.topic, t.partition ORDER BY t.topic, t.partition"
+    )
+    ranges = ["{topic}/{partition}/{first} to {last}".format(**bound) for bound in bounds.to_pylist()]
     raise OncelakeError(f"{query} is not in bronze; {_bronze_has(ranges) or 'bronze has no line from Kafka'}")
 
 
-def _has_hash(file: str, line: bytes) -> Column:
-    """Match as `_is` does, by hashes."""
-    value, ends = F.col("value"), (b"", b"\r")
-    whole = (F.sha2(value, 256) == hashlib.sha256(line + end).hexdigest() for end in ends)
-    begun = (
-        F.sha2(F.substring(value, 1, len(line + end) + 1), 256) == hashlib.sha256(line + end + b"\n").hexdigest()
-        for end in ends
-    )
-    return (F.col("file") == F.lit(file)) & reduce(or_, (*whole, *begun))
-
-
-def _line(bronze: DataFrame, query: FileLine, masks: Masks | None) -> BronzeLine:
-    """Find a line of a file; if lines are masked, no message has the line's own text, and plans have only its hash."""
-    named_files = _all_files(bronze) if masks is not None else _files(bronze, query)
-    candidates = {file: lines for file in named_files if (lines := query.lines_of(file))}
+def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLine:
+    """Find a line of a file; if lines are masked, no message has the line's own text, and Spark's plans have a hash."""
+    files = bronze.column("SELECT DISTINCT t.file FROM {rows} t WHERE t.file IS NOT NULL ORDER BY t.file")
+    candidates = {file: lines for file in files if (lines := query.lines_of(file))}
     if not candidates:
-        content = _bronze_has(sorted(map(_name, _all_files(bronze)))) or "bronze has no line from a file"
+        content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
         place = query if masks is None else "LINE"
         raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
-    if masks is None:
-        matches = [_is(file, line) for file, lines in candidates.items() for line in lines]
-    else:
-        matches = [
-            _has_hash(file, form) for file, lines in candidates.items() for line in lines for form in masks.forms(line)
-        ]
-    rows = bronze.where(reduce(or_, matches))
-    holding = sorted(file for (file,) in rows.select("file").distinct().collect())
+    values: dict[str, Any] = {}
+    hashed = masks is not None and bronze.rows.by_spark(bronze.at)
+    matches = [
+        f"t.file = {_named(values, file)} AND ({_is(form, values, hashed=hashed)})"
+        for file, lines in candidates.items()
+        for line in lines
+        for form in (masks.forms(line) if masks is not None else [line])
+    ]
+    condition = " OR ".join(f"({match})" for match in matches)
+    holding = bronze.column(f"SELECT DISTINCT t.file FROM {{rows}} t WHERE {condition} ORDER BY t.file", **values)
     some, lines = next(iter(candidates.items()))
     text = masks.shown(lines[0]) if masks is not None else shown(lines[0].decode("utf-8", "backslashreplace"))
     if len(holding) > 1:
         subject = query if masks is None else text
         raise OncelakeError(f"several files contain {subject}: {listed(holding)}; give more of the path")
-    bronze_line = _bronze_line(rows)
+    bronze_line = _bronze_line(bronze, condition, values)
     if bronze_line is not None:
         return bronze_line
-    size = bronze.where(F.col("file") == F.lit(some)).count()
+    (size,) = bronze.column("SELECT count(*) FROM {rows} t WHERE t.file = :file", file=some)
     more = f" (nor of {len(candidates) - 1} more)" if len(candidates) > 1 else ""
     raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it")
 
 
-def _all_files(bronze: DataFrame) -> list[str]:
-    return [file for (file,) in bronze.where(F.col("file").isNotNull()).select("file").distinct().collect()]
-
-
-def _bronze_line(rows: DataFrame) -> BronzeLine | None:
+def _bronze_line(bronze: BronzeRows, condition: str, values: Mapping[str, Any]) -> BronzeLine | None:
     """Return one row, always the same one, with the number of rows equal to it; None if there is no row."""
-    frame = rows.orderBy("ingested_at", "value").limit(1).localCheckpoint()
-    row = next(iter(values(frame)), None)
-    if row is None:
+    order = "t.ingested_at, t.value NULLS FIRST"
+    table = bronze.query(f"SELECT * FROM {{rows}} t WHERE {condition} ORDER BY {order} LIMIT 1", **values)
+    if not table.num_rows:
         return None
-    line = None if row["value"] is None else base64.b64decode(row["value"])
-    same = rows.where(F.col("value").eqNullSafe(F.lit(line)))
+    (row,) = plain_rows(table)
+    row |= {SOURCE.name: bronze.source} if bronze.source is not None else {}
+    line, ingested_at = table["value"][0].as_py(), table["ingested_at"][0].as_py()
+    same = f"({condition}) AND t.value IS NOT DISTINCT FROM :line"
+    values = {**values, "line": line}
+    batches = "count(DISTINCT t.ingested_at) AS batches"
     if row.get("file_id") is None:
-        equal, batches = same.agg(F.count(F.lit(1)), F.count_distinct("ingested_at")).collect()[0]
-        return BronzeLine(frame, row, line, equal, batches)
+        ((equal, seen),) = _rows(
+            bronze.query(f"SELECT count(*) AS equal, {batches} FROM {{rows}} t WHERE {same}", **values)
+        )
+        return BronzeLine(table, row, line, ingested_at, equal, seen)
     # a growing file can get equal lines in several batches, but each of its bytes is read in one
-    same = same.join(frame.select("file_id"), "file_id", "left_semi")
-    batches = max(group[1] for group in same.groupBy("file_offset").agg(F.count_distinct("ingested_at")).collect())
-    equal = same.join(frame.select("ingested_at"), "ingested_at", "left_semi").count()
-    return BronzeLine(frame, row, line, equal, batches)
+    same, values = f"{same} AND t.file_id = :file_id", {**values, "file_id": row["file_id"]}
+    per_byte = bronze.column(f"SELECT {batches} FROM {{rows}} t WHERE {same} GROUP BY t.file_offset", **values)
+    (equal,) = bronze.column(
+        f"SELECT count(*) FROM {{rows}} t WHERE {same} AND t.ingested_at = :ingested_at",
+        ingested_at=ingested_at,
+        **values,
+    )
+    return BronzeLine(table, row, line, ingested_at, equal, max(per_byte))
 
 
-def _files(bronze: DataFrame, query: FileLine) -> list[str]:
-    """Return the files of bronze whose name, encoded or decoded, is before a colon in the argument."""
-    file = F.col("file")
-    decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    text = F.lit(os.fsencode(query.text).decode("utf-8", "replace"))  # Spark accepts only valid UTF-8
-    named = (F.contains(text, F.concat(_after_slash(column), F.lit(":"))) for column in (file, decoded))
-    files = bronze.where(file.isNotNull()).select("file").distinct().where(reduce(or_, named)).collect()
-    return sorted(name for (name,) in files)
+def _rows(table: "pyarrow.Table") -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def _after_slash(file: Column) -> Column:
-    return F.substring_index(file, "/", -1)
-
-
-def _is(file: str, line: bytes) -> Column:
-    """Match a line, also with a trailing \\r, which is lost when the line is copied from a screen.
+def _is(line: bytes, values: dict[str, Any], *, hashed: bool) -> str:
+    r"""Return the condition for a line, also with a trailing \r, which is lost when the line is copied from a screen.
 
     The first line of a record of several lines is enough.
+
+    Args:
+        line: the line.
+        values: the values of the query; those of the condition are added.
+        hashed: True to name the line by its hash only.
     """
-    value, ends = F.col("value"), (b"", b"\r")
-    whole = reduce(or_, (value == F.lit(line + end) for end in ends))
-    begun = reduce(or_, (value.startswith(F.lit(line + end + b"\n")) for end in ends))
-    return (F.col("file") == F.lit(file)) & (whole | begun)
+    conditions = []
+    for whole in (line, line + b"\r"):
+        begun = whole + b"\n"
+        if hashed:
+            start = f"sha2(substring(t.value, 1, {len(begun)}), 256)"
+            conditions.append(f"sha2(t.value, 256) = {_named(values, sha256(whole).hexdigest())}")
+            conditions.append(f"{start} = {_named(values, sha256(begun).hexdigest())}")
+        else:
+            after = whole + bytes([begun[-1] + 1])  # the first text that begins in another way
+            conditions.append(f"t.value = {_named(values, whole)}")
+            conditions.append(f"(t.value >= {_named(values, begun)} AND t.value < {_named(values, after)})")
+    return " OR ".join(conditions)
+
+
+def _named(values: dict[str, Any], value: str | bytes) -> str:
+    """Add a value to those of a query; return its place in the text."""
+    name = f"v{len(values)}"
+    values[name] = value
+    return f":{name}"
 
 
 def _name(file: str) -> str:

@@ -3,20 +3,21 @@
 The positions in the commit metadata show which commit of a table wrote the line.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion
-from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, bronze_of
+from oncelake.common.table_rows import TableRows, plain_rows
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -26,25 +27,39 @@ from oncelake.engine.sources import bronze_tables
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import in_table
-from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
-from oncelake.gold.transform import aggregate, same_group
-from oncelake.observe.trace.find import BronzeLine, LineQuery, Masks, Position, find, values
+from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.gold.groups import plain_groups
+from oncelake.gold.transform import aggregate
+from oncelake.observe.trace.find import BronzeLine, BronzeRows, LineQuery, Masks, Position, find
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
-from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 from oncelake.silver.transform import accepted
 
-# The column with the data file of a silver row.
-_FILE = "_file_name"
+if TYPE_CHECKING:
+    import pyarrow
+
+# The columns of silver by which a line of a file is recognized in SQL.
+_TEXTS = ("log_time", "level", "message")
 _PROVE = "to find the wrong rows, run: oncelake prove"
 
 
 @dataclass(frozen=True)
 class Tracer:
-    """Traces lines through the tables of a lake."""
+    """Traces lines through the tables of a lake.
 
-    spark: SparkSession
+    Attributes:
+        chain: the declared chain.
+        spark: returns the session; called to parse a line of a file again, for masked lines, and to compute the window
+            and keys of a gold table.
+    """
+
     chain: Chain
+    spark: Callable[[], SparkSession]
+    _rows: TableRows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Open no table yet."""
+        object.__setattr__(self, "_rows", TableRows(self.spark))
 
     def way(self, query: LineQuery) -> Lineage:
         """Return the lineage of a line.
@@ -80,8 +95,7 @@ class Tracer:
             raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
         errors, masks = [], self._masks(tables)
         for table in tables:
-            rows = self._read(table)
-            rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
+            rows = self._bronze_rows(table)
             try:
                 line = find(rows, query, masks)
             except OncelakeError as error:
@@ -99,11 +113,11 @@ class Tracer:
 
     def _masks(self, tables: Sequence[Table]) -> Masks | None:  # guard: traced-text-masked
         """Return the rules that lines of some bronze tables were masked with; None if none was and none will be."""
-        rows = [frame for frame in map(self._read, tables) if VERSION in frame.columns]
-        if not rows and not any(source.mask for source in self.chain.settings.by_name.values()):
+        masked = [rows for rows in map(self._bronze_rows, tables) if VERSION in rows.columns]
+        if not masked and not any(source.mask for source in self.chain.settings.by_name.values()):
             return None
-        versions = mask_versions(self.chain.lake, self.spark)
-        named = [name for row in rows for (name,) in row.select(VERSION).distinct().collect() if name is not None]
+        versions, query = mask_versions(self.chain.lake, self.spark()), f"SELECT DISTINCT t.{VERSION} FROM {{rows}} t"
+        named = [name for rows in masked for name in rows.column(query) if name is not None]
         known = map(versions.of, named)
         return Masks([version.mask for version in known if isinstance(version, MaskVersion)])
 
@@ -148,41 +162,50 @@ class Tracer:
 
     def _rows_of(self, line: BronzeLine, table: Table, *columns: str) -> list[dict[str, Any]]:
         """Return columns of the rows that a table beside silver has for the line."""
-        rows = self._read(table)
-        same = _origin(line, rows) & F.col("value").eqNullSafe(F.lit(line.content))
-        return values(rows.where(same).select(*columns))
+        shown = ", ".join(f"t.{column}" for column in columns)
+        condition, values = self._origin(line, table)
+        return plain_rows(
+            self._query(
+                f"SELECT {shown} FROM {{rows}} t WHERE {condition} AND t.value IS NOT DISTINCT FROM :line",
+                table,
+                line=line.content,
+                **values,
+            )
+        )
 
-    def _silver_rows(self, line: BronzeLine) -> DataFrame | None:
+    def _silver_rows(self, line: BronzeLine) -> "SilverRows | None":
         """Return silver's rows for the line; None if there is no silver table.
 
         Lines of a file have no number, so they are matched by their parsed values.
         """
         if not self._is_there(SILVER):
             return None
-        silver = self._read(SILVER)
-        rows = silver.where(_origin(line, silver)).select("*", F.col("_metadata.file_name").alias(_FILE))
-        if line.row["topic"] is None:
-            parsed = accepted(self._parsed(line)).alias("parsed")
-            events = [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver.columns and name in parsed.columns]
-            names = ("log_time", "level", "message", *events)
-            pairs = [(F.col(f"silver.{name}"), F.col(f"parsed.{name}")) for name in names]
-            pairs.append((F.to_json("silver.fields"), F.to_json("parsed.fields")))  # maps cannot be compared
-            same = [one.eqNullSafe(other) for one, other in pairs]
-            rows = rows.alias("silver").join(parsed, same, "left_semi")
-        return rows.localCheckpoint()
+        condition, values = self._origin(line, SILVER)
+        if line.row["topic"] is not None:
+            return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values)
+        parsed = accepted(self._parsed(line)).toArrow()
+        silver, texts = self._rows.columns(self.chain.lake.at(SILVER)), []
+        for number, row in enumerate(parsed.select(_TEXTS).to_pylist()):
+            texts.append(" AND ".join(f"t.{name} IS NOT DISTINCT FROM :{name}{number}" for name in _TEXTS))
+            values |= {f"{name}{number}": value for name, value in row.items()}
+        condition += f" AND ({' OR '.join(f'({text})' for text in texts) or 'false'})"
+        names = [*_TEXTS, "fields"]
+        names += [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver and name in parsed.column_names]
+        same = [{name: row[name] for name in names} for row in plain_rows(parsed)]
+        return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values, same)
 
-    def _written_by(self, rows: DataFrame, batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
+    def _written_by(self, rows: "SilverRows", batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Return the commits that can have written these silver rows: the line's batch, or later replays."""
         commit_log, first = self.chain.commit_log(SILVER), min((commit.version for commit in batch), default=-1)
         replays = replays_after(commit_log, first)
         if not replays:
             return batch
-        files = {row[0] for row in rows.select(_FILE).distinct().collect()}
+        files = rows.files()
         return tuple(commit for commit in (*batch, *replays) if added(commit_log, commit) & files) or (*batch, *replays)
 
-    def _silver(self, line: BronzeLine, rows: DataFrame | None, versions: list[int]) -> TraceStep:
+    def _silver(self, line: BronzeLine, rows: "SilverRows | None", versions: list[int]) -> TraceStep:
         commits = self._commits(SILVER, _table(line), versions)
-        silver_rows = values(rows.drop(_FILE)) if rows is not None else []
+        silver_rows = plain_rows(rows.table) if rows is not None else []
         if rows is not None and silver_rows:
             commits = self._written_by(rows, commits)
             events = [row for row in silver_rows if row.get(EVENT_INDEX) is not None]
@@ -214,27 +237,25 @@ class Tracer:
         last_batch = self.chain.commit_log(DUPLICATES).state().batch_id
         return commit.metadata.deduplicated.get("dropped", 0) > 0 and last_batch != commit.metadata.batch_id
 
-    def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: DataFrame | None) -> TraceStep:
+    def _gold(self, name: str, declared: GoldTable, silver: TraceStep, rows: "SilverRows | None") -> TraceStep:
         table, versions = Table("gold", name), [commit.version for commit in silver.commits]
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
             return TraceStep(str(table), at, f"{SILVER} has no row for it")
-        counted = aggregate(rows if silver.rows else rows.limit(1), declared).localCheckpoint()
-        if counted.isEmpty():
+        groups = self._groups(rows.table if silver.rows else rows.table.slice(0, 1), declared)
+        if not groups:
             return TraceStep(str(table), At.LEFT_OUT, f"the line does not match `where`: {declared.where}")
         if self._waits(table, SILVER, versions):
             behind = self._behind(named(self.chain.stages, str(table)), SILVER, versions)
             return TraceStep(str(table), At.NOT_YET, behind)
         commits = self._commits(table, SILVER, versions)
-        shown = [F.col(quoted(column)) for column in (LOG_TIME, *declared.by, *declared.measures)]
-        same = F.expr(same_group(declared))
-        gold_rows = self._read(table).alias("gold").join(counted.alias("batch"), same, "left_semi").select(*shown)
-        now, groups = values(gold_rows), counted.count()
-        if len(now) == groups:
+        keys = plain_rows(groups)
+        now = [row for row in self._gold_rows(table, declared, groups) if _picked(row, keys[0]) in keys]
+        if len(now) == len(keys):
             return TraceStep(
                 str(table), At.COUNTED, row=now[0], commits=commits, rows=tuple(now) if silver.rows else ()
             )
-        if len(now) > groups:
+        if len(now) > len(keys):
             return TraceStep(
                 str(table),
                 At.DOUBLED,
@@ -242,12 +263,29 @@ class Tracer:
                 now[0],
                 commits,
             )
-        keys = counted.select(LOG_TIME, *(F.col(quoted(key)) for key in declared.by))
-        lacking = values(keys.alias("batch").join(gold_rows.alias("gold"), same, "left_anti"))[0]
+        counted = [_picked(row, keys[0]) for row in now]
+        lacking = next(key for key in keys if key not in counted)
         return TraceStep(str(table), At.MISSING, f"no row has the window and keys {lacking}; {_PROVE}", commits=commits)
 
+    def _groups(self, rows: "pyarrow.Table", declared: GoldTable) -> "pyarrow.Table":
+        """Return the window and keys that rows of silver have in a gold table."""
+        groups = plain_groups(rows, declared)
+        if groups is None:
+            groups = aggregate(self.spark().createDataFrame(rows), declared).toArrow()
+        return groups.select([LOG_TIME, *declared.by])
+
+    def _gold_rows(self, table: Table, declared: GoldTable, groups: "pyarrow.Table") -> list[dict[str, Any]]:
+        """Return the rows of a gold table in the windows of some groups, without its hidden columns."""
+        windows = {f"at{number}": at for number, at in enumerate(groups[LOG_TIME].unique().to_pylist())}
+        places = ", ".join(f":{name}" for name in windows)
+        rows = self._query(f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} IN ({places})", table, **windows)
+        return plain_rows(rows.select([LOG_TIME, *declared.by, *declared.measures]))
+
     def _parsed(self, line: BronzeLine) -> DataFrame:
-        return self.chain.silver.parse(line.frame)
+        """Return the line's row of bronze, parsed again by today's format and rules."""
+        frame = self.spark().createDataFrame(line.table)
+        source = line.row.get(SOURCE.name)
+        return self.chain.silver.parse(frame if source is None else frame.withColumn(SOURCE.name, F.lit(source)))
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
         log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()
@@ -270,27 +308,68 @@ class Tracer:
     def _is_there(self, table: Table) -> bool:
         return self.chain.commit_log(table).newest() is not None
 
-    def _read(self, table: Table) -> DataFrame:
-        return tables.read(self.spark, self.chain.lake.at(table))
+    def _bronze_rows(self, table: Table) -> BronzeRows:
+        return BronzeRows(self._rows, self.chain.lake.at(table), table.name if self.chain.silver.named else None)
+
+    def _query(self, text: str, table: Table, **values: Any) -> "pyarrow.Table":
+        return self._rows.query(text, self.chain.lake.at(table), **values)
+
+    def _origin(self, line: BronzeLine, table: Table) -> tuple[str, dict[str, Any]]:
+        """Return the condition for a line's origin, and its values."""
+        if line.row["topic"] is not None:
+            values = {name: line.row[name] for name in ("topic", "partition", "offset")}
+        else:
+            values = {"file": line.row["file"], "ingested_at": line.ingested_at}
+        condition = " AND ".join(f"t.{name} = :{name}" for name in values)
+        if SOURCE.name in self._rows.columns(self.chain.lake.at(table)):
+            # as in silver.rules.source_name
+            condition += f" AND coalesce(t.{SOURCE.name}, '{BRONZE.name}') = :{SOURCE.name}"
+            values[SOURCE.name] = _table(line).name
+        return condition, values
+
+
+@dataclass(frozen=True)
+class SilverRows:
+    """Silver's rows of one line.
+
+    Attributes:
+        rows: answers queries over the lake's tables.
+        at: silver's place.
+        condition: what the rows meet, in SQL.
+        values: the values of the condition.
+        same: what the rows have besides, as one of these; None if the condition is enough.
+    """
+
+    rows: TableRows
+    at: str
+    condition: str
+    values: Mapping[str, Any]
+    same: Sequence[Mapping[str, Any]] | None = None
+
+    @cached_property
+    def table(self) -> "pyarrow.Table":
+        """The rows."""
+        return self._chosen(self.rows.query(f"SELECT * FROM {{rows}} t WHERE {self.condition}", self.at, **self.values))
+
+    def files(self) -> set[str]:
+        """Return the names of the data files that have one of the rows."""
+        parts = self.rows.by_file(self.condition, self.at, **self.values)
+        return {name for name, part in parts.items() if self._chosen(part).num_rows}
+
+    def _chosen(self, table: "pyarrow.Table") -> "pyarrow.Table":
+        if not self.same:
+            return table
+        rows = plain_rows(table)
+        return table.filter([_picked(row, self.same[0]) in self.same for row in rows]) if rows else table
+
+
+def _picked(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _table(line: BronzeLine) -> Table:
     """Return the bronze table that a line is in."""
     return bronze_of(line.row.get(SOURCE.name) or BRONZE.name)
-
-
-def _origin(line: BronzeLine, frame: DataFrame) -> Column:
-    """Return a condition for the line's origin, on columns that allow file pruning."""
-    row, of_source = line.row, F.lit(True)
-    if SOURCE.name in frame.columns:
-        of_source = source_name() == _table(line).name
-    if row["topic"] is not None:
-        place = (F.col("partition") == F.lit(row["partition"]).cast("int")) & (
-            F.col("offset") == F.lit(row["offset"]).cast("bigint")
-        )
-        return (F.col("topic") == F.lit(row["topic"])) & place & of_source
-    planned = F.lit(row["ingested_at"]).cast("timestamp")
-    return (F.col("file") == F.lit(row["file"])) & (F.col("ingested_at") == planned) & of_source
 
 
 def _judge(rows: int, line: BronzeLine) -> tuple[At, str]:

@@ -1,0 +1,225 @@
+"""Rows of Delta tables by SQL that Spark and DuckDB understand alike: without Spark where that is possible.
+
+delta-rs opens a table, Arrow reads its data files, and DuckDB computes, in a stream over the files. DuckDB is chosen
+over Polars and over Arrow alone: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where
+delta-rs cannot read a table (a catalog, a store, a feature of Delta), or a library is missing, Spark does all of it.
+"""
+
+import base64
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelake.common import tables
+from oncelake.common.lake import is_local, is_name
+
+if TYPE_CHECKING:
+    import pyarrow
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+    from pyarrow.dataset import Dataset, Fragment
+
+# A value's place in the text of a query.
+_VALUE = re.compile(r":([a-z]\w*)")
+# What Delta's readers before its table features can do; version 2 adds the mapping of columns, which Arrow lacks.
+_PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
+# Functions that DuckDB has under another name.
+_AS_IN_SPARK = ("explode(list) AS unnest(list)", "struct(a, b, c, d, e) AS row(a, b, c, d, e)")
+# The name of a row's data file, as Spark has it.
+_FILE = "file_name"
+# Statistics of times are cut to milliseconds.
+_CUT = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 24 * 3600 * 1_000_000
+# The Gregorian calendar repeats after so many days, which are 400 years.
+_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
+# The days of the years 1 to 9999, counted from 1970.
+_DAYS = range((datetime.min.replace(tzinfo=UTC) - _EPOCH).days, (datetime.max.replace(tzinfo=UTC) - _EPOCH).days + 1)
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+@dataclass
+class TableRows:
+    """Answers queries over tables, each at its newest version when it is first asked for.
+
+    Attributes:
+        spark: returns the session; called only for a table that needs it.
+    """
+
+    spark: Callable[[], SparkSession]
+    _opened: dict[str, "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
+
+    def query(self, text: str, at: str, /, *, ingested_at: datetime | None = None, **values: Any) -> "pyarrow.Table":
+        """Return the rows of a query.
+
+        Args:
+            text: the query in SQL that Spark and DuckDB understand alike: `{rows}` is the table, `:name` a value.
+            at: the path of the table, or its quoted name in a catalog.
+            ingested_at: only rows with this time are asked for, so that other data files need not be opened; it is
+                also a value of the query.
+            values: the values, by name.
+        """
+        values = {**values, "ingested_at": ingested_at} if ingested_at else values
+        table = self._table(at)
+        if table is None:
+            return self._by_spark(text, at, values)
+        return self._by_duckdb(text, _dataset(table, ingested_at), values)
+
+    def columns(self, at: str) -> Sequence[str]:
+        """Return the names of a table's columns."""
+        table = self._table(at)
+        if table is None:
+            return tables.read(self.spark(), at).columns
+        return [column.name for column in table.schema().fields]
+
+    def by_spark(self, at: str) -> bool:
+        """Return True if Spark reads a table; its plans show the values of a query."""
+        return self._table(at) is None
+
+    def by_file(
+        self, condition: str, at: str, /, *, ingested_at: datetime | None = None, **values: Any
+    ) -> dict[str, "pyarrow.Table"]:
+        """Return the rows that meet a condition by the names of their data files, see `query`."""
+        text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
+        values = {**values, "ingested_at": ingested_at} if ingested_at else values
+        if table is not None:
+            dataset = _dataset(table, ingested_at)
+            parts = {
+                fragment.path.rsplit("/", 1)[-1]: self._by_duckdb(text, _of(dataset, [fragment]), values)
+                for fragment in dataset.get_fragments()
+            }
+            return {name: part for name, part in parts.items() if part.num_rows}
+        rows = self._by_spark(text, at, values, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"))
+        return {name: rows.take(numbers) for name, numbers in _places(rows[_FILE].to_pylist()).items()}
+
+    def _table(self, at: str) -> "DeltaTable | None":
+        """Return the table as delta-rs has it open; None if Spark must read it."""
+        if at not in self._opened:
+            self._opened[at] = _open(at)
+        return self._opened[at]
+
+    @cached_property
+    def _connection(self) -> "DuckDBPyConnection":
+        import duckdb  # noqa: PLC0415 - see _open
+
+        connection = duckdb.connect(config={"temp_directory": tempfile.gettempdir()})
+        connection.execute("SET TimeZone = 'UTC'")
+        for macro in _AS_IN_SPARK:
+            connection.execute(f"CREATE MACRO {macro}")
+        return connection
+
+    def _by_duckdb(self, text: str, dataset: "Dataset", values: dict[str, Any]) -> "pyarrow.Table":
+        connection = self._connection.cursor()
+        connection.register("of_table", dataset)
+        try:
+            used = {name: values[name] for name in _VALUE.findall(text)}
+            return connection.execute(_VALUE.sub(r"$\1", text.format(rows="of_table")), used).to_arrow_table()
+        finally:
+            connection.unregister("of_table")
+
+    def _by_spark(self, text: str, at: str, values: dict[str, Any], rows: DataFrame | None = None) -> "pyarrow.Table":
+        spark = self.spark()
+        used = {name: values[name] for name in _VALUE.findall(text)}
+        return spark.sql(text, used, rows=tables.read(spark, at) if rows is None else rows).toArrow()
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the places of each name."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        places.setdefault(name, []).append(number)
+    return places
+
+
+def _open(at: str) -> "DeltaTable | None":
+    """Open a table with delta-rs; return None if it cannot read it."""
+    if is_name(at) or not is_local(at) or any(find_spec(name) is None for name in ("deltalake", "duckdb", "pyarrow")):
+        return None
+    from deltalake import DeltaTable  # noqa: PLC0415 - these libraries are not everywhere, and are not quickly imported
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    with suppress(DeltaError):
+        table = DeltaTable(at)
+        protocol = table.protocol()
+        features = protocol.reader_features
+        if protocol.min_reader_version == _PLAIN_READER or (features is not None and _FEATURES.issuperset(features)):
+            return table
+    return None
+
+
+def _dataset(table: "DeltaTable", ingested_at: datetime | None) -> "Dataset":
+    """Return a table's data files, without those that by their statistics have no row with an ingestion time."""
+    from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
+
+    within = None
+    if ingested_at is not None:
+        first, last = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for at in (ingested_at - _CUT, ingested_at + _CUT))
+        within = f"ingested_at >= '{first}' AND ingested_at <= '{last}'"
+    read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    dataset = table.to_pyarrow_dataset(file_pruning_predicate=within, parquet_read_options=read_options)
+    return _of(dataset, list(dataset.get_fragments()))
+
+
+def _of(dataset: "Dataset", fragments: "Sequence[Fragment]") -> "Dataset":
+    """Return a dataset of some of its files, without their statistics, by which Arrow would leave files out.
+
+    Delta's statistics are not exact: times are cut to milliseconds, decimals may be floats, and bounds leave out NaN.
+    """
+    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415
+
+    plain = [dataset.format.make_fragment(fragment.path, fragment.filesystem) for fragment in fragments]
+    return FileSystemDataset(plain, dataset.schema, dataset.format, dataset.filesystem)
+
+
+def plain_rows(rows: "pyarrow.Table") -> list[dict[str, Any]]:
+    """Return rows as values for JSON: times in UTC as ISO 8601 with microseconds, bytes as base64, maps as objects."""
+    return [
+        dict(zip(rows.column_names, values, strict=True))
+        for values in zip(*([plain(value) for value in column] for column in rows.columns), strict=True)
+    ]
+
+
+def plain(value: "pyarrow.Scalar") -> Any:
+    """Return a value as `plain_rows` does."""
+    if not value.is_valid:
+        return None
+    kind = str(value.type).split("[")[0].split("<")[0].split("(")[0]
+    return _PLAIN.get(kind, lambda scalar: scalar.as_py())(value)
+
+
+def _number(value: "pyarrow.Scalar") -> float | int | str:
+    """Return a number as Spark writes it in JSON, which has no NaN and no infinity."""
+    text = str(value.cast("string"))  # the digits that the type has: 0.1 of 32 bits is not 0.10000000149
+    if text in _NO_NUMBERS:
+        return _NO_NUMBERS[text]
+    return int(text) if text.lstrip("-").isdigit() and not isinstance(value.as_py(), float) else float(text)
+
+
+def _time(micros: int) -> str:
+    """Return a number of microseconds since 1970 as a text; Python's own times end with the year 9999."""
+    days, of_day = divmod(micros, _DAY)
+    cycles = 0 if days in _DAYS else days // _CYCLE_DAYS
+    moment = _EPOCH + timedelta(days=days - cycles * _CYCLE_DAYS, microseconds=of_day)
+    year = moment.year + cycles * _CYCLE_YEARS
+    shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
+    return f"{shown}-{moment:%m-%dT%H:%M:%S.%f}Z"
+
+
+# By the name of the Arrow type, without its parameters.
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    "timestamp": lambda value: _time(value.value // {"us": 1, "ns": 1_000}[value.type.unit]),
+    "date32": lambda value: value.as_py().isoformat(),
+    "map": lambda value: {plain(pair["key"]): plain(pair["value"]) for pair in value.values},
+    "struct": lambda value: {name: plain(item) for name, item in value.items()},
+    **dict.fromkeys(("binary", "large_binary"), lambda value: base64.b64encode(value.as_py()).decode()),
+    **dict.fromkeys(("list", "large_list"), lambda value: [plain(item) for item in value.values]),
+    **dict.fromkeys(("float", "double", "halffloat", "decimal128", "decimal256"), _number),
+}
