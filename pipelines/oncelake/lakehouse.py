@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from oncelake.observe.audit.audit import Auditor
 from oncelake.observe.audit.audited import Audit, Audits, chosen_suites, docs_place
 from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
 from oncelake.observe.endpoint import check_port
+from oncelake.observe.gold_lines import GoldCell, GoldLines
 from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
@@ -231,7 +233,24 @@ class Lakehouse(OpenLake):
         """
         query = parse_line_query(line)
         refuse_catalog(self.settings.lake.catalog)
-        return Tracer(self._table_chain, lambda: self.spark).way(query)
+        return Tracer(self._table_chain, lambda: self._session(quick=True)).way(query)
+
+    def lines(self, table: str, at: datetime, *, limit: int = 100, **keys: str | None) -> GoldLines:
+        """Return the lines that a row of a gold table counts, as far as the table has read silver.
+
+        Args:
+            table: the gold table, such as `gold.error_log`.
+            at: a time in the row's window.
+            limit: at most so many lines are returned; all are counted.
+            keys: values of the table's keys, as text; None for no value. Without a key, its value does not matter.
+
+        Raises:
+            ConfigError: there is no such table or key, or the time has no zone.
+            OncelakeError: the table has no such row, or silver no longer has the version that it has read.
+        """
+        if at.tzinfo is None:
+            raise ConfigError(f"at {at} has no time zone; write it with one, for example tzinfo=UTC")
+        return GoldCell(self._table_chain, lambda: self.spark, Table.named(table), at, keys).lines(limit)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:

@@ -56,6 +56,12 @@ app.command(
     epilog=examples("trace app_log/0/1234", "trace 'app-1.log:2026-01-31 08:00:00 ERROR disk full'"),
 )(look.trace)
 app.command(
+    rich_help_panel=LOOK,
+    epilog=examples(
+        "lines gold.error_log --at 2026-01-31T08:05", "lines gold.log_volume --at 2026-01-31T08:05 --key level=ERROR"
+    ),
+)(look.lines)
+app.command(
     rich_help_panel=LOOK, epilog=examples("report", "report -o /tmp/lake.html --no-proof", "report --watch --port 8000")
 )(report.report)
 app.add_typer(

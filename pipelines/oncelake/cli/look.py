@@ -1,14 +1,15 @@
-"""`oncelake status`, `doctor`, `history` and `trace`: look at a lake and change nothing."""
+"""`oncelake status`, `doctor`, `history`, `trace` and `lines`: look at a lake and change nothing."""
 
 import json
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
-from oncelake.observe.trace.lineage import lines
+from oncelake.observe.trace.lineage import lines as lineage_lines
 
 if TYPE_CHECKING:
     from oncelake.observe.status import StageStatus
@@ -120,10 +121,47 @@ def trace(
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         way = lake.trace(line)
-        for text in [json.dumps(way.to_dict())] if as_json else lines(way):
+        for text in [json.dumps(way.to_dict())] if as_json else lineage_lines(way):
             typer.echo(text)
     if not way.holds:
         raise typer.Exit(1)
+
+
+def lines(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A gold table, for example gold.error_log.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="A time in the window, for example 2026-01-31T08:05; UTC unless it names a zone.",
+        ),
+    ],
+    conf: Conf = None,
+    sets: Sets = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="NAME=VALUE", help="A key of the row; NAME alone for a row without a value. Repeatable."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many lines.")] = 100,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the lines that a row of gold counts.
+
+    Shows the row, and silver's row of each line with its file, or its topic, partition and offset. Without --key, these
+    are the lines of all rows of the window.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        from oncelake.common.moment import moment
+        from oncelake.observe.gold_lines import line_texts
+
+        wanted = {name: value if mark else None for name, mark, value in (key.partition("=") for key in keys or ())}
+        counted = lake.lines(table, moment("--at", at, datetime.now(UTC)), limit=limit, **wanted)
+        for text in [json.dumps(counted.to_dict())] if as_json else line_texts(counted):
+            typer.echo(text)
 
 
 def _json(rows: list["StageStatus"], **more: list[str]) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _VALUE = re.compile(r":([a-z]\w*)")
 # What Delta's readers before its table features can do; version 2 adds the mapping of columns, which Arrow lacks.
 _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
+# The values of a query, by name.
+Values = dict[str, Any]
 # Functions that DuckDB has under another name.
 _AS_IN_SPARK = ("explode(list) AS unnest(list)", "struct(a, b, c, d, e) AS row(a, b, c, d, e)")
 # The name of a row's data file, as Spark has it.
@@ -55,23 +57,34 @@ class TableRows:
     """
 
     spark: Callable[[], SparkSession]
-    _opened: dict[str, "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
+    _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
 
-    def query(self, text: str, at: str, /, *, ingested_at: datetime | None = None, **values: Any) -> "pyarrow.Table":
+    def query(
+        self,
+        text: str,
+        at: str,
+        /,
+        *,
+        version: int | None = None,
+        ingested_at: datetime | None = None,
+        **values: Any,
+    ) -> "pyarrow.Table":
         """Return the rows of a query.
 
         Args:
             text: the query in SQL that Spark and DuckDB understand alike: `{rows}` is the table, `:name` a value.
             at: the path of the table, or its quoted name in a catalog.
+            version: a version of the table; None for the newest one.
             ingested_at: only rows with this time are asked for, so that other data files need not be opened; it is
                 also a value of the query.
             values: the values, by name.
         """
         values = {**values, "ingested_at": ingested_at} if ingested_at else values
-        table = self._table(at)
-        if table is None:
-            return self._by_spark(text, at, values)
-        return self._by_duckdb(text, _dataset(table, ingested_at), values)
+        table = self._table(at, version)
+        if table is not None:
+            return self._by_duckdb(text, _dataset(table, ingested_at), values)
+        rows = None if version is None else tables.read_version(self.spark(), at, version)
+        return self._by_spark(text, at, values, rows)
 
     def columns(self, at: str) -> Sequence[str]:
         """Return the names of a table's columns."""
@@ -100,11 +113,11 @@ class TableRows:
         rows = self._by_spark(text, at, values, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"))
         return {name: rows.take(numbers) for name, numbers in _places(rows[_FILE].to_pylist()).items()}
 
-    def _table(self, at: str) -> "DeltaTable | None":
+    def _table(self, at: str, version: int | None = None) -> "DeltaTable | None":
         """Return the table as delta-rs has it open; None if Spark must read it."""
-        if at not in self._opened:
-            self._opened[at] = _open(at)
-        return self._opened[at]
+        if (at, version) not in self._opened:
+            self._opened[at, version] = _open(at, version)
+        return self._opened[at, version]
 
     @cached_property
     def _connection(self) -> "DuckDBPyConnection":
@@ -116,7 +129,7 @@ class TableRows:
             connection.execute(f"CREATE MACRO {macro}")
         return connection
 
-    def _by_duckdb(self, text: str, dataset: "Dataset", values: dict[str, Any]) -> "pyarrow.Table":
+    def _by_duckdb(self, text: str, dataset: "Dataset", values: Values) -> "pyarrow.Table":
         connection = self._connection.cursor()
         connection.register("of_table", dataset)
         try:
@@ -125,10 +138,17 @@ class TableRows:
         finally:
             connection.unregister("of_table")
 
-    def _by_spark(self, text: str, at: str, values: dict[str, Any], rows: DataFrame | None = None) -> "pyarrow.Table":
+    def _by_spark(self, text: str, at: str, values: Values, rows: DataFrame | None = None) -> "pyarrow.Table":
         spark = self.spark()
         used = {name: values[name] for name in _VALUE.findall(text)}
         return spark.sql(text, used, rows=tables.read(spark, at) if rows is None else rows).toArrow()
+
+
+def named(values: Values, value: Any) -> str:
+    """Add a value to those of a query; return its place in the text."""
+    name = f"v{len(values)}"
+    values[name] = value
+    return f":{name}"
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
@@ -139,7 +159,7 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
     return places
 
 
-def _open(at: str) -> "DeltaTable | None":
+def _open(at: str, version: int | None) -> "DeltaTable | None":
     """Open a table with delta-rs; return None if it cannot read it."""
     if is_name(at) or not is_local(at) or any(find_spec(name) is None for name in ("deltalake", "duckdb", "pyarrow")):
         return None
@@ -147,7 +167,7 @@ def _open(at: str) -> "DeltaTable | None":
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     with suppress(DeltaError):
-        table = DeltaTable(at)
+        table = DeltaTable(at, version)
         protocol = table.protocol()
         features = protocol.reader_features
         if protocol.min_reader_version == _PLAIN_READER or (features is not None and _FEATURES.issuperset(features)):

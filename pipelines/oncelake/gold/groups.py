@@ -1,15 +1,16 @@
-"""The window and keys of a few rows of silver without Spark, for a declaration of columns and texts.
+"""Gold declarations of columns and texts, which need no Spark: the window and keys of a row, and the rows of a window.
 
 Only what Spark evaluates to the same value in every session is evaluated here: columns of text, entries of `fields`,
 and comparisons with texts that are joined by AND. A row without a value meets no comparison, as in SQL.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from oncelake.common.table_rows import Values, named
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 
 if TYPE_CHECKING:
@@ -18,59 +19,116 @@ if TYPE_CHECKING:
 _OPERAND = r"(?:(?P<column>level|message|topic|file)|fields\['(?P<field>[^'\\]*)'\])"
 _TEXT = r"'([^'\\]*)'"
 _KEY = re.compile(_OPERAND)
-_EQUAL = re.compile(rf"{_OPERAND}\s*(?P<mark>=|==|<>|!=)\s*{_TEXT}")
-_IN = re.compile(
-    rf"{_OPERAND}\s+(?P<negated>NOT\s+)?IN\s*\((?P<texts>\s*{_TEXT}(?:\s*,\s*{_TEXT})*)\s*\)", re.IGNORECASE
+_COMPARED = re.compile(rf"{_OPERAND}\s*(?P<mark>=|==|<>|!=)\s*(?P<texts>{_TEXT})")
+_AMONG = re.compile(
+    rf"{_OPERAND}\s+(?P<mark>(?:NOT\s+)?IN)\s*\((?P<texts>\s*{_TEXT}(?:\s*,\s*{_TEXT})*)\s*\)", re.IGNORECASE
 )
-_NULL = re.compile(rf"{_OPERAND}\s+IS\s+(?P<negated>NOT\s+)?NULL", re.IGNORECASE)
+_NULL = re.compile(rf"{_OPERAND}\s+IS\s+(?P<mark>(?:NOT\s+)?)NULL", re.IGNORECASE)
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_Row = Mapping[str, Any]
+
+@dataclass(frozen=True)
+class _Operand:
+    """A column of silver, or an entry of `fields`."""
+
+    column: str | None
+    field: str | None
+
+    def value(self, row: Mapping[str, Any]) -> str | None:
+        """Return the value that a row has."""
+        value = row[self.column] if self.column else (row["fields"] or {}).get(self.field)
+        return None if value is None else str(value)
+
+    def sql(self, values: Values) -> str:
+        """Return the operand in SQL, and add its values."""
+        return f"t.{self.column}" if self.column else f"t.fields[{named(values, self.field)}]"
 
 
-def plain_groups(rows: "pyarrow.Table", declared: GoldTable) -> "pyarrow.Table | None":
-    """Return the windows and keys that rows of silver have in a gold table, each once, as gold has them.
+@dataclass(frozen=True)
+class _Condition:
+    """A comparison with texts, or with no value if there are no texts."""
 
-    Returns:
-        None if the declaration needs Spark.
+    operand: _Operand
+    texts: Sequence[str]
+    negated: bool
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Return True if a row meets the condition."""
+        value = self.operand.value(row)
+        if not self.texts:
+            return (value is None) is not self.negated
+        return value is not None and (value in self.texts) is not self.negated
+
+    def sql(self, values: Values) -> str:
+        """Return the condition in SQL, and add its values."""
+        operand, negation = self.operand.sql(values), "NOT " * self.negated
+        if not self.texts:
+            return f"{operand} IS {negation}NULL"
+        return f"{operand} {negation}IN ({', '.join(named(values, text) for text in self.texts)})"
+
+
+@dataclass(frozen=True)
+class PlainGold:
+    """A declaration that needs no Spark.
+
+    Attributes:
+        declared: the declaration.
+        conditions: those of `where`, all of which a counted row meets.
+        keys: the operands of the keys, by name.
     """
-    import pyarrow  # noqa: PLC0415 - not everywhere
 
-    conditions = [_condition(text) for text in _AND.split(declared.where.strip())] if declared.where else []
-    keys = {name: _KEY.fullmatch(text.strip()) for name, text in declared.by.items()}
-    if None in conditions or None in keys.values():
-        return None
-    length, groups = timedelta(seconds=declared.seconds), list[dict[str, Any]]()
-    for row in rows.to_pylist(maps_as_pydicts="strict"):
-        if all(condition(row) for condition in conditions if condition is not None):
-            start = _EPOCH + (row[LOG_TIME] - _EPOCH) // length * length
-            group = {LOG_TIME: start, **{name: _value(row, key) for name, key in keys.items() if key}}
-            groups += [group] if group not in groups else []
-    columns = [(LOG_TIME, pyarrow.timestamp("us", "UTC")), *((name, pyarrow.string()) for name in keys)]
-    return pyarrow.Table.from_pylist(groups, pyarrow.schema(columns))
+    declared: GoldTable
+    conditions: Sequence[_Condition]
+    keys: Mapping[str, _Operand]
+
+    @classmethod
+    def of(cls, declared: GoldTable) -> Self | None:
+        """Return the declaration; None if it needs Spark."""
+        conditions = [_condition(text) for text in _AND.split(declared.where.strip())] if declared.where else []
+        keys = {name: _KEY.fullmatch(text.strip()) for name, text in declared.by.items()}
+        if None in conditions or None in keys.values():
+            return None
+        operands = {name: _operand(key) for name, key in keys.items() if key is not None}
+        return cls(declared, [condition for condition in conditions if condition is not None], operands)
+
+    def groups(self, rows: "pyarrow.Table") -> "pyarrow.Table":
+        """Return the windows and keys that rows of silver have in the gold table, each once, as gold has them."""
+        import pyarrow  # noqa: PLC0415 - not everywhere
+
+        groups: list[dict[str, Any]] = []
+        for row in rows.to_pylist(maps_as_pydicts="strict"):
+            if all(condition.holds(row) for condition in self.conditions):
+                keys = {name: key.value(row) for name, key in self.keys.items()}
+                group = {LOG_TIME: window_of(row[LOG_TIME], self.declared), **keys}
+                groups += [group] if group not in groups else []
+        columns = [(LOG_TIME, pyarrow.timestamp("us", "UTC")), *((name, pyarrow.string()) for name in self.keys)]
+        return pyarrow.Table.from_pylist(groups, pyarrow.schema(columns))
+
+    def sql(self, keys: Mapping[str, str | None], values: Values) -> Sequence[str]:
+        """Return in SQL what rows of silver meet that count in rows with some keys, and add the values."""
+        of_keys = [
+            f"{self.keys[name].sql(values)} IS NOT DISTINCT FROM {named(values, key)}" for name, key in keys.items()
+        ]
+        return [*(condition.sql(values) for condition in self.conditions), *of_keys]
 
 
-def _condition(text: str) -> Callable[[_Row], bool] | None:
-    """Return the function of a comparison; None if it is not one of those that are known here."""
+def window_of(at: datetime, declared: GoldTable) -> datetime:
+    """Return the start of the window that a time is in."""
+    length = timedelta(seconds=declared.seconds)
+    return _EPOCH + (at - _EPOCH) // length * length
+
+
+def _operand(match: re.Match[str]) -> _Operand:
+    return _Operand(match["column"], match["field"])
+
+
+def _condition(text: str) -> _Condition | None:
+    """Return the condition that a text is; None if it is not one of those that are known here."""
     if match := _NULL.fullmatch(text):
-        return partial(_is_null, match, negated=match["negated"] is not None)
-    if match := _EQUAL.fullmatch(text):
-        return partial(_is_among, match, match.groups()[-1:], negated=match["mark"] in ("<>", "!="))
-    if match := _IN.fullmatch(text):
-        return partial(_is_among, match, re.findall(_TEXT, match["texts"]), negated=match["negated"] is not None)
-    return None
-
-
-def _is_null(operand: re.Match[str], row: _Row, *, negated: bool) -> bool:
-    return (_value(row, operand) is None) is not negated
-
-
-def _is_among(operand: re.Match[str], texts: Sequence[str], row: _Row, *, negated: bool) -> bool:
-    value = _value(row, operand)
-    return value is not None and (value in texts) is not negated
-
-
-def _value(row: _Row, operand: re.Match[str]) -> str | None:
-    value = row[operand["column"]] if operand["column"] else (row["fields"] or {}).get(operand["field"])
-    return None if value is None else str(value)
+        return _Condition(_operand(match), (), negated=bool(match["mark"]))
+    match = _COMPARED.fullmatch(text) or _AMONG.fullmatch(text)
+    if match is None:
+        return None
+    negated = match["mark"].upper().startswith(("<", "!", "NOT"))
+    return _Condition(_operand(match), re.findall(_TEXT, match["texts"]), negated)

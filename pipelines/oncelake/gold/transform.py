@@ -287,7 +287,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
     marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
-    return rows.select(_window_start(table.seconds).alias(LOG_TIME), *values, *marks)
+    return rows.select(window_start(table.seconds).alias(LOG_TIME), *values, *marks)
 
 
 def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
@@ -309,7 +309,7 @@ def _by_value(silver: DataFrame) -> DataFrame:
     return silver.withColumns(opaque) if opaque else silver
 
 
-def _window_start(seconds: int) -> Column:
+def window_start(seconds: int) -> Column:
     """Return log_time rounded down to a multiple of the window since the epoch; before 1970, `div` would round up."""
     return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
 

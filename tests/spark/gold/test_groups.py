@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.table_rows import plain_rows
 from oncelake.gold.declaration import GoldTable
-from oncelake.gold.groups import plain_groups
+from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
 from oncelake.silver.schema import SILVER
 
@@ -60,14 +60,14 @@ def test_windows_and_keys_are_those_of_spark(spark: SparkSession, by: dict[str, 
     for where in WHERE:
         table = declared(where, by, every)
         expected = aggregate(frame, table).toArrow().select(["log_time", *by])
-        groups = plain_groups(rows, table)
-        assert groups is not None
+        plain = PlainGold.of(table)
+        assert plain is not None
+        groups = plain.groups(rows)
         assert groups.schema.names == expected.schema.names
         assert sorted(map(str, plain_rows(groups))) == sorted(map(str, plain_rows(expected))), where
 
 
 @pytest.mark.parametrize("where", NEEDS_SPARK)
-def test_what_spark_alone_knows_is_left_to_it(spark: SparkSession, where: str) -> None:
-    rows = spark.createDataFrame(ROWS[:1], SILVER).toArrow()
-    assert plain_groups(rows, declared(where)) is None
-    assert plain_groups(rows, declared(by={"key": f"CASE WHEN {where} THEN 1 END"})) is None
+def test_what_spark_alone_knows_is_left_to_it(where: str) -> None:
+    assert PlainGold.of(declared(where)) is None
+    assert PlainGold.of(declared(by={"key": f"CASE WHEN {where} THEN 1 END"})) is None

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.models import shown
-from oncelake.common.table_rows import TableRows, plain_rows
+from oncelake.common.table_rows import TableRows, Values, named, plain_rows
 from oncelake.common.wording import count_of, listed
 from oncelake.silver.schema import SOURCE
 
@@ -211,10 +211,10 @@ def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLin
         content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
         place = query if masks is None else "LINE"
         raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
-    values: dict[str, Any] = {}
+    values: Values = {}
     hashed = masks is not None and bronze.rows.by_spark(bronze.at)
     matches = [
-        f"t.file = {_named(values, file)} AND ({_is(form, values, hashed=hashed)})"
+        f"t.file = {named(values, file)} AND ({_is(form, values, hashed=hashed)})"
         for file, lines in candidates.items()
         for line in lines
         for form in (masks.forms(line) if masks is not None else [line])
@@ -266,7 +266,7 @@ def _rows(table: "pyarrow.Table") -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def _is(line: bytes, values: dict[str, Any], *, hashed: bool) -> str:
+def _is(line: bytes, values: Values, *, hashed: bool) -> str:
     r"""Return the condition for a line, also with a trailing \r, which is lost when the line is copied from a screen.
 
     The first line of a record of several lines is enough.
@@ -281,20 +281,13 @@ def _is(line: bytes, values: dict[str, Any], *, hashed: bool) -> str:
         begun = whole + b"\n"
         if hashed:
             start = f"sha2(substring(t.value, 1, {len(begun)}), 256)"
-            conditions.append(f"sha2(t.value, 256) = {_named(values, sha256(whole).hexdigest())}")
-            conditions.append(f"{start} = {_named(values, sha256(begun).hexdigest())}")
+            conditions.append(f"sha2(t.value, 256) = {named(values, sha256(whole).hexdigest())}")
+            conditions.append(f"{start} = {named(values, sha256(begun).hexdigest())}")
         else:
             after = whole + bytes([begun[-1] + 1])  # the first text that begins in another way
-            conditions.append(f"t.value = {_named(values, whole)}")
-            conditions.append(f"(t.value >= {_named(values, begun)} AND t.value < {_named(values, after)})")
+            conditions.append(f"t.value = {named(values, whole)}")
+            conditions.append(f"(t.value >= {named(values, begun)} AND t.value < {named(values, after)})")
     return " OR ".join(conditions)
-
-
-def _named(values: dict[str, Any], value: str | bytes) -> str:
-    """Add a value to those of a query; return its place in the text."""
-    name = f"v{len(values)}"
-    values[name] = value
-    return f":{name}"
 
 
 def _name(file: str) -> str:

@@ -28,7 +28,7 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable
-from oncelake.gold.groups import plain_groups
+from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
 from oncelake.observe.trace.find import BronzeLine, BronzeRows, LineQuery, Masks, Position, find
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
@@ -269,10 +269,10 @@ class Tracer:
 
     def _groups(self, rows: "pyarrow.Table", declared: GoldTable) -> "pyarrow.Table":
         """Return the window and keys that rows of silver have in a gold table."""
-        groups = plain_groups(rows, declared)
-        if groups is None:
-            groups = aggregate(self.spark().createDataFrame(rows), declared).toArrow()
-        return groups.select([LOG_TIME, *declared.by])
+        plain = PlainGold.of(declared)
+        if plain is not None:
+            return plain.groups(rows)
+        return aggregate(self.spark().createDataFrame(rows), declared).toArrow().select([LOG_TIME, *declared.by])
 
     def _gold_rows(self, table: Table, declared: GoldTable, groups: "pyarrow.Table") -> list[dict[str, Any]]:
         """Return the rows of a gold table in the windows of some groups, without its hidden columns."""

@@ -1,0 +1,192 @@
+"""The lines that a row of gold counts: from a number back to silver's rows, each with its origin."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.lake import SILVER, Table
+from oncelake.common.models import shown
+from oncelake.common.table_rows import TableRows, Values, plain_rows
+from oncelake.common.wording import count_of, listed, printable
+from oncelake.engine.chain import Chain
+from oncelake.engine.preflight import built_by
+from oncelake.exactly_once.positions import version_of
+from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.gold.expression import column
+from oncelake.gold.groups import PlainGold, window_of
+from oncelake.gold.transform import window_start
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# The columns that name a line, in the order in which lines are shown.
+_SHOWN = (LOG_TIME, "level", "message", "fields", "topic", "partition", "offset", "file", "ingested_at")
+# The characters of a line that are shown.
+_WIDEST = 2_000
+_ORDER = (LOG_TIME, "topic", "partition", "offset", "file", "message")
+
+
+@dataclass(frozen=True)
+class GoldLines:
+    """The lines behind the rows of one window of a gold table.
+
+    Attributes:
+        table: the table's name.
+        window: the start of the window, UTC.
+        rows: gold's rows of the window that have the keys, without hidden columns.
+        lines: silver's rows that they count, at most as many as were asked for, in the order of their times.
+        total: how many silver's rows are.
+        counted: how many gold's rows count; None if no measure is a count.
+    """
+
+    table: str
+    window: datetime
+    rows: Sequence[Mapping[str, Any]]
+    lines: Sequence[Mapping[str, Any]]
+    total: int
+    counted: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the lines for JSON."""
+        return {**asdict(self), "window": self.window.isoformat()}
+
+
+@dataclass(frozen=True)
+class GoldCell:
+    """The rows of a gold table with one window and some keys.
+
+    Attributes:
+        chain: the declared chain.
+        spark: returns the session; called if the table's declaration needs it, or delta-rs cannot read a table.
+        table: the table.
+        at: a time in the window, UTC.
+        keys: values of the table's keys, as text; None for no value. Keys that are left out may have any value.
+    """
+
+    chain: Chain
+    spark: Callable[[], SparkSession]
+    table: Table
+    at: datetime
+    keys: Mapping[str, str | None]
+
+    def lines(self, limit: int) -> GoldLines:
+        """Return the lines behind the rows, as far as the table has read silver.
+
+        Args:
+            limit: at most so many lines are returned; all are counted.
+
+        Raises:
+            ConfigError: there is no such table or key.
+            OncelakeError: there is no such row, or the log no longer has the version of silver that the table has read.
+        """
+        declared, rows = self._declared(), TableRows(self.spark)
+        window = window_of(self.at, declared)
+        gold = rows.query(f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} = :window", self._place, window=window)
+        gold = gold.select([LOG_TIME, *declared.by, *declared.measures])
+        found = plain_rows(gold)
+        mask = [all(_text(row[key]) == value for key, value in self.keys.items()) for row in found]
+        if not any(mask):
+            raise OncelakeError(self._no_row(found, window))
+        wanted = [row for row, is_wanted in zip(found, mask, strict=True) if is_wanted]
+        counts = [measure.name for measure in declared.parsed if measure.how.merge == "count"]
+        counted = sum(row[counts[0]] for row in wanted) if counts else None
+        lines, total = self._silver(declared, rows, gold.filter(mask), limit)
+        return GoldLines(str(self.table), window, wanted, plain_rows(lines), total, counted)
+
+    def _declared(self) -> GoldTable:
+        names = [f"gold.{name}" for name in self.chain.settings.gold]
+        if str(self.table) not in names:
+            raise ConfigError(f"there is no gold table {shown(str(self.table))}; the tables are {', '.join(names)}")
+        if self.chain.commit_log(self.table).newest() is None:
+            raise OncelakeError(f"{self.table} does not exist yet. Run: oncelake run")
+        declared = built_by(self.chain, self.table.name)
+        unknown = next((key for key in self.keys if key not in declared.by), None)
+        if unknown is not None:
+            known = f"its keys are {', '.join(declared.by)}" if declared.by else "it has none"
+            raise ConfigError(f"{self.table} has no key {shown(unknown)}; {known}")
+        return declared
+
+    @property
+    def _place(self) -> str:
+        return self.chain.lake.at(self.table)
+
+    def _no_row(self, found: Sequence[Mapping[str, Any]], window: datetime) -> str:
+        there = f"{self.table} has no row in the window that begins at {window:%Y-%m-%dT%H:%M:%SZ}"
+        if not found:
+            return f"{there}: no line was counted there"
+        others = listed([_keys(row, self.keys) for row in found], len(found))
+        return f"{there} with {_keys(self.keys, self.keys)}; it has {others}"
+
+    def _silver(
+        self, declared: GoldTable, rows: TableRows, gold: "pyarrow.Table", limit: int
+    ) -> tuple["pyarrow.Table", int]:
+        """Return silver's rows that rows of gold count, cut to a number, and how many they are."""
+        log = self.chain.commit_log(SILVER)
+        version = log.last_alike(version_of(self.chain.commit_log(self.table).state().end) - 1)
+        if not log.holds(version):
+            raise OncelakeError(f"{self.table} has read {SILVER} up to version {version}, which is gone from its log")
+        at, begin = self.chain.lake.at(SILVER), gold[LOG_TIME][0].as_py()
+        end, plain = begin + timedelta(seconds=declared.seconds), PlainGold.of(declared)
+        if plain is None:
+            silver = tables.read_version(self.spark(), at, version)
+            return _by_spark(silver.where(F.col(LOG_TIME).between(begin, end)), declared, gold, limit)
+        values: Values = {"begin": begin, "end": end}
+        within = [f"t.{LOG_TIME} >= :begin AND t.{LOG_TIME} < :end", *plain.sql(self.keys, values)]
+        rest = f"FROM {{rows}} t WHERE {' AND '.join(within)}"
+        columns, order = (", ".join(f"t.{name}" for name in names) for names in (_SHOWN, _ORDER))
+        text = f"SELECT {columns} {rest} ORDER BY {order} LIMIT {limit}"
+        total = rows.query(f"SELECT count(*) AS lines {rest}", at, version=version, **values)["lines"][0].as_py()
+        return rows.query(text, at, version=version, **values), total
+
+
+def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", limit: int) -> tuple["pyarrow.Table", int]:
+    """Return silver's rows whose window and keys are those of rows of gold, cut to a number, and how many they are."""
+    rows = silver if declared.where is None else silver.where(column(declared.where))
+    keys = {LOG_TIME: window_start(declared.seconds), **{name: column(text) for name, text in declared.by.items()}}
+    keyed = rows.withColumns({f"_of_{name}": key for name, key in keys.items()})
+    renamed = gold.select(list(keys)).rename_columns([f"_gold_{name}" for name in keys])
+    groups = silver.sparkSession.createDataFrame(renamed)
+    same = reduce(Column.__and__, (F.col(f"_of_{name}").eqNullSafe(F.col(f"_gold_{name}")) for name in keys))
+    shown_rows = keyed.join(F.broadcast(groups), same, "left_semi").select(*_SHOWN).persist()
+    try:
+        return shown_rows.orderBy(*_ORDER).limit(limit).toArrow(), shown_rows.count()
+    finally:
+        shown_rows.unpersist()
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _keys(row: Mapping[str, Any], names: Iterable[str]) -> str:
+    return ", ".join(f"{name} = {'no value' if row[name] is None else shown(_text(row[name]) or '')}" for name in names)
+
+
+def line_texts(counted: GoldLines) -> Iterator[str]:
+    """Yield the rows and the lines as text for the terminal: control characters of a log line are escaped."""
+    for row in counted.rows:
+        yield f"{counted.table}: " + ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
+    for line in counted.lines:
+        place = line["file"].rsplit("/", 1)[-1] if line["file"] else "{topic}/{partition}/{offset}".format(**line)
+        fields = "".join(f" {name}={value}" for name, value in (line["fields"] or {}).items() if value is not None)
+        text = f"{_shown(line[LOG_TIME])} {line['level']} {line['message']}{fields}"
+        yield printable(f"{place}: {text}", _WIDEST)
+    if counted.counted not in (None, counted.total):
+        yield f"gold counts {counted.counted:,}, and silver has {counted.total:,}; to find out why: oncelake prove"
+    more = counted.total - len(counted.lines)
+    yield count_of(counted.total, "line") + (f", {more:,} of them not shown; to show more: --limit" if more else "")
+
+
+def _shown(value: Any) -> str:
+    text = _text(value)
+    return "null" if text is None else printable(text.replace(".000000Z", "Z"))
