@@ -6,7 +6,7 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -235,14 +235,16 @@ class Lakehouse(OpenLake):
         refuse_catalog(self.settings.lake.catalog)
         return Tracer(self._table_chain, lambda: self._session(quick=True)).way(query)
 
-    def lines(self, table: str, at: datetime, *, limit: int = 100, **keys: str | None) -> GoldLines:
+    def lines(
+        self, table: str, at: datetime, keys: Mapping[str, str | None] | None = None, *, limit: int = 100
+    ) -> GoldLines:
         """Return the lines that a row of a gold table counts, as far as the table has read silver.
 
         Args:
             table: the gold table, such as `gold.error_log`.
             at: a time in the row's window.
+            keys: values of the table's keys, as text; None for no value. A key that is left out may have any value.
             limit: at most so many lines are returned; all are counted.
-            keys: values of the table's keys, as text; None for no value. Without a key, its value does not matter.
 
         Raises:
             ConfigError: there is no such table or key, or the time has no zone.
@@ -250,7 +252,7 @@ class Lakehouse(OpenLake):
         """
         if at.tzinfo is None:
             raise ConfigError(f"at {at} has no time zone; write it with one, for example tzinfo=UTC")
-        return GoldCell(self._table_chain, lambda: self.spark, Table.named(table), at, keys).lines(limit)
+        return GoldCell(self._table_chain, lambda: self.spark, table, at, keys or {}).lines(limit)
 
     @contextmanager
     def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:

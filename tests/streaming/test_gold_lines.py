@@ -66,7 +66,7 @@ def test_a_row_of_a_plain_table_has_its_lines_without_spark(house: House, monkey
     assert (counted.total, counted.counted) == (3, 3)
     assert counted.rows == [{"log_time": "2026-01-02T08:05:00.000000Z", "log_count": 3}]
     assert [line["log_time"][11:19] for line in counted.lines] == ["08:05:00", "08:05:31", "08:05:59"]
-    cut = house.lakehouse().lines("gold.volume", AT, limit=1, level="ERROR")
+    cut = house.lakehouse().lines("gold.volume", AT, {"level": "ERROR"}, limit=1)
     assert (messages(cut), cut.total) == (ERRORS[:1], 3)
     assert list(line_texts(cut))[-1] == "3 lines, 2 of them not shown; to show more: --limit"
     assert house.lakehouse().lines("gold.volume", AT).total == 4
@@ -75,7 +75,7 @@ def test_a_row_of_a_plain_table_has_its_lines_without_spark(house: House, monkey
 def test_spark_finds_the_same_lines_where_it_must(
     house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = house.lakehouse(spark).lines("gold.spark", AT, size="9")
+    counted = house.lakehouse(spark).lines("gold.spark", AT, {"size": "9"})
     assert (messages(counted), counted.total, counted.counted) == ([ERRORS[0], ERRORS[2]], 2, None)
     assert [row["size"] for row in counted.rows] == [9]
     plain = house.lakehouse(spark).lines("gold.error_log", AT).to_dict()
@@ -115,6 +115,7 @@ def test_a_row_that_counts_other_lines_than_silver_has_is_named(house: House, mo
             ConfigError,
             "there is no gold table 'gold.none'; the tables are gold.error_log, gold.spark, gold",
         ),
+        ("volume", {}, ConfigError, "there is no gold table 'volume'; the tables are gold.error_log, gold.spark, gold"),
         ("gold.volume", {"kind": "x"}, ConfigError, "gold.volume has no key 'kind'; its keys are level"),
         ("gold.error_log", {"level": "x"}, ConfigError, "gold.error_log has no key 'level'; it has none"),
         ("gold.volume", {"level": None}, OncelakeError, "level = no value; it has level = 'ERROR', level = 'INFO'"),
@@ -124,14 +125,14 @@ def test_what_is_not_there_is_named(
     house: House, table: str, keys: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        house.lakehouse().lines(table, AT, **keys)
+        house.lakehouse().lines(table, AT, keys)
 
 
 def test_a_window_without_lines_and_a_time_without_a_zone_are_refused(house: House) -> None:
     with pytest.raises(OncelakeError, match="no line was counted there"):
         house.lakehouse().lines("gold.error_log", datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(ConfigError, match="has no time zone"):
-        house.lakehouse().lines("gold.error_log", datetime(2020, 1, 1))  # noqa: DTZ001 - that is the case
+        house.lakehouse().lines("gold.error_log", datetime(2020, 1, 1))
 
 
 def test_the_command_prints_the_row_and_its_lines(house: House, spark: SparkSession) -> None:

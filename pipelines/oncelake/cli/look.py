@@ -159,7 +159,7 @@ def lines(
         from oncelake.observe.gold_lines import line_texts
 
         wanted = {name: value if mark else None for name, mark, value in (key.partition("=") for key in keys or ())}
-        counted = lake.lines(table, moment("--at", at, datetime.now(UTC)), limit=limit, **wanted)
+        counted = lake.lines(table, moment("--at", at, datetime.now(UTC)), wanted, limit=limit)
         for text in [json.dumps(counted.to_dict())] if as_json else line_texts(counted):
             typer.echo(text)
 

@@ -66,14 +66,14 @@ class GoldCell:
     Attributes:
         chain: the declared chain.
         spark: returns the session; called if the table's declaration needs it, or delta-rs cannot read a table.
-        table: the table.
+        name: the table's name, such as `gold.error_log`.
         at: a time in the window, UTC.
         keys: values of the table's keys, as text; None for no value. Keys that are left out may have any value.
     """
 
     chain: Chain
     spark: Callable[[], SparkSession]
-    table: Table
+    name: str
     at: datetime
     keys: Mapping[str, str | None]
 
@@ -103,8 +103,8 @@ class GoldCell:
 
     def _declared(self) -> GoldTable:
         names = [f"gold.{name}" for name in self.chain.settings.gold]
-        if str(self.table) not in names:
-            raise ConfigError(f"there is no gold table {shown(str(self.table))}; the tables are {', '.join(names)}")
+        if self.name not in names:
+            raise ConfigError(f"there is no gold table {shown(self.name)}; the tables are {', '.join(names)}")
         if self.chain.commit_log(self.table).newest() is None:
             raise OncelakeError(f"{self.table} does not exist yet. Run: oncelake run")
         declared = built_by(self.chain, self.table.name)
@@ -113,6 +113,11 @@ class GoldCell:
             known = f"its keys are {', '.join(declared.by)}" if declared.by else "it has none"
             raise ConfigError(f"{self.table} has no key {shown(unknown)}; {known}")
         return declared
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        return Table.named(self.name)
 
     @property
     def _place(self) -> str:
