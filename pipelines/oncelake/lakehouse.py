@@ -18,7 +18,8 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.spark.jvm import with_conf
-from oncelake.engine.chain import Chain, StageState, needs_spark
+from oncelake.common.wording import did_you_mean
+from oncelake.engine.chain import Chain, StageState, needs_spark, without_end
 from oncelake.engine.configuration import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
@@ -132,12 +133,12 @@ class Lakehouse(OpenLake):
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
-                return RunResult(0, stopping.is_set())
+                return RunResult(0, stopping.is_set(), without_end(self.chain))
             self._session(quick=before.small)
         batches = self._exclusive(stopping, show, sink).run(
             once=once, followers=(alerting,), failed=failed, writers=writers
         )
-        return RunResult(batches, stopping.is_set())
+        return RunResult(batches, stopping.is_set(), without_end(self.chain) if once else ())
 
     # --- look ---
 
@@ -433,7 +434,9 @@ class Lakehouse(OpenLake):
         """
         known = (str(SILVER), *(str(bronze_of(source)) for source in self.settings.by_name))
         if name not in known:
-            raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
+            raise ConfigError(
+                f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}{did_you_mean(name, known)}"
+            )
         chain, _ = self._with_spark
         if chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")

@@ -1,6 +1,5 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
+from oncelake.common.json_line import result_line
 from oncelake.common.wording import shown_path
 from oncelake.sources.directory.census import Census, Faulty, fault_message
 
@@ -48,7 +48,7 @@ def account(
         with lake.census(source) as (result, resolve):
             stage = resolve.ingestion.stage
         if as_json:
-            typer.echo(json.dumps(_object(result, stage)))
+            typer.echo(result_line("census", _object(result, stage), holds=not result.faults))
         else:
             _say(console, result, stage, every=every)
     if result.faults:

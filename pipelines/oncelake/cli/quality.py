@@ -22,7 +22,7 @@ from oncelake.cli.program import (
     stop_on_signals,
 )
 from oncelake.common.errors import StoppedError
-from oncelake.common.json_line import json_line
+from oncelake.common.json_line import json_line, result_line
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 
@@ -59,7 +59,8 @@ def listing(
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
         lines, reasons = lake.quarantined()
         if as_json:
-            typer.echo(json.dumps({"lines": lines, "reasons": [reason.to_dict() for reason in reasons]}))
+            fields = {"lines": lines, "reasons": [reason.to_dict() for reason in reasons]}
+            typer.echo(result_line("quarantine", fields))
             return
         console.print(f"{QUARANTINE}: {count_of(lines, 'line')}")
         for reason in reasons:
@@ -148,7 +149,7 @@ def validate(
         holds = all(audit.holds for audit in audits)
         if as_json:
             fields = {"audits": [audit.to_dict() for audit in audits], "docs": str(place), "holds": holds}
-            typer.echo(json.dumps(fields))
+            typer.echo(result_line("validate", fields, holds=holds))
         else:
             console.print(f"Data Docs: {place}")
     if not holds:

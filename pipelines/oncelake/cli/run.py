@@ -38,7 +38,11 @@ def run(
         if once and ran.stopped:
             raise StoppedError("stopped before all input was processed; the next run continues from there")
         if as_json:
-            typer.echo(json_line("end", batches=ran.batches))
+            typer.echo(json_line("end", batches=ran.batches, without_end=ran.without_end))
             return
         batches = f"{count_of(ran.batches, 'batch')} committed"
         console.print(f"done: {batches if ran.batches else 'nothing new in the source, no table was changed'}")
+        if ran.without_end:
+            from oncelake.exactly_once.source import without_end_words
+
+            console.print(f"waiting: {without_end_words(ran.without_end)}")

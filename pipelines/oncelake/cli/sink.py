@@ -9,6 +9,7 @@ import typer
 
 from oncelake.cli.program import Json, Quiet, Verbose, reported
 from oncelake.common.errors import ConfigError
+from oncelake.common.json_line import result_line
 
 sink = typer.Typer(no_args_is_help=True, help="Test a sink of your own.")
 _OPTIONS = "ONCELAKE_SERVING__OPTIONS"
@@ -50,7 +51,7 @@ def check(
         holds = all(result.holds for result in results)
         if as_json:
             checks = [{"name": result.name, "holds": result.holds, "said": result.said} for result in results]
-            typer.echo(json.dumps({"sink": name, "holds": holds, "checks": checks}))
+            typer.echo(result_line("sink test", {"sink": name, "holds": holds, "checks": checks}, holds=holds))
     if not holds:
         raise typer.Exit(1)
 

@@ -19,6 +19,7 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
+from oncelake.common.wording import did_you_mean
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
 from oncelake.silver.parsing.parser import Parser, load_parser
 
@@ -101,7 +102,7 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
                 "source.path=/var/log/myapp --set lake.root=/data/lake"
             ) from None
         raise ConfigError(
-            f"{file or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
+            f"{file or LOCAL.name} with environment and --set: {one_line(error, model=Settings, secret=SECRET_KEYS)}"
         ) from None
     except SettingsError:
         raise ConfigError(
@@ -198,9 +199,9 @@ def _refuse_unknown_environment() -> None:
         section = section_of(name)
         if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
             raise ConfigError(
-                f"environment variable {name}: there is no such setting; the form is "
-                f"{ENV_PREFIX}<section>__<key>, and the sections are {', '.join(sorted(known))}. If Kubernetes sets it "
-                "for a Service, write enableServiceLinks: false into the pod"
+                f"environment variable {name}: there is no such setting; the form is {ENV_PREFIX}<section>__<key>, and "
+                f"the sections are {', '.join(sorted(known))}. If Kubernetes sets it "
+                f"for a Service, write enableServiceLinks: false into the pod{did_you_mean(section, known)}"
             )
 
 

@@ -1,7 +1,7 @@
 """A stage's state in words and numbers, for `status` and `doctor`."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from oncelake.common.wording import age, ago, count_of, is_ahead
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import block_reason
-from oncelake.exactly_once.source import Backlog, Unit
+from oncelake.exactly_once.source import Backlog, Unit, without_end_words
 from oncelake.exactly_once.state import State
 from oncelake.observe.columns import Column, fitting, line
 
@@ -43,6 +43,7 @@ class StageStatus:
         quality: about the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
             each of the `rules`, and the limits in `warned`; null before the first such batch, and right after a replay.
         page: the page in docs/operations about the state.
+        without_end: the files that grow whose last line has no end yet; the next run reads it when its end is written.
     """
 
     stage: str
@@ -59,6 +60,7 @@ class StageStatus:
     quality: dict[str, Any] | None = None
     page: str = ""
     backlog_behind: int = 0
+    without_end: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dict for JSON."""
@@ -101,6 +103,7 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         quality=_quality(state),
         page=state.diagnosis.state.page,
         backlog_behind=waits.behind,
+        without_end=state.source.without_end() if waits.count else [],
     )
     return replace(row, warnings=[*ahead(row), *row.warnings])
 
@@ -199,6 +202,13 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         rules = f"broke rules: {broken or 'none'}"
         lines = count_of(row.quality["lines"], "line")
         yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
+
+
+def waiting_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
+    """Yield one line per stage whose source waits for the end of a file's last line."""
+    for row in rows:
+        if row.without_end:
+            yield f"{row.stage}: {without_end_words(row.without_end)}"
 
 
 def _rows(row: StageStatus) -> str:
