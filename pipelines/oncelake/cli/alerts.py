@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, warning
 from oncelake.common.json_line import result_line
 
 if TYPE_CHECKING:
     from oncelake.observe.alerts.state import AlertStatus
 
-alerts = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+alerts = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 
 @alerts.callback()

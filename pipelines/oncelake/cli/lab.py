@@ -28,7 +28,7 @@ def demo(
     ] = None,
     sets: Sets = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Directory to keep the lake in, instead of a temporary one.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to keep the lake in, instead of a temporary one.")
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -58,9 +58,13 @@ def demo(
 def crash_test(
     conf: Conf = None,
     sets: Sets = None,
-    kills: Annotated[int, typer.Option(help="Number of kills.")] = 100,
-    seed: Annotated[int | None, typer.Option(help="Random seed of kills and lines.", show_default="a new one")] = None,
-    lines: Annotated[int | None, typer.Option(help="Number of lines to generate.", show_default="300 per kill")] = None,
+    kills: Annotated[int, typer.Option(metavar="N", help="Number of kills.")] = 100,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Random seed of kills and lines.", show_default="a new one")
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of lines to generate.", show_default="300 per kill")
+    ] = None,
     own_source: Annotated[
         bool, typer.Option("--own-source", help="Read the source in your configuration instead of generated lines.")
     ] = False,
@@ -68,7 +72,7 @@ def crash_test(
         bool, typer.Option("--copy-lake", help="Start from a copy of your lake, and read your source.")
     ] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Directory to keep everything in, instead of a temporary one.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to keep everything in, instead of a temporary one.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.json_line import result_line
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
 _WIDTH = 100  # of a line that is shown
 
-log_format = typer.Typer(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
+log_format = PlainTyper(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
 
 
 @log_format.command("try")

@@ -15,7 +15,9 @@ def status(
     conf: Conf = None,
     sets: Sets = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, and each new batch, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between refreshes.")] = 2.0,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="With --watch: the pause between refreshes.")
+    ] = 2.0,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import (
     Conf,
     Json,
@@ -38,7 +39,7 @@ Tables = Annotated[
 ]
 _LINES_SHOWN = 3  # of those that break an expectation
 
-quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+quarantine = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 
 @quarantine.callback()
@@ -129,6 +130,7 @@ def validate(
     docs: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Directory for Great Expectations' HTML pages; required if the lake is not on a local disk.",
             show_default="quality/audit in the lake",
         ),
@@ -181,7 +183,7 @@ def suggest(
     ),
     conf: Conf = None,
     sets: Sets = None,
-    rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,
+    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Number of rows to read.")] = 100_000,
     verbose: Verbose = False,
 ) -> None:
     """Draft a suite for a table, as JSON to edit.

@@ -44,7 +44,11 @@ def report(
     port: Annotated[
         int | None,
         typer.Option(
-            help="With --watch: the port, 0 for any free one.", show_default=f"{DEFAULT_PORT}", min=0, max=65535
+            metavar="PORT",
+            help="With --watch: the port, 0 for any free one.",
+            show_default=f"{DEFAULT_PORT}",
+            min=0,
+            max=65535,
         ),
     ] = None,
     as_json: Json = False,

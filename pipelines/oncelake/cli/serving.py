@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Sets, Verbose, opened
 from oncelake.common.json_line import result_line
 
-serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
+serving = PlainTyper(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
 
 @serving.callback()

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Json, Quiet, Verbose, reported
 from oncelake.common.errors import ConfigError
 from oncelake.common.json_line import result_line
 
-sink = typer.Typer(no_args_is_help=True, help="Test a sink of your own.")
+sink = PlainTyper(no_args_is_help=True, help="Test a sink of your own.")
 _OPTIONS = "ONCELAKE_SERVING__OPTIONS"
 
 
@@ -27,10 +28,12 @@ def check(
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="One of serving.options. Repeatable."),
     ] = None,
-    kills: Annotated[int, typer.Option(min=0, help="Further kills, at random moments.")] = 0,
-    seed: Annotated[int, typer.Option(help="Decides the random moments.")] = 1,
-    lines: Annotated[int, typer.Option(min=1, help="Kill before at most this many lines of the sink's code.")] = 150,
-    pauses: Annotated[int, typer.Option(min=1, help="Stop a writer before at most this many lines.")] = 12,
+    kills: Annotated[int, typer.Option(metavar="N", min=0, help="Further kills, at random moments.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Decides the random moments.")] = 1,
+    lines: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Kill before at most this many lines of the sink's code.")
+    ] = 150,
+    pauses: Annotated[int, typer.Option(metavar="N", min=1, help="Stop a writer before at most this many lines.")] = 12,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
