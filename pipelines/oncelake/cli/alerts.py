@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, warning
 from oncelake.common.json_line import result_line
@@ -42,7 +43,7 @@ def shown(
 
 @alerts.command("test")
 def try_out(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alert's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alert's name.", autocompletion=complete.alerts)],
     conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
 from oncelake.common.json_line import result_line
@@ -21,7 +22,10 @@ census = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Files at fault, as oncelake census prints them.")]
 SourceName = Annotated[
-    str | None, typer.Option("--source", metavar="NAME", help="The source to check, if several have files.")
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="The source to check, if several have files.", autocompletion=complete.sources
+    ),
 ]
 Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
@@ -30,7 +31,11 @@ def try_(
     file: File,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="FORMAT", help="A format's name or file; the one of the configuration if not given."),
+        typer.Argument(
+            metavar="FORMAT",
+            help="A format's name or file; the one of the configuration if not given.",
+            autocompletion=complete.formats,
+        ),
     ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Keep the lines that are shown, and what they parse to, for `format test`.")
@@ -95,7 +100,11 @@ def try_(
 def check(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="FORMAT", help="A format's name or file; every format with kept lines if not given."),
+        typer.Argument(
+            metavar="FORMAT",
+            help="A format's name or file; every format with kept lines if not given.",
+            autocompletion=complete.formats,
+        ),
     ] = None,
     conf: Conf = None,
     as_json: Json = False,

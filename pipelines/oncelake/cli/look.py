@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from oncelake.cli import complete
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.common.json_line import result_line
@@ -81,7 +82,9 @@ def doctor(
 def history(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="For example silver.access_log; default: all."),
+        typer.Argument(
+            metavar="TABLE", help="For example silver.access_log; default: all.", autocompletion=complete.tables
+        ),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,

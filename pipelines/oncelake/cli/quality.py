@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from oncelake.cli import complete
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import (
     Conf,
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TABLE", help="For example silver.access_log; all tables with a suite if none is given."),
+    typer.Argument(
+        metavar="TABLE",
+        help="For example silver.access_log; all tables with a suite if none is given.",
+        autocompletion=complete.tables,
+    ),
 ]
 _LINES_SHOWN = 3  # of those that break an expectation
 
@@ -178,9 +183,12 @@ def _sentence(result: "Result") -> str:
 
 
 def suggest(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
-        SILVER
-    ),
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="silver.access_log or bronze.access_log.", autocompletion=complete.ingested
+        ),
+    ] = str(SILVER),
     conf: Conf = None,
     sets: Sets = None,
     rows: Annotated[int, typer.Option(metavar="N", min=1, help="Number of rows to read.")] = 100_000,

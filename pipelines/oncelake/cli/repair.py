@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelake.cli import complete
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError, StoppedError
 from oncelake.common.json_line import json_line, result_line
@@ -24,7 +25,10 @@ AcceptLoss = Annotated[
 
 def recover(
     stages: Annotated[
-        list[str] | None, typer.Argument(metavar="STAGE", help="Stages to recover; all if none is given.")
+        list[str] | None,
+        typer.Argument(
+            metavar="STAGE", help="Stages to recover; all if none is given.", autocompletion=complete.stages
+        ),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,
@@ -54,7 +58,12 @@ def recover(
 
 
 def rebuild(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="First stage to rebuild, for example silver.")],
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE", help="First stage to rebuild, for example silver.", autocompletion=complete.stages
+        ),
+    ],
     conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
