@@ -43,6 +43,7 @@ from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
+from oncelake.observe.newest_line import NewestLines
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -143,12 +144,14 @@ class Lakehouse(OpenLake):
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing.
+        """Return the state of each stage, its last batch, rows, backlog, and the age of its last batch and newest line.
 
         Raises:
             SourceError: the only source does not answer; one of several has the state `source away`.
         """
-        return [row for row, _ in statuses(self.chain)]
+        chain = self.chain
+        newest = NewestLines(chain)
+        return [newest.added(row, state) for row, state in statuses(chain)]
 
     def doctor(self) -> DoctorResult:
         """Return the state of each stage and what else would stop a run from starting. Change nothing.
