@@ -22,7 +22,7 @@ def status(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show each stage: state, last batch, rows, backlog, age.
+    """Show each stage: state, last batch, rows, backlog, ages.
 
     It takes no lock, so it can run next to `oncelake run`.
     """

@@ -25,12 +25,13 @@ def result_line(command: str, fields: Mapping[str, Any], *, holds: bool = True, 
     """Return the result of a command as a JSON object in one line, with the same header as an event.
 
     Args:
-        command: the command, such as `status` or `format try`; it is the event.
+        command: the command, such as `status` or `format try`.
         fields: what the command returns.
         holds: False if it exits with 1.
         warnings: the warnings that it printed.
     """
-    return json.dumps({**_header(command, "info" if holds else "error"), "warnings": [*warnings], **fields})
+    header = {**_header("result", "info" if holds else "error"), "command": command}
+    return json.dumps({**header, "warnings": [*warnings], **fields})
 
 
 def _header(event: str, level: Level, at: float | None = None) -> dict[str, str]:

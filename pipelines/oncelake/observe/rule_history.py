@@ -57,8 +57,9 @@ def rule_history(chain: Chain, table: str | None = None) -> list[RulesSpan]:
     """
     tables = {str(target.table): target.table for stage in chain.stages for target in stage.writes}
     if table is not None and table not in tables:
-        known = f"the tables are {', '.join(tables)}{did_you_mean(table, tables)}"
-        raise ConfigError(f"there is no table {table!r}; {known}")
+        raise ConfigError(
+            f"there is no table {table!r}; the tables are {', '.join(tables)}{did_you_mean(table, tables)}"
+        )
     return [span for name in tables if table in (None, name) for span in _spans(chain, name, tables)]
 
 

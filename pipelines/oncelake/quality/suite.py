@@ -164,8 +164,9 @@ def read_suites(directory: Path, tables: Iterable[Table]) -> dict[Table, Suite]:
     for path in sorted(directory.glob("*.json")):
         if path.stem not in known:
             names = ", ".join(f"{name}.json" for name in known)
-            close = did_you_mean(path.stem, known)
-            raise ConfigError(f"{path}: there is no table {path.stem}; accepted file names: {names}{close}")
+            raise ConfigError(
+                f"{path}: there is no table {path.stem}; accepted file names: {names}{did_you_mean(path.stem, known)}"
+            )
         suites[known[path.stem]] = read_suite(path, known[path.stem])
     return suites
 
