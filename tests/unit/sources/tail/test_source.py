@@ -49,14 +49,14 @@ def test_files_whose_last_line_has_no_end_are_named(logs: LogDirectory) -> None:
     logs.write(1, half=True)
     (logs.path / "whole.log").write_bytes(b"one\n")
     (logs.path / "begun.log").write_bytes(b"half of one")
-    files = [str(logs.path / "begun.log"), str(logs.log)]
+    files = [str(logs.log), str(logs.path / "begun.log")]
     assert TailSource(str(logs.path)).without_end() == files
     _, at = drain(TailFiles(str(logs.path)), TailPosition())
     source = TailSource(str(logs.path)).after(lambda: metadata(0, after=offsets(json.loads(at.to_json()))))
     assert source.without_end() == files, "what is read does not end them"
     with (logs.path / "begun.log").open("ab") as file:
         file.write(b" and the rest\n")
-    assert source.without_end() == files[1:]
+    assert source.without_end() == files[:1]
     assert TailSource("/none").without_end() == []
 
 
