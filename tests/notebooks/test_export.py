@@ -21,6 +21,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
     monkeypatch.delenv("PLOTLY_RENDERER", raising=False)
     notebook = new_notebook(cells=[new_code_cell(PLOT)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    assert isinstance(notebook, nbformat.NotebookNode)
     return notebook
 
 
