@@ -58,6 +58,7 @@ check: .venv/dev ## check lint, formatting, types and the imports between layers
 
 docs: .venv/dev ## regenerate the settings reference from the types, and the page of guards from their entries
 	$(BIN)/python -m tests.docs.reference
+	$(BIN)/python -m tests.docs.python_reference
 	$(BIN)/python -m tests.guards.page
 	$(BIN)/python -m tests.docs.readers
 	$(BIN)/python -m tests.docs.wrong_sinks

@@ -20,7 +20,8 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.spark.jvm import with_conf
 from oncelake.common.table_rows import TableRows
-from oncelake.engine.chain import Chain, StageState, needs_spark
+from oncelake.common.wording import did_you_mean
+from oncelake.engine.chain import Chain, StageState, needs_spark, without_end
 from oncelake.engine.configuration import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
@@ -45,6 +46,7 @@ from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
+from oncelake.observe.newest_line import NewestLines
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -135,22 +137,24 @@ class Lakehouse(OpenLake):
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
                 round_of(self.chain, lambda: self.spark, self.warn, *self.settings.alerts)
-                return RunResult(0, stopping.is_set())
+                return RunResult(0, stopping.is_set(), without_end(self.chain))
             self._session(quick=before.small)
         batches = self._exclusive(stopping, show, sink).run(
             once=once, followers=(alerting,), failed=failed, writers=writers
         )
-        return RunResult(batches, stopping.is_set())
+        return RunResult(batches, stopping.is_set(), without_end(self.chain) if once else ())
 
     # --- look ---
 
     def status(self) -> list[StageStatus]:
-        """Return the state of each stage, its last batch, rows, backlog and freshness. Change nothing.
+        """Return the state of each stage, its last batch, rows, backlog, and the age of its last batch and newest line.
 
         Raises:
             SourceError: the only source does not answer; one of several has the state `source away`.
         """
-        return [row for row, _ in statuses(self.chain)]
+        chain = self.chain
+        newest = NewestLines(chain)
+        return [newest.added(row, state) for row, state in statuses(chain)]
 
     def doctor(self) -> DoctorResult:
         """Return the state of each stage and what else would stop a run from starting. Change nothing.
@@ -458,7 +462,9 @@ class Lakehouse(OpenLake):
         """
         known = (str(SILVER), *(str(bronze_of(source)) for source in self.settings.by_name))
         if name not in known:
-            raise ConfigError(f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}")
+            raise ConfigError(
+                f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}{did_you_mean(name, known)}"
+            )
         chain, _ = self._with_spark
         if chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")

@@ -127,9 +127,15 @@ def template(node: ast.expr) -> str | None:
     parts = [
         str(part.value) if isinstance(part, ast.Constant) else f"<{_named(part.value)}>"
         for part in node.values
-        if isinstance(part, ast.Constant | ast.FormattedValue)
+        if isinstance(part, ast.Constant | ast.FormattedValue) and not _is_question(part)
     ]
     return " ".join("".join(parts).split())
+
+
+def _is_question(part: ast.expr) -> bool:
+    """Return True for the question whether a close name was meant, which ends a message in some cases."""
+    call = part.value if isinstance(part, ast.FormattedValue) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "did_you_mean"
 
 
 def _named(value: ast.expr) -> str:

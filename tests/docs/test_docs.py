@@ -13,11 +13,12 @@ import pytest
 import typer
 import yaml
 
+import oncelake
 from oncelake.cli.app import app
 from oncelake.engine.configuration import CONF, load, shipped_conf
 from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
-from tests.docs import damages, error_index, readers, reference, statements, wrong_sinks
+from tests.docs import damages, error_index, python_reference, readers, reference, statements, wrong_sinks
 from tests.docs.pages import (
     OPERATIONS,
     PAGES,
@@ -51,6 +52,13 @@ def test_the_reference_of_settings_is_the_generated_one() -> None:
 
 def test_the_reference_of_commands_is_the_generated_one() -> None:
     assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands(), "a help has changed: run make docs"
+
+
+def test_the_reference_of_python_is_that_of_the_docstrings() -> None:
+    page = python_reference.PAGE.read_text(encoding="utf-8")
+    assert page == python_reference.page(), "a docstring has changed: run make docs"
+    for name in {*oncelake.__all__} - {"Settings", "__version__"}:
+        assert f"# {name}\n" in page
 
 
 def test_the_table_of_readers_is_what_the_tests_try() -> None:

@@ -28,6 +28,16 @@ GUARDS = (
         tests=(f"{_TESTS}test_a_clock_that_is_set_back_hides_no_refused_lines",),
     ),
     Guard(
+        "unfinished-time-not-alone",
+        "a time that is not over counts with the lines before it",
+        "one refused line at the beginning of a time sends a message",
+        becomes("part"),
+        tests=(
+            "unit/observe/alerts/test_look.py::"
+            "test_a_few_refused_lines_at_the_beginning_of_a_time_alert_only_with_the_lines_before_them",
+        ),
+    ),
+    Guard(
         "window-finished-by-clock",
         "a window counts as finished by today's clock",
         "a clock that was ahead makes each window that has just begun one with too few lines",

@@ -1,10 +1,11 @@
-"""The site builds without a warning, and every link on it leads somewhere."""
+"""The site builds without a warning, every link on it leads somewhere, and its search shows excerpts."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.browser import chromium
 from tests.support.places import ROOT
 
 
@@ -19,3 +20,8 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
     ]
     assert missing == []
     assert "README.html" in (tmp_path / "index.html").read_text()
+    with chromium() as browser:
+        browser.open(f"file://{tmp_path}/search.html?q=quarantine")
+        excerpts = browser.until("[...document.querySelectorAll('.search li p.context')].map((text) => text.innerText)")
+        assert any("quarantine" in text.lower() for text in excerpts)
+        assert not any("¶" in text for text in excerpts)

@@ -129,8 +129,15 @@ def test_other_conditions_are_read_from_the_lake(house: House, spark: SparkSessi
     house.run(spark)
     lake.alerts(send=True)
     texts |= {message["alert"]: message["text"] for message in server.got if message["status"] == "alert"}
-    assert texts["bad"] == "40.0 % of 5 lines are refused"
+    assert texts["bad"].removesuffix(" so far") == "40.0 % of 5 lines are refused"
     assert [message["status"] for message in server.got if message["alert"] == "behind"] == ["alert", "end"]
+
+
+def test_refused_lines_are_told_of_by_the_run_that_refuses_them(house: House, spark: SparkSession, server: Web) -> None:
+    declare(house, bad=hook(server.url, "refused > 20% in 1 day"))
+    house.write("a.log", *errors(9, 3), b"broken", b"")
+    house.run(spark)
+    assert [message["text"] for message in server.got] == ["40.0 % of 5 lines are refused so far"]
 
 
 def test_a_failed_proof_alerts_until_one_holds_and_a_rebuild_alerts_nothing_again(

@@ -1,6 +1,7 @@
 """The history of a lake says which rules made which rows."""
 
 import json
+from datetime import datetime
 
 import pytest
 import yaml
@@ -49,6 +50,8 @@ def test_the_command_shows_spans_and_rules(house: House, spark: SparkSession) ->
         "silver.quarantine",
         "gold.error_log",
     ]
+    begun = datetime.fromisoformat(told["spans"][0]["begun_at"])
+    assert round(begun.timestamp() * 1000) == told["spans"][0]["begun"]
     for path in (house.lake / "_rules").iterdir():
         path.write_text("{")
     assert "not known: no run has written these rules down" in house.tell(spark, "history", "--rules")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -91,6 +92,14 @@ def test_the_report_agrees_with_the_tables(told: Told) -> None:
     assert {(stage.state, stage.backlog) for stage in facts.stages} == {("aligned", 0)}
     assert (facts.writing, facts.begun, dict(facts.troubles)) == ("", None, {})
     assert all(table.files and table.size for table in facts.tables)
+
+
+@pytest.mark.spark
+def test_the_report_names_what_it_means_and_no_value_of_python(told: Told) -> None:
+    positions = {stage.stage: stage.position for stage in told.facts.stages}
+    assert positions["silver"].endswith(" of bronze.access_log, read to its end")
+    assert positions["gold.error_log"].endswith(" of silver.access_log, read to its end")
+    assert not re.search(r"\b[A-Z]\w*\(\w+=|<\w+ object|\bNone\b", json.dumps(told.facts.to_dict()))
 
 
 PERIOD = Period(datetime(2017, 7, 30, 14, 30, tzinfo=UTC), datetime(2017, 7, 30, 15, tzinfo=UTC))

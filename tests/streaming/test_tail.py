@@ -43,7 +43,8 @@ def test_lines_are_counted_as_a_log_grows_and_is_rotated(house: House, spark: Sp
     log = append(house, *BATCHES[0])
     with log.open("ab") as file:
         file.write(MORE[:9])
-    house.run(spark)
+    assert house.lakehouse(spark).run(once=True).without_end == [str(log)]
+    assert "bronze: 1 file ends within a line, which waits for its end: app.log\n" in house.tell(spark, "status")
     house.must_be(BATCHES[0])
     with log.open("ab") as file:
         file.write(MORE[9:] + b"\n")

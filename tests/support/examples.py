@@ -18,8 +18,8 @@ from tests.support.places import ROOT
 from tests.support.readme import Shell
 
 EXAMPLES = ROOT / "examples"
-# the lines of a script that run nothing: comments, checks of the environment, its own directory
-_SETTING = ("#", ":", "set -eu", 'cd "$(dirname')
+# the lines of a script that run none of its steps: comments, the environment, its own directory
+_SETTING = ("#", "[", "export", "set -eu", 'cd "$(dirname')
 
 
 @dataclass

@@ -1,18 +1,21 @@
 """`oncelake alerts`: show the alerts, try a receiver, send what is due without a run."""
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before, warning
+from oncelake.common.json_line import result_line
 
 if TYPE_CHECKING:
     from oncelake.observe.alerts.state import AlertStatus
 
-alerts = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+alerts = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 
 @alerts.callback()
@@ -31,12 +34,16 @@ def shown(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
-        _say(console, lake.alerts(), as_json=as_json)
+        statuses = lake.alerts()
+        if as_json:
+            typer.echo(result_line("alerts", _object(statuses)))
+        else:
+            _say(console, statuses)
 
 
 @alerts.command("test")
 def try_out(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alert's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alert's name.", autocompletion=complete.alerts)],
     conf: Conf = None,
     sets: Sets = None,
     as_json: Json = False,
@@ -49,7 +56,7 @@ def try_out(
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
         message = lake.test_alert(name)
         if as_json:
-            typer.echo(json.dumps(message.to_dict()))
+            typer.echo(result_line("alerts test", message.to_dict()))
         else:
             console.print(f"{name}: a test message is sent to its {lake.settings.alerts[name].to.kind} receiver")
 
@@ -67,20 +74,24 @@ def send(
     A run does this by itself. Use it from cron, to hear of a run that has ended. Exit code 1 if a message is still
     unsent.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning, changes=True) as (
-        console,
-        lake,
-    ):
+    warnings = list[str]()
+    warn = partial(warning, kept=warnings)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
         statuses = lake.alerts(send=True)
-        _say(console, statuses, as_json=as_json)
-    if any(status.unsent for status in statuses):
+        is_sent = not any(status.unsent for status in statuses)
+        if as_json:
+            typer.echo(result_line("alerts send", _object(statuses), holds=is_sent, warnings=warnings))
+        else:
+            _say(console, statuses)
+    if not is_sent:
         raise typer.Exit(1)
 
 
-def _say(console: Console, statuses: "Sequence[AlertStatus]", *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"alerts": [status.to_dict() for status in statuses]}))
-        return
+def _object(statuses: "Sequence[AlertStatus]") -> dict[str, object]:
+    return {"alerts": [status.to_dict() for status in statuses]}
+
+
+def _say(console: Console, statuses: "Sequence[AlertStatus]") -> None:
     if not statuses:
         console.print("no alert is declared; see docs/alerts.md")
     for status in statuses:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from oncelake.cli import alerts, census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.common.version import __version__
 
 _SPARK = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta"}  # py4j is pyspark's
@@ -30,7 +31,7 @@ def examples(*commands: str) -> str:
     return "\n".join(("Examples:  ", *(f"oncelake {command}  " for command in commands)))  # two spaces: a line break
 
 
-app = typer.Typer(
+app = PlainTyper(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -1,6 +1,5 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,18 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
+from oncelake.common.json_line import result_line
 from oncelake.common.wording import shown_path
 from oncelake.sources.directory.census import Census, Faulty, fault_message
 
 if TYPE_CHECKING:
     from oncelake.sources.directory.resolve import Resolve
 
-census = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+census = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Files at fault, as oncelake census prints them.")]
 SourceName = Annotated[
-    str | None, typer.Option("--source", metavar="NAME", help="The source to check, if several have files.")
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="The source to check, if several have files.", autocompletion=complete.sources
+    ),
 ]
 Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
 
@@ -48,7 +53,7 @@ def account(
         with lake.census(source) as (result, resolve):
             stage = resolve.ingestion.stage
         if as_json:
-            typer.echo(json.dumps(_object(result, stage)))
+            typer.echo(result_line("census", _object(result, stage), holds=not result.faults))
         else:
             _say(console, result, stage, every=every)
     if result.faults:
@@ -57,52 +62,83 @@ def account(
 
 @census.command()
 def accept(
-    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files,
+    conf: Conf = None,
+    sets: Sets = None,
+    source: SourceName = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Accept that lines of files are not counted.
 
     This is recorded, and the proof no longer fails for it. If such a file changes again, that is a new fault.
     """
-    _resolve(files, conf, sets, source, lambda resolve, faults: resolve.accept(faults), verbose=verbose)
+    place = (conf, sets, source)
+    _resolve("accept", files, place, lambda resolve, faults: resolve.accept(faults), as_json=as_json, verbose=verbose)
 
 
 @census.command()
 def exclude(
-    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files,
+    conf: Conf = None,
+    sets: Sets = None,
+    source: SourceName = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Exclude files by renaming them to start with a dot.
 
     Files with such a name are not read. A file is refused if bronze has lines of it.
     """
-    _resolve(files, conf, sets, source, lambda resolve, faults: map(resolve.exclude, faults), verbose=verbose)
+    place = (conf, sets, source)
+    _resolve(
+        "exclude", files, place, lambda resolve, faults: map(resolve.exclude, faults), as_json=as_json, verbose=verbose
+    )
 
 
 @census.command()
 def reread(
-    files: Files, conf: Conf = None, sets: Sets = None, source: SourceName = None, verbose: Verbose = False
+    files: Files,
+    conf: Conf = None,
+    sets: Sets = None,
+    source: SourceName = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Rename files, so that the next run reads all their lines.
 
     They get a new name, because Spark never reads a name twice. You can also name files that you accepted earlier. A
     file that begins with the lines that bronze has of it is refused, because these lines would count twice.
     """
-    _resolve(files, conf, sets, source, lambda resolve, faults: map(resolve.reread, faults), verbose=verbose)
+    place = (conf, sets, source)
+    _resolve(
+        "reread", files, place, lambda resolve, faults: map(resolve.reread, faults), as_json=as_json, verbose=verbose
+    )
 
 
 def _resolve(
+    command: str,
     files: list[str],
-    conf: Path | None,
-    sets: list[str] | None,
-    source: str | None,
+    place: tuple[Path | None, list[str] | None, str | None],
     work: Callable[["Resolve", list[Faulty]], Iterable[str]],
     *,
+    as_json: bool,
     verbose: bool,
 ) -> None:
-    with opened(conf, sets, verbose=verbose, changes=True) as (_, lake), lake.census(source) as (result, resolve):
+    conf, sets, source = place
+    with (
+        opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake),
+        lake.census(source) as (result, resolve),
+    ):
         from oncelake.sources.directory.resolve import chosen
 
+        done = list[str]()
         for line in work(resolve, chosen(files, [*result.faults, *result.accepted])):
-            typer.echo(line)
+            done.append(line)
+            if not as_json:
+                typer.echo(line)
+        if as_json:
+            typer.echo(result_line(f"census {command}", {"done": done}))
 
 
 def _say(console: Console, result: Census, stage: str, *, every: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from oncelake.cli.program import Json, Verbose, reported, warning
 from oncelake.common.errors import OncelakeError
+from oncelake.common.json_line import result_line
 from oncelake.common.wording import count_of, listed
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def init(
             name = sample_logs.kinds[0].format if sample_logs is not None else "default"
             left_out = {str(file): why for file, why in sample_logs.left_out.items()} if sample_logs is not None else {}
             fields = {"files": files, "kept": kept_files, "format": name, "kinds": kinds, "left_out": left_out}
-            typer.echo(json.dumps({**fields, "next": written.next}))
+            typer.echo(result_line("init", {**fields, "next": written.next}))
             return
         for path in written.files:
             console.print(f"wrote {path}")

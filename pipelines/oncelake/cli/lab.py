@@ -1,6 +1,5 @@
 """`oncelake demo` and `crash-test`: they work on their own lake."""
 
-import json
 import random
 import signal
 import tempfile
@@ -12,6 +11,7 @@ import typer
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, interrupt, reported
 from oncelake.common.errors import OncelakeError
+from oncelake.common.json_line import result_line
 
 
 def demo(
@@ -28,7 +28,7 @@ def demo(
     ] = None,
     sets: Sets = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Directory to keep the lake in, instead of a temporary one.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to keep the lake in, instead of a temporary one.")
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -50,7 +50,7 @@ def demo(
             with Lakehouse.open(conf or shipped_conf() / "local.yaml", every, verbose=verbose) as lake:
                 holds = tell(console, lake, root)
         if as_json:
-            typer.echo(json.dumps({"proof": holds}))
+            typer.echo(result_line("demo", {"proof": holds}, holds=all(holds.values())))
         if not all(holds.values()):
             raise OncelakeError(f"the proof does not hold: {', '.join(name for name, ok in holds.items() if not ok)}")
 
@@ -58,9 +58,13 @@ def demo(
 def crash_test(
     conf: Conf = None,
     sets: Sets = None,
-    kills: Annotated[int, typer.Option(help="Number of kills.")] = 100,
-    seed: Annotated[int | None, typer.Option(help="Random seed of kills and lines.", show_default="a new one")] = None,
-    lines: Annotated[int | None, typer.Option(help="Number of lines to generate.", show_default="300 per kill")] = None,
+    kills: Annotated[int, typer.Option(metavar="N", help="Number of kills.")] = 100,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Random seed of kills and lines.", show_default="a new one")
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of lines to generate.", show_default="300 per kill")
+    ] = None,
     own_source: Annotated[
         bool, typer.Option("--own-source", help="Read the source in your configuration instead of generated lines.")
     ] = False,
@@ -68,7 +72,7 @@ def crash_test(
         bool, typer.Option("--copy-lake", help="Start from a copy of your lake, and read your source.")
     ] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Directory to keep everything in, instead of a temporary one.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to keep everything in, instead of a temporary one.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -88,7 +92,8 @@ def crash_test(
         used = conf if own_source or copy_lake else conf_or_shipped(conf)  # generated lines need no source and no lake
         order = Order(used, sets or [], kills, drawn, lines, own_source, copy_lake, keep, verbose)
         verdict = conduct(order, console.print)
-        for text in [json.dumps(verdict.to_dict())] if as_json else verdict.sentences():
+        result = verdict.to_dict()
+        for text in [result_line("crash-test", result, holds=verdict.clean)] if as_json else verdict.sentences():
             typer.echo(text)
     if not verdict.clean:
         raise typer.Exit(1)

@@ -1,14 +1,16 @@
 """`oncelake format`: try a log format on a file, test it on kept lines, or find the one that fits."""
 
-import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from oncelake.cli import complete
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Sets, Verbose, reported
 from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.json_line import result_line
 from oncelake.common.lake import BRONZE
 from oncelake.common.wording import count_of, printable
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
 _WIDTH = 100  # of a line that is shown
 
-log_format = typer.Typer(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
+log_format = PlainTyper(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
 
 
 @log_format.command("try")
@@ -29,7 +31,11 @@ def try_(
     file: File,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="FORMAT", help="A format's name or file; the one of the configuration if not given."),
+        typer.Argument(
+            metavar="FORMAT",
+            help="A format's name or file; the one of the configuration if not given.",
+            autocompletion=complete.formats,
+        ),
     ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Keep the lines that are shown, and what they parse to, for `format test`.")
@@ -78,7 +84,8 @@ def try_(
             path = tests_file(name, places)
             count = keep(path, name, kept_of(trial, parser, sample.modified))
         if as_json:
-            typer.echo(json.dumps({**trial.to_dict(), "unheld": dict(unheld)}, ensure_ascii=False))
+            fields = {**trial.to_dict(), "unheld": dict(unheld)}
+            typer.echo(result_line("format try", fields, holds=trial.accepted > 0))
         else:
             _show(console, file, trial)
             _show_unheld(console, unheld)
@@ -93,7 +100,11 @@ def try_(
 def check(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="FORMAT", help="A format's name or file; every format with kept lines if not given."),
+        typer.Argument(
+            metavar="FORMAT",
+            help="A format's name or file; every format with kept lines if not given.",
+            autocompletion=complete.formats,
+        ),
     ] = None,
     conf: Conf = None,
     as_json: Json = False,
@@ -125,7 +136,8 @@ def check(
                 tested: [{"line": kept.line, "differences": differences} for kept, differences in of_format]
                 for tested, of_format in changes.items()
             }
-            typer.echo(json.dumps({"lines": {tested: len(tests[tested]) for tested in names}, "changed": lines}))
+            fields = {"lines": {tested: len(tests[tested]) for tested in names}, "changed": lines}
+            typer.echo(result_line("format test", fields, holds=not any(changes.values())))
         for tested in names if not as_json else []:
             same = len(tests[tested]) - len(changes[tested])
             console.print(f"{tested}: {same:,} of {count_of(len(tests[tested]), 'line')} as kept")
@@ -153,12 +165,13 @@ def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbo
         from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 
         suggestion = suggest_format(sample_of(file), known_formats(format_places(conf)))
+        is_read = suggestion.chosen is not None or suggestion.best is not None
         if as_json:
-            typer.echo(json.dumps(suggestion.to_dict(), ensure_ascii=False))
+            typer.echo(result_line("format suggest", suggestion.to_dict(), holds=is_read))
         else:
             _show_suggestion(console, file, suggestion)
     with reported(as_json=as_json, verbose=verbose):
-        if suggestion.chosen is None and suggestion.best is None:
+        if not is_read:
             raise OncelakeError(
                 f"no known format parses a line of {file}, and none can be drafted: {suggestion.reason}. Write one as "
                 f"docs/formats.md shows, and try it: oncelake format try {file} my-format.yaml"

@@ -1,29 +1,29 @@
 """`oncelake status`, `doctor`, `history`, `trace` and `lines`: look at a lake and change nothing."""
 
-import json
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oncelake.cli import complete
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
+from oncelake.common.json_line import result_line
 from oncelake.observe.trace.lineage import lines as lineage_lines
-
-if TYPE_CHECKING:
-    from oncelake.observe.status import StageStatus
 
 
 def status(
     conf: Conf = None,
     sets: Sets = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, and each new batch, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between refreshes.")] = 2.0,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="With --watch: the pause between refreshes.")
+    ] = 2.0,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show each stage: state, last batch, rows, backlog, age.
+    """Show each stage: state, last batch, rows, backlog, ages.
 
     It takes no lock, so it can run next to `oncelake run`.
     """
@@ -36,15 +36,17 @@ def status(
             show = showing(console, "oncelake status", as_json=as_json, board=LiveBoard)
             lake.watch(show, every=every, stopping=stopping)
             return
-        from oncelake.observe.status import quality_lines, status_table
+        from oncelake.observe.status import quality_lines, status_table, waiting_lines
 
         rows = lake.status()
-        for text in (text for row in rows for text in row.warnings):
+        warnings = [text for row in rows for text in row.warnings]
+        for text in warnings:
             warning(text)
         if as_json:
-            typer.echo(_json(rows))
+            typer.echo(result_line("status", {"stages": [row.to_dict() for row in rows]}, warnings=warnings))
         else:
-            for line in (*status_table(rows, console.width if console.is_terminal else None), *quality_lines(rows)):
+            table = status_table(rows, console.width if console.is_terminal else None)
+            for line in (*table, *waiting_lines(rows), *quality_lines(rows)):
                 console.print(line)
 
 
@@ -65,7 +67,8 @@ def doctor(
         result = lake.doctor()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if as_json:
-            typer.echo(_json(result.stages, warnings=result.warnings))
+            stages = [row.to_dict() for row in result.stages]
+            typer.echo(result_line("doctor", {"stages": stages}, holds=result.may_start, warnings=result.warnings))
         for row in result.stages if not as_json else ():
             line = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
             console.print("ok " if row.may_start else "no ", line)
@@ -80,7 +83,9 @@ def doctor(
 def history(
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="For example silver.access_log; default: all."),
+        typer.Argument(
+            metavar="TABLE", help="For example silver.access_log; default: all.", autocompletion=complete.tables
+        ),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,
@@ -96,7 +101,7 @@ def history(
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         spans = lake.history(table)
         if as_json:
-            typer.echo(json.dumps({"spans": [span.to_dict() for span in spans]}))
+            typer.echo(result_line("history", {"spans": [span.to_dict() for span in spans]}))
             return
         from oncelake.observe.rule_history import history_lines
 
@@ -121,7 +126,7 @@ def trace(
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
         way = lake.trace(line)
-        for text in [json.dumps(way.to_dict())] if as_json else lineage_lines(way):
+        for text in [result_line("trace", way.to_dict(), holds=way.holds)] if as_json else lineage_lines(way):
             typer.echo(text)
     if not way.holds:
         raise typer.Exit(1)
@@ -160,9 +165,5 @@ def lines(
 
         wanted = {name: value if mark else None for name, mark, value in (key.partition("=") for key in keys or ())}
         counted = lake.lines(table, moment("--at", at, datetime.now(UTC)), wanted, limit=limit)
-        for text in [json.dumps(counted.to_dict())] if as_json else line_texts(counted):
+        for text in [result_line("lines", counted.to_dict())] if as_json else line_texts(counted):
             typer.echo(text)
-
-
-def _json(rows: list["StageStatus"], **more: list[str]) -> str:
-    return json.dumps({"stages": [row.to_dict() for row in rows], **more})

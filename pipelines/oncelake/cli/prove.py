@@ -1,6 +1,5 @@
 """`oncelake prove`: prove that every line counts exactly once."""
 
-import json
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
+from oncelake.common.json_line import result_line
 from oncelake.common.wording import count_of, duration
 from oncelake.exactly_once.link import Link
 
@@ -44,7 +44,9 @@ def prove(
     Compares the source with bronze, and each table with the next one. Each comparison is a link of the proof. It stops
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
     """
-    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warning) as (console, lake):
+    warnings = list[str]()
+    warn = partial(warning, kept=warnings)
+    with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
         from oncelake.engine.open_lake import unheard
 
         since_ms = None if since is None else since_when(since, datetime.now(UTC))
@@ -53,7 +55,7 @@ def prove(
         say = partial(say_link, console) if not as_json else unheard
         proven = lake.prove(since_ms=since_ms, full=full, deep=deep, link=say)
         if as_json:
-            typer.echo(json.dumps(proven.to_dict()))
+            typer.echo(result_line("prove", proven.to_dict(), holds=proven.holds, warnings=warnings))
         else:
             say_result(console, proven)
     if not proven.holds:

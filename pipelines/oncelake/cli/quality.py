@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from oncelake.cli import complete
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import (
     Conf,
     Json,
@@ -22,7 +24,7 @@ from oncelake.cli.program import (
     stop_on_signals,
 )
 from oncelake.common.errors import StoppedError
-from oncelake.common.json_line import json_line
+from oncelake.common.json_line import json_line, result_line
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of
 
@@ -34,11 +36,15 @@ if TYPE_CHECKING:
 
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TABLE", help="For example silver.access_log; all tables with a suite if none is given."),
+    typer.Argument(
+        metavar="TABLE",
+        help="For example silver.access_log; all tables with a suite if none is given.",
+        autocompletion=complete.tables,
+    ),
 ]
 _LINES_SHOWN = 3  # of those that break an expectation
 
-quarantine = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+quarantine = PlainTyper(invoke_without_command=True, no_args_is_help=False)
 
 
 @quarantine.callback()
@@ -59,7 +65,8 @@ def listing(
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (console, lake):
         lines, reasons = lake.quarantined()
         if as_json:
-            typer.echo(json.dumps({"lines": lines, "reasons": [reason.to_dict() for reason in reasons]}))
+            fields = {"lines": lines, "reasons": [reason.to_dict() for reason in reasons]}
+            typer.echo(result_line("quarantine", fields))
             return
         console.print(f"{QUARANTINE}: {count_of(lines, 'line')}")
         for reason in reasons:
@@ -128,6 +135,7 @@ def validate(
     docs: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Directory for Great Expectations' HTML pages; required if the lake is not on a local disk.",
             show_default="quality/audit in the lake",
         ),
@@ -148,7 +156,7 @@ def validate(
         holds = all(audit.holds for audit in audits)
         if as_json:
             fields = {"audits": [audit.to_dict() for audit in audits], "docs": str(place), "holds": holds}
-            typer.echo(json.dumps(fields))
+            typer.echo(result_line("validate", fields, holds=holds))
         else:
             console.print(f"Data Docs: {place}")
     if not holds:
@@ -175,12 +183,15 @@ def _sentence(result: "Result") -> str:
 
 
 def suggest(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="silver.access_log or bronze.access_log.")] = str(
-        SILVER
-    ),
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="silver.access_log or bronze.access_log.", autocompletion=complete.ingested
+        ),
+    ] = str(SILVER),
     conf: Conf = None,
     sets: Sets = None,
-    rows: Annotated[int, typer.Option(min=1, help="Number of rows to read.")] = 100_000,
+    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Number of rows to read.")] = 100_000,
     verbose: Verbose = False,
 ) -> None:
     """Draft a suite for a table, as JSON to edit.

@@ -1,6 +1,5 @@
 """`oncelake recover`, `rebuild` and `maintain`: repair checkpoints and tables, compact files."""
 
-import json
 import threading
 from dataclasses import asdict
 from functools import partial
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelake.cli import complete
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError, StoppedError
-from oncelake.common.json_line import json_line
+from oncelake.common.json_line import json_line, result_line
 
 if TYPE_CHECKING:
     from oncelake.engine.maintain import MaintenanceResult
@@ -25,7 +25,10 @@ AcceptLoss = Annotated[
 
 def recover(
     stages: Annotated[
-        list[str] | None, typer.Argument(metavar="STAGE", help="Stages to recover; all if none is given.")
+        list[str] | None,
+        typer.Argument(
+            metavar="STAGE", help="Stages to recover; all if none is given.", autocompletion=complete.stages
+        ),
     ] = None,
     conf: Conf = None,
     sets: Sets = None,
@@ -45,16 +48,22 @@ def recover(
 
         say = partial(_say, dry_run=dry_run) if not as_json else unheard
         outcomes = lake.recover(*stages or (), accept_loss=accept_loss, dry_run=dry_run, done=say)
+    refused = [outcome.refused for outcome in outcomes if outcome.refused]
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if as_json:
-            typer.echo(json.dumps({"dry_run": dry_run, "stages": [asdict(outcome) for outcome in outcomes]}))
-        refused = [outcome.refused for outcome in outcomes if outcome.refused]
+            stages_done = [asdict(outcome) for outcome in outcomes]
+            typer.echo(result_line("recover", {"dry_run": dry_run, "stages": stages_done}, holds=not refused))
         if refused:
             raise StateError("\n".join(refused))
 
 
 def rebuild(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="First stage to rebuild, for example silver.")],
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE", help="First stage to rebuild, for example silver.", autocompletion=complete.stages
+        ),
+    ],
     conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
@@ -102,7 +111,8 @@ def maintain(
     Merges small data files and deletes data files that no version of the last 7 days needs. Source files are not
     touched. It can run next to `oncelake run`. Exit code 1 if a table could not be maintained.
     """
-    warn = partial(warning, as_json=as_json)
+    warnings = list[str]()
+    warn = partial(warning, as_json=as_json, kept=warnings)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
 
         def say(table: "MaintenanceResult") -> None:
@@ -110,9 +120,11 @@ def maintain(
                 console.print(str(table))
 
         tables = lake.maintain(say)
+        has_failed = any(result.failed for result in tables)
         if as_json:
-            typer.echo(json.dumps({"tables": [result.to_dict() for result in tables]}))
-    if any(result.failed for result in tables):
+            fields = {"tables": [result.to_dict() for result in tables]}
+            typer.echo(result_line("maintain", fields, holds=not has_failed, warnings=warnings))
+    if has_failed:
         raise typer.Exit(1)
 
 

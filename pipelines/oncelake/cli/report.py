@@ -1,6 +1,5 @@
 """`oncelake report`: write the report page of a lake, or serve it while the chain runs."""
 
-import json
 import os
 import threading
 from contextlib import suppress
@@ -12,6 +11,7 @@ import typer
 
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
+from oncelake.common.json_line import json_line, result_line
 from oncelake.observe.report.contents import verdict
 from oncelake.observe.report.period import read_period
 
@@ -44,7 +44,11 @@ def report(
     port: Annotated[
         int | None,
         typer.Option(
-            help="With --watch: the port, 0 for any free one.", show_default=f"{DEFAULT_PORT}", min=0, max=65535
+            metavar="PORT",
+            help="With --watch: the port, 0 for any free one.",
+            show_default=f"{DEFAULT_PORT}",
+            min=0,
+            max=65535,
         ),
     ] = None,
     as_json: Json = False,
@@ -72,7 +76,7 @@ def report(
 
             with serving(DEFAULT_PORT if port is None else port) as (shown, url):
                 text = f"serving {url} until Ctrl-C"
-                typer.echo(json.dumps({"event": "serving", "url": url}) if as_json else text)
+                typer.echo(json_line("serving", url=url) if as_json else text)
                 stop_on_signals(stopping)
                 lake.watch_report(shown.put, proof=not no_proof, stopping=stopping)
             return
@@ -85,7 +89,8 @@ def report(
         write_page(file, page(facts))
         holds = facts.proof.holds and facts.proof.made != "not possible"
         text = f"wrote {file}: {verdict(facts).headline}"
-        typer.echo(json.dumps({"page": str(file), **facts.to_dict()}) if as_json else text)
+        fields = {"page": str(file), **facts.to_dict()}
+        typer.echo(result_line("report", fields, holds=holds) if as_json else text)
     if not holds:
         raise typer.Exit(1)
 

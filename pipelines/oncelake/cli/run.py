@@ -71,7 +71,11 @@ def run(
 
 def _say_end(console: Console, ran: "RunResult", *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_line("end", batches=ran.batches))
+        typer.echo(json_line("end", batches=ran.batches, without_end=ran.without_end))
         return
     batches = f"{count_of(ran.batches, 'batch')} committed"
     console.print(f"done: {batches if ran.batches else 'nothing new in the source, no table was changed'}")
+    if ran.without_end:
+        from oncelake.exactly_once.source import without_end_words
+
+        console.print(f"waiting: {without_end_words(ran.without_end)}")

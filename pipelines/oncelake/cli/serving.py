@@ -1,13 +1,14 @@
 """`oncelake serving`: create the tables of the serving database or of another sink."""
 
-import json
 from typing import Annotated
 
 import typer
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Sets, Verbose, opened
+from oncelake.common.json_line import result_line
 
-serving = typer.Typer(no_args_is_help=True, help="Set up the database that serves gold tables.")
+serving = PlainTyper(no_args_is_help=True, help="Set up the database that serves gold tables.")
 
 
 @serving.callback()
@@ -37,6 +38,7 @@ def init(
         database = served.tables[0].place
         names = [*([POSITION.name, REFUSED.name] if served.sql else []), *(table.table.name for table in served.tables)]
         if as_json:
-            typer.echo(json.dumps({"database": database, "tables": names, "sql": served.sql, "made": not sql}))
+            fields = {"database": database, "tables": names, "sql": served.sql, "made": not sql}
+            typer.echo(result_line("serving init", fields))
         else:
             typer.echo("\n\n".join(f"{text};" for text in served.sql) if sql else f"{database} has {', '.join(names)}")

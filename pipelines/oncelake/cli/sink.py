@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Json, Quiet, Verbose, reported
 from oncelake.common.errors import ConfigError
+from oncelake.common.json_line import result_line
 
-sink = typer.Typer(no_args_is_help=True, help="Test a sink of your own.")
+sink = PlainTyper(no_args_is_help=True, help="Test a sink of your own.")
 _OPTIONS = "ONCELAKE_SERVING__OPTIONS"
 
 
@@ -26,10 +28,12 @@ def check(
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="One of serving.options. Repeatable."),
     ] = None,
-    kills: Annotated[int, typer.Option(min=0, help="Further kills, at random moments.")] = 0,
-    seed: Annotated[int, typer.Option(help="Decides the random moments.")] = 1,
-    lines: Annotated[int, typer.Option(min=1, help="Kill before at most this many lines of the sink's code.")] = 150,
-    pauses: Annotated[int, typer.Option(min=1, help="Stop a writer before at most this many lines.")] = 12,
+    kills: Annotated[int, typer.Option(metavar="N", min=0, help="Further kills, at random moments.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Decides the random moments.")] = 1,
+    lines: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Kill before at most this many lines of the sink's code.")
+    ] = 150,
+    pauses: Annotated[int, typer.Option(metavar="N", min=1, help="Stop a writer before at most this many lines.")] = 12,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -50,7 +54,7 @@ def check(
         holds = all(result.holds for result in results)
         if as_json:
             checks = [{"name": result.name, "holds": result.holds, "said": result.said} for result in results]
-            typer.echo(json.dumps({"sink": name, "holds": holds, "checks": checks}))
+            typer.echo(result_line("sink test", {"sink": name, "holds": holds, "checks": checks}, holds=holds))
     if not holds:
         raise typer.Exit(1)
 

@@ -5,9 +5,12 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from fnmatch import fnmatch
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from oncelake.common.wording import did_you_mean
 
 
 class Strict(BaseModel):
@@ -76,19 +79,25 @@ _EXPECTED = {
 }
 
 
-def one_line(error: ValidationError, *, secret: Iterable[str] = ()) -> str:
-    """Return one line that says what is wrong, with the given value; values of secret keys are not shown."""
+def one_line(error: ValidationError, *, model: type[BaseModel] | None = None, secret: Iterable[str] = ()) -> str:
+    """Return one line that says what is wrong, with the given value.
+
+    Args:
+        error: the error.
+        model: the model that does not accept the value, to name a key that is close to an unknown one.
+        secret: keys whose values are not shown.
+    """
     errors = error.errors()
     # pydantic takes a list for too short if its items are wrong
     items = {fault["loc"][:end] for fault in errors for end in range(len(fault["loc"]))}
     faults = (fault for fault in errors if fault["type"] != "too_short" or fault["loc"] not in items)
-    return "; ".join(_sentence(dict(fault), tuple(secret)) for fault in faults)
+    return "; ".join(_sentence(dict(fault), model, tuple(secret)) for fault in faults)
 
 
-def _sentence(fault: dict[str, Any], secret: tuple[str, ...]) -> str:
+def _sentence(fault: dict[str, Any], model: type[BaseModel] | None, secret: tuple[str, ...]) -> str:
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
-        return f"{key}: there is no such setting"
+        return f"{key}: there is no such setting{_close_key(model, fault['loc'])}"
     if fault["type"] == "missing":
         return f"{key}: is required"
     message = _EXPECTED.get(fault["type"], str(fault["msg"]))
@@ -98,6 +107,37 @@ def _sentence(fault: dict[str, Any], secret: tuple[str, ...]) -> str:
     if hidden or isinstance(fault["input"], (Mapping, BaseModel)):  # a whole section may contain a secret too
         return sentence
     return f"{sentence}, not {shown(fault['input'])}"
+
+
+def _close_key(model: type[BaseModel] | None, place: tuple[int | str, ...]) -> str:
+    """Return the question whether a known key beside an unknown one was meant; empty without a close one."""
+    kind: Any = model
+    for part in place[:-1]:
+        kind = _part_of(kind, part)
+    names = _fields(kind)
+    return did_you_mean(str(place[-1]), (".".join(map(str, (*place[:-1], name))) for name in names))
+
+
+def _part_of(kind: Any, part: int | str) -> Any:
+    """Return the type of a field of a model, or of an item of a mapping or a list; None if it is not known."""
+    if fields := _fields(kind):
+        return fields.get(str(part))
+    items = [item for item in get_args(_plain(kind)) if item is not Ellipsis]
+    return items[-1] if items else None
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """Return the types of a model's fields by their keys; nothing for another type."""
+    kind = _plain(kind)
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    return {field.alias or name: field.annotation for name, field in kind.model_fields.items()} if is_model else {}
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type without None and annotations."""
+    while get_origin(kind) in (UnionType, Union, Annotated):
+        kind = next(item for item in get_args(kind) if item is not NoneType)
+    return kind
 
 
 def shown(value: object, limit: int = 80) -> str:

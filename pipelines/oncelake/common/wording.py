@@ -1,6 +1,7 @@
 """Format counts, ages, durations, sizes, shares and long lists for people, in one form everywhere."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 # The default number of items of a list to name.
 HANDFUL = 5
@@ -64,6 +65,13 @@ def is_ahead(seconds: float) -> bool:
     return seconds <= -1
 
 
+def utc(milliseconds: int) -> str:
+    """Return a time as text, such as 2026-01-31T08:00:00Z; with milliseconds unless they are 0."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    part = f".{milliseconds % 1000:03d}" if milliseconds % 1000 else ""
+    return f"{at:%Y-%m-%dT%H:%M:%S}{part}Z"
+
+
 def size(count: int) -> str:
     """Return a size in bytes: `512 bytes`, `4.1 kB`."""
     if count < 1000:
@@ -85,6 +93,22 @@ def share(part: float | None, whole: float | None = 1) -> str:
     if 0 < value < 0.01:
         return "< 0.01 %"
     return f"{value:.2f} %" if value < 1 else f"{value:.1f} %"
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """Return `; did you mean error_log?` if a text is close to a known name; empty if it is close to none.
+
+    A name with a dot is also close by its last part: `eror_log` to `gold.error_log`.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
+
+    by_name = {name: name for name in known}
+    ends = {name.rpartition(".")[2]: name for name in by_name}
+    for names in (by_name, ends):
+        close = get_close_matches(text, names, n=1, cutoff=0.7)
+        if close and names[close[0]] != text:
+            return f"; did you mean {names[close[0]]}?"
+    return ""
 
 
 def listed(items: Iterable[str], total: int | None = None, separator: str = ", ", most: int = HANDFUL) -> str:

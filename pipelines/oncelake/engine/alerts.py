@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AwareDatetime, Field, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
 
 from oncelake.common.models import Duration, Strict, later, shown
+from oncelake.common.wording import did_you_mean
 from oncelake.serving.settings import is_secret_reference, reveal
 
 Subject = Literal["gold", "freshness", "backlog", "refused", "proof"]
@@ -230,9 +231,11 @@ def check_alert(name: str, alert: AlertSettings, measures: Mapping[str, tuple[st
     condition, where = alert.condition, f"alerts.{name}.when"
     if condition.subject == "gold" and condition.table not in measures:
         declared = ", ".join(measures) or "none"
-        raise ValueError(f"{where}: there is no gold table {condition.table}; declared: {declared}")
+        close = did_you_mean(condition.table, measures)
+        raise ValueError(f"{where}: there is no gold table {condition.table}; declared: {declared}{close}")
     if condition.subject == "gold" and condition.column not in measures[condition.table]:
-        names = ", ".join(measures[condition.table])
+        names = ", ".join(measures[condition.table]) + did_you_mean(condition.column, measures[condition.table])
         raise ValueError(f"{where}: {condition.table} has no measure {condition.column}; its measures are {names}")
     if condition.stage and condition.stage not in stages:
-        raise ValueError(f"{where}: there is no stage {condition.stage}; the stages are {', '.join(stages)}")
+        known = f"the stages are {', '.join(stages)}{did_you_mean(condition.stage, stages)}"
+        raise ValueError(f"{where}: there is no stage {condition.stage}; {known}")

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local, is_name
 from oncelake.common.spark.runtime import on_databricks
+from oncelake.common.wording import did_you_mean
 from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.settings import Settings
@@ -260,6 +261,11 @@ def tables_need_spark(settings: Settings) -> bool:
     return lake.catalog is not None or not (is_local(lake.root) and is_local(lake.checkpoints)) or on_databricks()
 
 
+def without_end(chain: Chain) -> list[str]:
+    """Return the files that grow whose last line has no end yet, so that it waits."""
+    return [file for stage in chain.stages if not stage.reads for file in chain.source(stage).without_end()]
+
+
 def named(stages: tuple[Stage, ...], name: str) -> Stage:
     """Return the stage with a name."""
     return next(stage for stage in stages if stage.name == name)
@@ -276,5 +282,6 @@ def selected(stages: tuple[Stage, ...], name: str) -> tuple[Stage, ...]:
     exact = tuple(stage for stage in stages if stage.name == name)
     matches = exact or tuple(stage for stage in stages if stage.layer == name)
     if not matches:
-        raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(stage.name for stage in stages)}")
+        known = [stage.name for stage in stages]
+        raise ConfigError(f"there is no stage {name!r}; the stages are {', '.join(known)}{did_you_mean(name, known)}")
     return matches

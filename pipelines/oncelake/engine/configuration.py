@@ -19,15 +19,17 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
+from oncelake.common.wording import did_you_mean
+from oncelake.engine.conf_file import LOCAL, conf_file, conf_or_shipped, format_places, shipped_conf
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
 from oncelake.silver.parsing.parser import Parser, load_parser
 
+# They are in a module that is quick to import, and belong to the rest of the configuration.
+__all__ = ["LOCAL", "conf_or_shipped", "format_places", "shipped_conf"]
 # Mappings whose own keys contain dots.
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
 # The value of `quality.expectations` that turns all suites off.
 NO_SUITES = "none"
-# The configuration file that is read if none is named and this one exists.
-LOCAL = Path("conf/local.yaml")
 # Environment variables that are not settings: the configuration file, and those of the notebooks: the `--set` values of
 # the lake to read, the directory for the notebooks' own lake, and the Kafka broker for the notebooks' own topics.
 CONF, SETS, SCRATCH, BROKER = (f"{ENV_PREFIX}{name}" for name in ("CONF", "SETS", "SCRATCH", "BOOTSTRAP_SERVERS"))
@@ -50,16 +52,9 @@ def configured(conf: Path | None, sets: Sequence[str]) -> tuple[Settings, Mappin
     }
 
 
-def format_places(conf: Path | None) -> list[Path]:
-    """Return the directories in which a format is looked up by name, in order."""
-    file = _conf_file(conf)
-    beside = [file.parent / "formats"] if file is not None else []
-    return [*beside, LOCAL.parent / "formats", shipped_conf() / "formats"]
-
-
 def code_places(conf: Path | None) -> list[Path]:
     """Return the directories in which a module of the user's own code is looked for first, in order."""
-    file = _conf_file(conf)
+    file = conf_file(conf)
     return [*([file.parent] if file is not None else []), Path()]
 
 
@@ -74,7 +69,7 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
     Raises:
         ConfigError: the file is missing or not a YAML mapping, a key is unknown, or a value is not accepted.
     """
-    file, flags = _conf_file(conf), _from_flags(sets)
+    file, flags = conf_file(conf), _from_flags(sets)
     in_file = _read(file) if file is not None else _without_places(_read(conf_or_shipped(None)))
     _refuse_unknown_environment()
     _let_the_flags_choose_the_lake(in_file, flags)
@@ -101,7 +96,7 @@ def load(conf: Path | None, sets: Sequence[str] = ()) -> Settings:
                 "source.path=/var/log/myapp --set lake.root=/data/lake"
             ) from None
         raise ConfigError(
-            f"{file or LOCAL.name} with environment and --set: {one_line(error, secret=SECRET_KEYS)}"
+            f"{file or LOCAL.name} with environment and --set: {one_line(error, model=Settings, secret=SECRET_KEYS)}"
         ) from None
     except SettingsError:
         raise ConfigError(
@@ -134,21 +129,6 @@ def _with_expectations(settings: Settings, beside: Path) -> Settings:
         )
     path = str(directory.absolute()) if setting != NO_SUITES and directory.is_dir() else None
     return settings.model_copy(update={"quality": settings.quality.model_copy(update={"expectations": path})})
-
-
-def shipped_conf() -> Path:
-    """Return the directory of the configuration that is shipped with oncelake."""
-    packaged = Path(__file__).parents[1] / "_conf"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "conf"
-
-
-def conf_or_shipped(conf: Path | None) -> Path:
-    """Return the file that is read: the named one, `conf/local.yaml` if it exists, or the shipped one."""
-    return _conf_file(conf) or shipped_conf() / LOCAL.name
-
-
-def _conf_file(conf: Path | None) -> Path | None:
-    return conf if conf is not None else LOCAL if LOCAL.exists() else None
 
 
 def _without_places(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,9 +178,9 @@ def _refuse_unknown_environment() -> None:
         section = section_of(name)
         if section is not None and section not in known and name not in (CONF, SETS, SCRATCH, BROKER):
             raise ConfigError(
-                f"environment variable {name}: there is no such setting; the form is "
-                f"{ENV_PREFIX}<section>__<key>, and the sections are {', '.join(sorted(known))}. If Kubernetes sets it "
-                "for a Service, write enableServiceLinks: false into the pod"
+                f"environment variable {name}: there is no such setting; the form is {ENV_PREFIX}<section>__<key>, and "
+                f"the sections are {', '.join(sorted(known))}. If Kubernetes sets it "
+                f"for a Service, write enableServiceLinks: false into the pod{did_you_mean(section, known)}"
             )
 
 

@@ -47,10 +47,13 @@ class RunResult:
     Attributes:
         batches: the number of committed batches, without replayed batches that the tables already held.
         stopped: True if a stop was requested.
+        without_end: the files that grow whose last line has no end yet, so that it waits; only of a run that ends by
+            itself.
     """
 
     batches: int
     stopped: bool
+    without_end: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, LockedError, ReceiptError, StateError
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.make_table import make_tables
 from oncelake.engine.rebuild import stages_from
@@ -141,7 +141,9 @@ class Replay:
         known = sorted(row[0] for row in rows.select(F.explode("reasons.rule")).distinct().collect())
         unknown = [reason for reason in reasons if reason not in known]
         if unknown:
-            has = f"the reasons in it are {', '.join(known)}" if known else "it is empty"
+            has = (
+                f"the reasons in it are {', '.join(known)}{did_you_mean(unknown[0], known)}" if known else "it is empty"
+            )
             raise ConfigError(f"no line in {QUARANTINE} has the reason {unknown[0]!r}; {has}")
         if not known:
             return None

@@ -14,6 +14,7 @@ from oncelake.bronze.settings import SECRETS, SourceSettings
 from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
 from oncelake.common.models import Duration, Strict, later, shown
 from oncelake.common.spark.settings import SparkSettings
+from oncelake.common.wording import did_you_mean
 from oncelake.engine.alerts import AlertSettings, check_alert
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings
@@ -145,8 +146,10 @@ class Settings(BaseSettings):
     def _served_is_declared(self) -> Self:
         for name in self.serving.served:
             if name not in self.gold:
-                declared = ", ".join(self.gold) or "none"
-                raise ValueError(f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}")
+                declared, close = ", ".join(self.gold) or "none", did_you_mean(name, self.gold)
+                raise ValueError(
+                    f"serving.tables names {shown(name)}, which is not a gold table; declared: {declared}{close}"
+                )
         return self
 
     @model_validator(mode="after")

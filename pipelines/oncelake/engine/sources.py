@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.mask import check_key
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, StageError
 from oncelake.common.lake import BRONZE, SILVER, Table, bronze_stage
+from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.engine.settings import Settings
@@ -206,7 +207,9 @@ def _kind_of_files(settings: Settings, name: str | None) -> SourceKind:
     kinds = settings.kinds()
     if name is not None:
         if name not in kinds:
-            raise ConfigError(f"there is no source {name!r}; the sources are {', '.join(kinds)}")
+            raise ConfigError(
+                f"there is no source {name!r}; the sources are {', '.join(kinds)}{did_you_mean(name, kinds)}"
+            )
         return kinds[name]
     of_files = {name: kind for name, kind in kinds.items() if kind.uncounted(None) is None}
     if len(of_files) > 1:

@@ -2,10 +2,11 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.state import Diagnosis
@@ -65,6 +66,10 @@ class Source(ABC):
     def exhausted(self, at: str) -> bool:
         """Return True if the source certainly holds nothing after a position; False if only the query can find out."""
         return False
+
+    def without_end(self) -> list[str]:
+        """Return the files whose last line has no end yet, so that the source waits for it."""
+        return []
 
     def waiting_bytes(self, at: str | None) -> int | None:
         """Return about how many bytes of text the source holds after a position; None if only the query can find out.
@@ -168,6 +173,12 @@ def replaced(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
     if was == is_now:
         was, is_now = (f"{was} (kind {identity.get('kind')})" for identity in (recorded, now))
     return f"lines were read from {was}, the source is now {is_now}"
+
+
+def without_end_words(files: Sequence[str]) -> str:
+    """Return in words that the last lines of some files wait for their ends."""
+    end = count_of(len(files), "file ends", "files end")
+    return f"{end} within a line, which waits for its end: {listed(map(shown_name, files))}"
 
 
 # Returns the sizes in bytes that bronze recorded for some files, by path.

@@ -15,6 +15,7 @@ from pyspark.sql.types import BooleanType, StructType
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
 from oncelake.common.spark.analysis import TODAY, Impurity, impurity, without_log
+from oncelake.common.wording import did_you_mean
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
@@ -113,7 +114,9 @@ def _failure(error: PySparkException, columns: list[str]) -> str:
     condition = (error.getCondition() or "").split(".")[0]
     if condition == "UNRESOLVED_COLUMN":
         unknown = (error.getMessageParameters() or {}).get("objectName", "")
-        return f"names {unknown}, which silver does not have; silver's columns are {', '.join(columns)}"
+        return f"names {unknown}, which silver does not have; silver's columns are {', '.join(columns)}" + (
+            did_you_mean(unknown.strip("`"), columns)
+        )
     if condition in _CONDITIONS:
         return _CONDITIONS[condition]
     message = re.sub(r"^\[\S+\] ?| ?SQLSTATE: \w+.*", "", str(error).strip().splitlines()[0])

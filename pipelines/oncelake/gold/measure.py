@@ -37,6 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from oncelake.common.wording import did_you_mean
 from oncelake.silver.parsing.columns import FLOATS, one_zero
 
 # How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
@@ -212,7 +213,7 @@ def _check_function(function: str) -> None:
     if function in NOT_ADDITIVE:
         raise ValueError(f"{function} is refused: {NOT_ADDITIVE[function]}")
     if function not in FUNCTIONS:
-        raise ValueError(f"there is no measure {function}; use one of {ACCEPTED}")
+        raise ValueError(f"there is no measure {function}; use one of {ACCEPTED}{did_you_mean(function, FUNCTIONS)}")
 
 
 def _argument(function: str, text: str) -> str:

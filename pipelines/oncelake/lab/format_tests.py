@@ -162,7 +162,9 @@ def read_kept(path: Path) -> list[KeptLine]:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except (ValidationError, TypeError) as error:
         message = (
-            one_line(error) if isinstance(error, ValidationError) else "write a list of lines, each with the key line"
+            one_line(error, model=KeptLine)
+            if isinstance(error, ValidationError)
+            else "write a list of lines, each with the key line"
         )
         raise ConfigError(f"{path}: {message}") from None
 

@@ -18,7 +18,11 @@ _GRID = palette.PAGE["line"][0]
 
 
 def use() -> None:
-    """Set one light, plain style for all later plots; `fig.show()` finds the right renderer itself."""
+    """Set one light, plain style for all later plots; `fig.show()` finds the right renderer itself.
+
+    In Jupyter, a plot gets a form for an export to HTML besides: by itself, plotly gives it only the form that
+    JupyterLab draws, and `nbconvert` leaves that out.
+    """
     import plotly.graph_objects as go  # noqa: PLC0415 - the import takes a second, and only notebooks need it
     import plotly.io as pio  # noqa: PLC0415
 
@@ -40,6 +44,8 @@ def use() -> None:
     }
     pio.templates["oncelake"] = go.layout.Template(layout=layout)
     pio.templates.default = "oncelake"
+    if pio.renderers.default == "plotly_mimetype":
+        pio.renderers.default = "plotly_mimetype+notebook"
 
 
 def show(figure: Any, title: str, *, x: str | None, y: str | None, hover: str | None = None, **layout: Any) -> None:

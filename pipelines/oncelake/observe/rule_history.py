@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, did_you_mean, utc
 from oncelake.engine.chain import Chain
 from oncelake.engine.rules import read_rules
 from oncelake.exactly_once.delta_log import ChainCommit
@@ -39,8 +39,8 @@ class RulesSpan:
     rules: Sequence[Mapping[str, Any]] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the span for JSON."""
-        return asdict(self)
+        """Return the span for JSON; `begun_at` and `ended_at` repeat the times as ISO 8601 in UTC."""
+        return {**asdict(self), "begun_at": utc(self.begun), "ended_at": utc(self.ended)}
 
 
 def rule_history(chain: Chain, table: str | None = None) -> list[RulesSpan]:
@@ -57,7 +57,9 @@ def rule_history(chain: Chain, table: str | None = None) -> list[RulesSpan]:
     """
     tables = {str(target.table): target.table for stage in chain.stages for target in stage.writes}
     if table is not None and table not in tables:
-        raise ConfigError(f"there is no table {table!r}; the tables are {', '.join(tables)}")
+        raise ConfigError(
+            f"there is no table {table!r}; the tables are {', '.join(tables)}{did_you_mean(table, tables)}"
+        )
     return [span for name in tables if table in (None, name) for span in _spans(chain, name, tables)]
 
 

@@ -1,7 +1,7 @@
 """A stage's state in words and numbers, for `status` and `doctor`."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,14 +13,14 @@ from oncelake.common.wording import age, ago, count_of, is_ahead
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.start_gate import block_reason
-from oncelake.exactly_once.source import Backlog, Unit
+from oncelake.exactly_once.source import Backlog, Unit, without_end_words
 from oncelake.exactly_once.state import State
 from oncelake.observe.columns import Column, fitting, line
 
 # The state of a stage whose source does not answer.
 AWAY = "source away"
 # On a narrow terminal, columns are dropped in this order.
-GIVE_WAY = ("behind", "quarantine", "duplicates", "committed")
+GIVE_WAY = ("behind", "quarantine", "duplicates", "last batch", "newest line")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class StageStatus:
         quality: about the last batch with rows that broke a rule or a limit: its `batch_id` and `lines`, how many broke
             each of the `rules`, and the limits in `warned`; null before the first such batch, and right after a replay.
         page: the page in docs/operations about the state.
+        newest_line: the time of the newest line that the stage has counted, in UTC; null before its first batch, of
+            bronze, which reads no time, and where the log of silver is not on a local disk.
+        newest_line_seconds: the seconds since then; negative if it is in the future by this clock.
+        without_end: the files that grow whose last line has no end yet; the next run reads it when its end is written.
     """
 
     stage: str
@@ -59,6 +63,9 @@ class StageStatus:
     quality: dict[str, Any] | None = None
     page: str = ""
     backlog_behind: int = 0
+    newest_line: str | None = None
+    newest_line_seconds: float | None = None
+    without_end: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dict for JSON."""
@@ -85,7 +92,9 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     """Return the status of one stage."""
     waits, last = backlog(state), state.first.last
     now_ms = (now or datetime.now(UTC)).timestamp() * 1000
-    behind = 0.0 if waits.count == 0 else None
+    behind = 0.0 if waits.unit == "rows" and waits.count == 0 else None
+    if waits.since_ms:
+        behind = seconds_between(waits.since_ms, now_ms)
     row = StageStatus(
         stage=state.stage.name,
         state=state.diagnosis.state.value,
@@ -94,13 +103,14 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
-        freshness_seconds=_seconds(now_ms, last.timestamp) if last else None,
-        seconds_behind=_seconds(now_ms, waits.since_ms) if waits.since_ms else behind if waits.unit == "rows" else None,
+        freshness_seconds=seconds_between(last.timestamp, now_ms) if last else None,
+        seconds_behind=behind,
         detail=state.diagnosis.seen if state.diagnosis.may_start else block_reason(state),
         warnings=state.source.warnings(),
         quality=_quality(state),
         page=state.diagnosis.state.page,
         backlog_behind=waits.behind,
+        without_end=state.source.without_end() if waits.count else [],
     )
     return replace(row, warnings=[*ahead(row), *row.warnings])
 
@@ -142,7 +152,8 @@ def _quality(state: StageState) -> dict[str, Any] | None:
     )
 
 
-def _seconds(now_ms: float, then_ms: int) -> float:
+def seconds_between(then_ms: int, now_ms: float) -> float:
+    """Return the seconds from one time to another, with one decimal."""
     return round((now_ms - then_ms) / 1000, 1) + 0.0  # no -0.0
 
 
@@ -185,7 +196,8 @@ _COLUMNS: Sequence[Column[StageStatus]] = (
     Column("duplicates", lambda row: _beside(row, DUPLICATES)),
     Column("backlog", lambda row: backlog_words(row.backlog, row.backlog_unit)),
     Column("behind", lambda row: "" if row.seconds_behind is None else age(row.seconds_behind)),
-    Column("committed", lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds)),
+    Column("newest line", lambda row: "" if row.newest_line_seconds is None else ago(row.newest_line_seconds)),
+    Column("last batch", lambda row: "-" if row.freshness_seconds is None else ago(row.freshness_seconds)),
 )
 
 
@@ -199,6 +211,13 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         rules = f"broke rules: {broken or 'none'}"
         lines = count_of(row.quality["lines"], "line")
         yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
+
+
+def waiting_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
+    """Yield one line per stage whose source waits for the end of a file's last line."""
+    for row in rows:
+        if row.without_end:
+            yield f"{row.stage}: {without_end_words(row.without_end)}"
 
 
 def _rows(row: StageStatus) -> str:

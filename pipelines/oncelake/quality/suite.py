@@ -17,6 +17,7 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import Strict, one_line, shown
+from oncelake.common.wording import did_you_mean
 from oncelake.quality.expectations import EXPECTATIONS, RowExpectation
 
 M = TypeVar("M", bound=Strict)
@@ -137,7 +138,7 @@ class Suite:
         try:
             return kind.model_validate(declared.arguments)
         except ValidationError as error:
-            raise ConfigError(f"{self.at(number)}: {one_line(error)}") from None
+            raise ConfigError(f"{self.at(number)}: {one_line(error, model=kind)}") from None
 
     def at(self, number: int) -> str:
         """Return the place of an expectation in its file, for errors."""
@@ -163,7 +164,9 @@ def read_suites(directory: Path, tables: Iterable[Table]) -> dict[Table, Suite]:
     for path in sorted(directory.glob("*.json")):
         if path.stem not in known:
             names = ", ".join(f"{name}.json" for name in known)
-            raise ConfigError(f"{path}: there is no table {path.stem}; accepted file names: {names}")
+            raise ConfigError(
+                f"{path}: there is no table {path.stem}; accepted file names: {names}{did_you_mean(path.stem, known)}"
+            )
         suites[known[path.stem]] = read_suite(path, known[path.stem])
     return suites
 
@@ -187,7 +190,7 @@ def read_suite(path: Path, table: Table) -> Suite:
     try:
         declared = SuiteFile.model_validate(text)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {one_line(error)}") from None
+        raise ConfigError(f"{path}: {one_line(error, model=SuiteFile)}") from None
     suite = Suite(table, path, declared, _ids(declared, path))
     by_row: list[RowExpectation | None] = []
     for number, expectation in enumerate(declared.expectations):
@@ -216,6 +219,7 @@ def _check_known(suite: Suite, number: int, expectation: Declared) -> None:
         raise ConfigError(
             f"{suite.at(number)}: there is no expectation {shown(expectation.type)} in Great Expectations; correct the "
             f"type. These types can judge a single row: {', '.join(sorted(EXPECTATIONS))}"
+            f"{did_you_mean(expectation.type, EXPECTATIONS)}"
         )
     for key, value in expectation.arguments.items():
         if isinstance(value, dict) and "$PARAMETER" in value:

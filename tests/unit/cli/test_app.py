@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -170,6 +171,7 @@ def test_help_fits_80_columns_and_truncates_no_summary(words: tuple[str, ...], f
     assert result.exit_code == 0
     assert "…" not in result.output
     assert "[[" not in result.output, "a metavar has no brackets of its own"
+    assert not re.search(r"<(bool|str|int|float|list|path|file|directory)", result.output), "a type of Python"
     assert max(map(len, result.output.splitlines())) <= 80
     for inner in getattr(COMMANDS[words], "commands", {}).values():
         summary = inner.help.split("\n\n")[0]

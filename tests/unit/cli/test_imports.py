@@ -12,6 +12,7 @@ from tests.support.house import House
 HEAVY = {"great_expectations", "jinja2", "opentelemetry", "pandas", "plotly", "py4j", "pyspark", "sqlalchemy"}
 CODE = """
 import sys
+sys.argv[0] = "oncelake"
 from oncelake.cli.app import main
 try:
     main()
@@ -34,6 +35,14 @@ def imported(*arguments: str) -> set[str]:
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(*arguments) == set()
+
+
+@pytest.mark.parametrize("words", ["oncelake rebuild g", "oncelake format try app.log j", "oncelake history s"])
+def test_completion_imports_nothing_heavy(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_ONCELAKE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    assert imported() == set()
 
 
 @pytest.mark.parametrize("command", ["run", "status", "doctor"])

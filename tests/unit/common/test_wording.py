@@ -2,7 +2,18 @@
 
 import pytest
 
-from oncelake.common.wording import age, ago, count_of, duration, listed, number, share, short_number, size
+from oncelake.common.wording import (
+    age,
+    ago,
+    count_of,
+    did_you_mean,
+    duration,
+    listed,
+    number,
+    share,
+    short_number,
+    size,
+)
 
 
 def test_a_noun_agrees_with_its_number() -> None:
@@ -90,3 +101,20 @@ def test_a_few_items_are_named_and_the_rest_is_counted() -> None:
     assert listed("abcdefg") == "a, b, c, d, e and 2 more"
     assert listed("abcde", total=1_005, separator="; ") == "a; b; c; d; e; and 1,000 more"
     assert [listed(each, most=1) for each in ("a", "abc")] == ["a", "a and 2 more"]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("gold.eror_log", "gold.error_log"),
+        ("eror_log", "gold.error_log"),
+        ("error_log", "gold.error_log"),
+        ("silvr", "silver"),
+        ("serving.pages", None),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_a_name_that_is_close_is_asked_for(text: str, meant: str | None) -> None:
+    known = ["bronze", "silver", "gold.error_log", "gold.log_volume"]
+    assert did_you_mean(text, known) == (f"; did you mean {meant}?" if meant else "")

@@ -79,8 +79,14 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
 @pytest.mark.parametrize(
     ("sets", "expected"),
     [
-        (["lake.rot=/x"], "lake.rot: there is no such setting"),
-        (["sorce.path=/x"], "sorce: there is no such setting"),
+        (["lake.rot=/x"], "lake.rot: there is no such setting; did you mean lake.root?"),
+        (["sorce.path=/x"], "sorce: there is no such setting; did you mean source?"),
+        (
+            ["sources.web.pth=/x", "sources.web.path=/y"],
+            "sources.web.pth: there is no such setting; did you mean",
+        ),
+        (["gold.a.evry=1 minute"], "gold.a.evry: there is no such setting; did you mean gold.a.every?"),
+        (["lake.schemas.bronz=x"], "lake.schemas.bronz: there is no such setting; did you mean lake.schemas.bronze?"),
         (["source.kind=socket"], f"source.kind: Input should be {KINDS_LISTED}, not 'socket'"),
         (["source.max_offsets_per_batch=many"], "not 'many'"),
         (["source.max_bytes_per_batch=0"], "greater than 0"),
@@ -221,6 +227,7 @@ def test_a_variable_that_is_not_json_is_named_without_its_value(
 def test_a_misspelt_environment_variable_is_named(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCELAKE_SORCE__PATH", "/x")
     assert "ONCELAKE_SORCE__PATH: there is no such setting" in message(conf)
+    assert message(conf).endswith("; did you mean source?")
     monkeypatch.delenv("ONCELAKE_SORCE__PATH")
     monkeypatch.setenv("ONCELAKE_SOURCE__PTH", "/x")
     assert "source.pth: there is no such setting" in message(conf)

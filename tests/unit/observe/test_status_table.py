@@ -16,11 +16,11 @@ SILVER = replace(
 )
 LOST = replace(BRONZE, stage="serving.error_log", state="checkpoint lost", may_start=False, backlog=None)
 ROWS = (BRONZE, SILVER, LOST)
-TITLES = ("stage", "state", "batch", "rows", "quarantine", "backlog", "behind", "committed")
+TITLES = ("stage", "state", "batch", "rows", "quarantine", "backlog", "behind", "last_batch")
 
 
 def titles(rows: tuple[StageStatus, ...], width: int | None) -> list[str]:
-    return status_table(rows, width)[0].plain.split()
+    return status_table(rows, width)[0].plain.replace("last batch", "last_batch").split()
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from math import inf
 
 from oncelake.common.errors import DeliveryError
+from oncelake.common.wording import utc
 from oncelake.engine.alerts import AlertSettings
 from oncelake.exactly_once.files import Files
 from oncelake.observe.alerts.look import Look, Window
-from oncelake.observe.alerts.message import Message, Status, utc
+from oncelake.observe.alerts.message import Message, Status
 from oncelake.observe.alerts.state import AlertState, Entry, directory, key_of, read_state, write_state
 
 # The most messages that one round sends, and that wait for a round: a look takes no more windows while they wait.
@@ -158,7 +160,9 @@ class Alert:
             _over(entry, now, "the clock was set back") if entry.start_ms > now else entry for entry in state.entries
         )
         state = replace(state, entries=tuple(entries))
-        windows, until = self.look.spans(max(known, state.since_ms - state.since_ms % length), now)
+        after = max(known, state.since_ms - state.since_ms % length)
+        windows, until = self.look.spans(after, now)
+        state = _fallen(state, windows, now, after, until)
         before = len(state.entries)
         state, all_added = self._add_windows(state, windows)
         if not all_added:
@@ -236,11 +240,25 @@ def _over(entry: Entry, now: int, why: str) -> Entry:
     return entry if entry.over_ms is not None else replace(entry, over_ms=now, over=why)
 
 
-def _fallen(state: AlertState, windows: list[Window], now: int) -> AlertState:
-    """End the open windows in which the condition no longer holds, and return the state."""
+def _fallen(
+    state: AlertState, windows: list[Window], now: int, first_ms: float = -inf, end_ms: float = inf
+) -> AlertState:
+    """End the open windows in which the condition no longer holds, and return the state.
+
+    Args:
+        state: the state before.
+        windows: those in which it holds.
+        now: the current time.
+        first_ms, end_ms: the times between which all windows are known; one that is not within them stays as it is.
+    """
     holding = {window.start_ms for window in windows}
+
+    def falls(entry: Entry) -> bool:
+        is_known = first_ms <= entry.start_ms and (entry.end_ms is None or entry.end_ms <= end_ms)
+        return is_known and entry.start_ms not in holding
+
     entries = (
-        entry if entry.start_ms in holding else _over(entry, now, "the condition no longer holds in this window")
+        _over(entry, now, "the condition no longer holds in this window") if falls(entry) else entry
         for entry in state.entries
     )
     return replace(state, entries=tuple(entries))

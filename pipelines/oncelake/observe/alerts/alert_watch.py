@@ -15,6 +15,7 @@ from oncelake.common.background import Background, Pause
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
 from oncelake.common.lake import Lake
 from oncelake.common.models import shown
+from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
@@ -155,12 +156,14 @@ def refuse_unknown(alerts: Collection[str], name: str) -> None:
     """Raise ConfigError if a name is not among those of the declared alerts."""
     if name not in alerts:
         declared = ", ".join(alerts) or "none"
-        raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}")
+        raise ConfigError(f"there is no alert {shown(name)}; declared: {declared}{did_you_mean(name, alerts)}")
 
 
 def _moves(chain: Chain, name: str) -> str:
     """Return the stage whose batches start an alert's next round early; empty if there is none."""
     condition = chain.settings.alerts[name].condition
+    if condition.subject == "refused":
+        return "silver"
     return f"gold.{condition.table}" if condition.subject == "gold" else ""
 
 

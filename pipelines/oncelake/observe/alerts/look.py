@@ -12,14 +12,13 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table
-from oncelake.common.wording import ago, count_of, duration, printable, share
+from oncelake.common.wording import ago, count_of, duration, printable, share, utc
 from oncelake.engine.alerts import Condition
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
 from oncelake.exactly_once.files import Files
 from oncelake.gold.declaration import LOG_TIME, quoted
-from oncelake.observe.alerts.message import utc
 from oncelake.observe.status import backlog, backlog_words
 
 _COMPARE: dict[str, Callable[[Column, float], Column]] = {
@@ -76,7 +75,14 @@ class Look(Protocol):
         """
 
     def spans(self, after_ms: int, until_ms: int) -> tuple[list[Window], int]:
-        """Return the times in which too many lines were refused, and up to when all lines are known."""
+        """Return the times in which too many lines were refused, and up to when all lines are known.
+
+        The last of these times may not be over yet.
+
+        Args:
+            after_ms: only times that begin then or later.
+            until_ms: the current time.
+        """
 
     def holding(self, now_ms: int) -> Holding | None:
         """Return whether a condition that is not about windows holds; None if it is not known."""
@@ -162,19 +168,23 @@ class LakeLook(Look):
         last = state.first.last
         if last is not None and state.checkpoint.open_batch == last.metadata.batch_id:
             until_ms = min(until_ms, last.timestamp)  # its refused lines may not be written yet
-        until_ms -= until_ms % length
-        read, refused = self._lines(silver, after_ms, until_ms, length)
+        finished = until_ms - until_ms % length
+        read, refused = self._lines(silver, min(after_ms, until_ms - length), until_ms)
         windows = []
-        for start in sorted(read):
-            part = refused[start] / read[start] if read[start] else 0.0
-            if part > self.condition.limit:
-                text = f"{share(part)} of {count_of(read[start], 'line')} are refused"
+        for start in sorted({at - at % length for at in read if at >= after_ms}):
+            lines, part = _part(read, refused, start, start + length)
+            is_over = start < finished
+            # a time that is not over may have few lines yet, so the lines before it count too
+            # guard: unfinished-time-not-alone
+            before = part if is_over else _part(read, refused, until_ms - length, until_ms)[1]
+            if min(part, before) > self.condition.limit:
+                text = f"{share(part)} of {count_of(lines, 'line')} are refused{'' if is_over else ' so far'}"
                 windows.append(Window(start, start + length, text))
-        return windows, until_ms
+        return windows, finished
 
-    def _lines(self, silver: Stage, after_ms: int, until_ms: int, length: int) -> tuple[Counter[int], Counter[int]]:
-        """Return how many lines silver's batches read, and how many of them it refused, by the start of the time."""
-        starts: dict[tuple[str, int], int] = {}
+    def _lines(self, silver: Stage, after_ms: int, until_ms: int) -> tuple[Counter[int], Counter[int]]:
+        """Return how many lines silver's batches read, and how many of them it refused, by the time of their commit."""
+        times: dict[tuple[str, int], int] = {}
         read, refused = Counter[int](), Counter[int]()
         for table in (SILVER, *(other for other in silver.tables if other != SILVER)):
             for commit, stands in self.chain.commit_log(table).newest_first():
@@ -185,10 +195,10 @@ class LakeLook(Look):
                     continue
                 batch = (metadata.query_id, metadata.batch_id)
                 if table == SILVER and commit.timestamp < until_ms:
-                    starts[batch] = commit.timestamp - commit.timestamp % length
-                if batch in starts:
-                    read[starts[batch]] += commit.lines_added
-                    refused[starts[batch]] += commit.rows_added if table == QUARANTINE else 0
+                    times[batch] = commit.timestamp
+                if batch in times:
+                    read[times[batch]] += commit.lines_added
+                    refused[times[batch]] += commit.rows_added if table == QUARANTINE else 0
         return read, refused
 
     def holding(self, now_ms: int) -> Holding | None:
@@ -213,6 +223,13 @@ class LakeLook(Look):
         when = ago(age) if last.timestamp <= now_ms else "later than this machine's clock"
         text = f"the last commit of {stage.name} was {when}, at {utc(last.timestamp)}"
         return Holding(age > condition.limit, f"{text}; the limit is {duration(round(condition.limit))}")
+
+
+def _part(read: Counter[int], refused: Counter[int], first_ms: int, end_ms: int) -> tuple[int, float]:
+    """Return how many lines were read from one time to before another, and the share of them that was refused."""
+    times = [at for at in read if first_ms <= at < end_ms]
+    lines = sum(read[at] for at in times)
+    return lines, sum(refused[at] for at in times) / lines if lines else 0.0
 
 
 def _proof_path(lake: str) -> str:

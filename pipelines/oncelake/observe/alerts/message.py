@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from email.message import EmailMessage
 from hashlib import sha256
 from typing import Any, Literal
@@ -59,13 +59,6 @@ class Message:
     def to_dict(self) -> dict[str, str]:
         """Return the message as a dict for JSON."""
         return asdict(self)
-
-
-def utc(milliseconds: int) -> str:
-    """Return a time as text, such as 2026-01-31T08:00:00Z; with milliseconds unless they are 0."""
-    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    part = f".{milliseconds % 1000:03d}" if milliseconds % 1000 else ""
-    return f"{at:%Y-%m-%dT%H:%M:%S}{part}Z"
 
 
 def slack(message: Message, _: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from oncelake.common.errors import StateError
+from oncelake.common.wording import utc
 from oncelake.exactly_once.files import Files
-from oncelake.observe.alerts.message import utc
 
 FORM = 1
 # The number of files that are not removed.

@@ -17,7 +17,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import BRONZE, SILVER, Table, is_local, is_name
 from oncelake.common.models import fingerprint
 from oncelake.common.tables import read_version
-from oncelake.common.wording import count_of
+from oncelake.common.wording import count_of, did_you_mean
 from oncelake.engine.chain import Chain
 from oncelake.observe.audit.audit import LINE, Auditor, prepared
 from oncelake.observe.audit.results import RESULTS_TABLE, AuditedRows, Result, last_audited, record
@@ -75,7 +75,9 @@ def chosen_suites(suites: Suites, names: Sequence[str]) -> list[Suite]:
         raise ConfigError("there is no suite; put <layer>.<table>.json into `expectations` next to the configuration")
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no suite for {name}; there is one for {', '.join(known)}")
+            raise ConfigError(
+                f"there is no suite for {name}; there is one for {', '.join(known)}{did_you_mean(name, known)}"
+            )
     return [known[name] for name in names or known]
 
 

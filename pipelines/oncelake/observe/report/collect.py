@@ -231,7 +231,7 @@ def _stage_facts(chain: Chain, stage: Stage) -> StageFacts:
         batch_id=table_state.batch_id,
         committed_ms=table_state.last.timestamp or None,
         rows=table_state.rows,
-        position=(position.words(str(stage.reads)) if position else None) or at or "",
+        position=(position.words(", ".join(map(str, stage.reads))) if position else None) or at or "",
         partitions=tuple(
             Partition(numbers[name], offsets[name], ends.get(name)) for name in sorted(offsets, key=_by_number)
         ),

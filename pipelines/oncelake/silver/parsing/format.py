@@ -20,6 +20,7 @@ from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, as_tuple, later, one_line, shown
 from oncelake.common.time_zone import checked_zone
+from oncelake.common.wording import did_you_mean
 from oncelake.silver.parsing.columns import checked_type
 from oncelake.silver.parsing.level import LEVELS, LevelText
 from oncelake.silver.parsing.pattern import groups
@@ -315,7 +316,7 @@ def load_format(name_or_path: str, directories: Sequence[Path], inside: object =
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"source.format {name_or_path!r}: cannot read {path}: {error}") from error
     except ValidationError as error:
-        raise ConfigError(f"{path}: {one_line(error)}") from error
+        raise ConfigError(f"{path}: {one_line(error, model=LogFormat)}") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -340,4 +341,5 @@ def _find(name_or_path: str, directories: Sequence[Path]) -> Path:
     raise ConfigError(
         f"source.format {name_or_path!r}: no {name_or_path}.yaml in {', '.join(map(str, directories))}; "
         f"available: {available}; use one of these names or the path of a format file"
+        f"{did_you_mean(name_or_path, format_names(directories))}"
     )

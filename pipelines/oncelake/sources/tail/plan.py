@@ -511,7 +511,13 @@ def ranges(start: TailPosition, end: TailPosition) -> list[Range]:
     return [part for part in parts if part.end > part.start]
 
 
-def has_half_a_line(listed: ListedFile, offset: int) -> bool:
+def half_read(survey: Survey, at: TailPosition) -> list[ListedFile]:
+    """Return the files that end within a line after a position, by their paths."""
+    known = [file for number, file in survey.known.items() if _has_half_a_line(file, at.files[number].offset)]
+    return sorted([*known, *(file for file in survey.new if _has_half_a_line(file, 0))], key=lambda file: file.path)
+
+
+def _has_half_a_line(listed: ListedFile, offset: int) -> bool:
     """Return True if a file holds bytes after an offset that are not a whole line."""
     if is_packed(listed.path) or listed.size <= offset:
         return False

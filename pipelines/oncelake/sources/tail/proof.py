@@ -12,6 +12,7 @@ from oncelake.common.lake import Table, bronze_stage, place_of
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.exactly_once.link import Link, Uncompared
+from oncelake.exactly_once.source import without_end_words
 from oncelake.exactly_once.span import HALF, Span, batch_names, ingested_ms, miscounted, rows_of
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
@@ -20,7 +21,7 @@ from oncelake.sources.directory.comparison import summed, unequal
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail.masked_proof import masked_changed
-from oncelake.sources.tail.plan import has_half_a_line, ranges
+from oncelake.sources.tail.plan import half_read, ranges
 from oncelake.sources.tail.position import TailPosition
 from oncelake.sources.tail.source import TailSource
 from oncelake.sources.tail.survey import Survey, is_written
@@ -81,10 +82,9 @@ def _written(source: TailSource, survey: Survey) -> list[ListedFile]:
 
 
 def _notes(source: TailSource, survey: Survey, at: TailPosition) -> Iterator[str]:
-    half = [file for number, file in survey.known.items() if has_half_a_line(file, at.files[number].offset)]
-    half += [file for file in survey.new if has_half_a_line(file, 0)]
+    half = half_read(survey, at)
     if half:
-        yield f"{count_of(len(half), 'file ends', 'files end')} within a line, which waits for its end: {_named(half)}"
+        yield without_end_words([file.path for file in half])
     if survey.copies:
         pairs = listed(f"{shown_name(copy.path)} of {shown_name(file.path)}" for copy, file in survey.copies)
         yield f"{count_of(len(survey.copies), 'file is a copy', 'files are copies')} and not read: {pairs}"

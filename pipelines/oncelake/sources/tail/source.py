@@ -14,7 +14,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.census import Census, Fault, FaultKey, Faulty
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import NOT_COMPLETE
-from oncelake.sources.tail.plan import TailFiles, range_words
+from oncelake.sources.tail.plan import TailFiles, half_read, range_words
 from oncelake.sources.tail.position import TailPosition
 from oncelake.sources.tail.survey import Survey
 
@@ -90,6 +90,15 @@ class TailSource(Source):
             SourceError: the directory cannot be listed.
         """
         return self.files.waiting(_parsed(at))
+
+    def without_end(self) -> list[str]:
+        """Return the files whose last line has no end yet; none without the directory."""
+        metadata = self.last()
+        at = metadata.end if metadata is not None else None
+        try:
+            return [file.path for file in half_read(self.survey(at), _parsed(at))]
+        except SourceError:
+            return []
 
     def census(
         self, at: str | None, accepted: frozenset[FaultKey] = frozenset(), survey: Survey | None = None

@@ -66,7 +66,7 @@ class Gold(Look):
 
     def spans(self, after_ms: int, until_ms: int) -> tuple[list[Window], int]:
         until = until_ms - until_ms % (5 * MINUTE)
-        return [window for window in self.refused if after_ms <= window.start_ms and window.end_ms <= until], until
+        return [window for window in self.refused if after_ms <= window.start_ms < until_ms], until
 
     def holding(self, now_ms: int) -> Holding | None:
         return self.held
@@ -444,20 +444,40 @@ def test_a_condition_without_windows_alerts_once_and_ends_once() -> None:
     assert len(set(place.keys())) == 2
 
 
-def test_refused_lines_are_looked_at_in_finished_times() -> None:
+def test_refused_lines_alert_once_and_before_their_time_is_over() -> None:
     place = Place("refused > 5%")
     place.round()
-    place.gold.refused.append(Window(BEGAN, BEGAN + 5 * MINUTE, "40 % of 10 lines are refused"))
-    place.now += 5 * MINUTE - 1
+    place.now += MINUTE
+    place.gold.refused.append(Window(BEGAN, BEGAN + 5 * MINUTE, "40 % of 10 lines are refused so far"))
     place.round()
-    assert place.got == []
-    place.now += 1
-    place.round()
-    place.round()
-    assert len(place.keys()) == 1
+    assert [message.text for message in place.got] == ["40 % of 10 lines are refused so far"]
+    for _ in range(4):
+        place.now += MINUTE
+        place.round()
+    assert len(place.got) == 1
     place.now += 5 * MINUTE
     place.round()
     assert place.keys("end") == place.keys()
+    assert len(place.got) == 2
+
+
+def test_refused_lines_that_are_few_in_the_end_end_the_alert_when_their_time_is_over() -> None:
+    place = Place("refused > 5%")
+    place.round()
+    place.now += MINUTE
+    place.gold.refused.append(Window(BEGAN, BEGAN + 5 * MINUTE, "40 % of 10 lines are refused so far"))
+    place.round()
+    place.gold.refused.clear()
+    place.now += MINUTE
+    place.round()
+    assert place.keys("end") == [], "it may rise again"
+    place.now += 3 * MINUTE
+    place.round()
+    assert place.keys("end") == place.keys()
+    assert place.got[-1].text.startswith("the condition no longer holds in this window. It began with: 40 % of 10")
+    place.now += MINUTE
+    place.round()
+    assert len(place.got) == 2
 
 
 def test_many_times_of_refused_lines_are_all_sent() -> None:

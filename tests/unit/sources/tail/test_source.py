@@ -1,5 +1,6 @@
 """A directory of growing files says what waits in it and what is gone, and answers what Java asks; without Spark."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from oncelake.exactly_once.state import State
 from oncelake.sources.tail.plan import LastStart, TailFiles
 from oncelake.sources.tail.position import TailPosition
 from oncelake.sources.tail.source import Planner, TailSource
+from tests.support.memory import metadata, offsets
 from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack
 
 
@@ -41,6 +43,21 @@ def test_bytes_wait_until_they_are_read(logs: LogDirectory, source: TailSource) 
     _, at = drain(source.files, at)
     assert source.exhausted(at.to_json()), "half a line is nothing to do"
     assert (source.backlog(at.to_json()).count or 0) > 0
+
+
+def test_files_whose_last_line_has_no_end_are_named(logs: LogDirectory) -> None:
+    logs.write(1, half=True)
+    (logs.path / "whole.log").write_bytes(b"one\n")
+    (logs.path / "begun.log").write_bytes(b"half of one")
+    files = [str(logs.log), str(logs.path / "begun.log")]
+    assert TailSource(str(logs.path)).without_end() == files
+    _, at = drain(TailFiles(str(logs.path)), TailPosition())
+    source = TailSource(str(logs.path)).after(lambda: metadata(0, after=offsets(json.loads(at.to_json()))))
+    assert source.without_end() == files, "what is read does not end them"
+    with (logs.path / "begun.log").open("ab") as file:
+        file.write(b" and the rest\n")
+    assert source.without_end() == files[:1]
+    assert TailSource("/none").without_end() == []
 
 
 def test_a_compressed_file_counts_by_what_it_holds(logs: LogDirectory, source: TailSource) -> None:
