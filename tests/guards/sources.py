@@ -864,6 +864,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_no_other_number_continues_a_log_whose_archive_is_there",),
     ),
     Guard(
+        "packed-form-named-as-log",
+        "an archive of another name is not the form of a log that keeps other numbers from continuing it",
+        "a log is read again that got another number and another inode at once",
+        becomes("original is not None"),
+        tests=(f"{_WHICH}test_an_archive_is_followed_beside_an_older_archive_of_its_log",),
+    ),
+    Guard(
         "archive-from-line-start",
         "an archive that goes on within a line is read from the beginning of that line",
         "a part of a line counts as a line",

@@ -567,7 +567,8 @@ class World:
         if any(log.is_numbered for log in self.logs) and not all(node.is_read for node in self.disk.names.values()):
             return False
         match = _NUMBERED.fullmatch(path)
-        others = (other for other in self.disk.names if match and other.startswith(f"{match['log']}."))
+        others = [other for other in self.disk.names if match and other.startswith(f"{match['log']}.")]
+        others += [other for other in (f"{path}.gz", f"{path}.bz2") if other in self.disk.names]
         return all(other == path or self._is_recorded(other) for other in others)
 
     def _chosen(self, paths: list[str], number: int) -> str | None:

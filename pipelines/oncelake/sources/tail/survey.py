@@ -435,7 +435,7 @@ class _Comparison:
         self._lost_copies = self._copies_not_found()
         entries = [entry for _, entry in self._copies]
         entries += [entry for entry in self._lost_copies.values() if entry.path in self._places]
-        packed = {entry.original for entry in entries if entry.packed and not entry.doubtful}
+        packed = {entry.original for entry in entries if self._is_packed_form(entry)}
         index = LostFiles(lost, self._lost_copies, self._places, packed)
         unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places, ())
         others = []
@@ -459,6 +459,13 @@ class _Comparison:
             elif entry is None and self._contents.size(file):
                 others.append(file)
         return others
+
+    def _is_packed_form(self, copy: TailedFile) -> bool:
+        """Return True if a copy is the compressed form of its file, as the position knows both."""
+        original = self._at.files.get(copy.original)
+        # guard: packed-form-named-as-log
+        is_beside = original is not None and unpacked(copy.path) == unpacked(original.path)
+        return is_beside and bool(copy.packed) and not copy.doubtful
 
     def _is_packed_beside(self, file: ListedFile) -> bool:
         """Return True if a compressed file holds nothing but what the file beside it holds, of which it was made."""

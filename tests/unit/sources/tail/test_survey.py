@@ -445,6 +445,26 @@ def test_no_other_number_continues_a_log_whose_archive_is_there(logs: Path) -> N
     assert drain(files, at)[0] == texts(1, 2), "another log, with the same lines"
 
 
+def test_an_archive_is_followed_beside_an_older_archive_of_its_log(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    log, kept = logs / "app.log", logs / "app.log.gz"
+    log.write_bytes(lines(1, 2))
+    kept.write_bytes(gzip.compress(lines(1, 2)))  # gzip -k, before the log gets its next name
+    read, at = drain(files, START)
+    assert read == texts(1, 2)
+    log.unlink()
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 2), 1))
+    log.write_bytes(lines(3, 3))
+    read, at = drain(files, at)
+    assert read == texts(3, 3)
+    (logs / "app.log.1.gz").unlink()
+    (logs / "app.log.2.gz").write_bytes(gzip.compress(lines(1, 2), 5))
+    os.utime(logs / "app.log.2.gz", (7_000, 7_000))
+    log.rename(logs / "app.log.1")
+    log.write_bytes(lines(4, 4))
+    assert drain(files, at)[0] == texts(4, 4)
+
+
 def test_a_rotated_log_is_found_after_it_was_shifted_and_compressed(logs: Path, files: ReadFiles) -> None:
     (logs / "app.log.1").write_bytes(lines(1, 5))
     _, at = drain(files, START)
