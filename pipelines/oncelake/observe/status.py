@@ -20,7 +20,7 @@ from oncelake.observe.columns import Column, fitting, line
 # The state of a stage whose source does not answer.
 AWAY = "source away"
 # On a narrow terminal, columns are dropped in this order.
-GIVE_WAY = ("behind", "quarantine", "duplicates", "last batch", "newest line")
+GIVE_WAY = ("behind", "batch", "quarantine", "duplicates", "last batch", "newest line")
 
 
 @dataclass(frozen=True)

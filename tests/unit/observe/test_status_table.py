@@ -32,7 +32,17 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_the_least_important_columns_are_dropped_first() -> None:
     assert tuple(titles(ROWS, None)) == TITLES
     assert set(TITLES) - set(titles((BRONZE, SILVER), 70)) == {"behind"}
-    assert {"stage", "state", "batch", "rows", "backlog"} <= set(titles(ROWS, 1))
+    assert {"stage", "state", "rows", "backlog"} <= set(titles(ROWS, 1))
+
+
+def test_a_terminal_of_80_columns_has_room_for_quarantine_and_both_ages() -> None:
+    rows = [
+        replace(BRONZE, rows={"bronze.access_log": 20_000}),
+        replace(SILVER, rows={"silver.access_log": 20_000, "silver.quarantine": 60}, newest_line_seconds=20.0),
+        replace(SILVER, stage="gold.log_volume", rows={"gold.log_volume": 479}, newest_line_seconds=3408 * 86_400.0),
+    ]
+    shown = status_table(rows, 80)[0].plain
+    assert all(title in shown for title in ("quarantine", "newest line", "last batch"))
 
 
 def test_each_number_is_in_its_column() -> None:
