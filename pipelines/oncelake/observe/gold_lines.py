@@ -15,7 +15,7 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
 from oncelake.common.table_rows import TableRows, Values, plain_rows
-from oncelake.common.wording import count_of, listed, printable
+from oncelake.common.wording import count_of, did_you_mean, listed, printable
 from oncelake.engine.chain import Chain
 from oncelake.engine.preflight import built_by
 from oncelake.exactly_once.positions import version_of
@@ -104,13 +104,16 @@ class GoldCell:
     def _declared(self) -> GoldTable:
         names = [f"gold.{name}" for name in self.chain.settings.gold]
         if self.name not in names:
-            raise ConfigError(f"there is no gold table {shown(self.name)}; the tables are {', '.join(names)}")
+            raise ConfigError(
+                f"there is no gold table {shown(self.name)}; the tables are {', '.join(names)}{did_you_mean(self.name, names)}"
+            )
         if self.chain.commit_log(self.table).newest() is None:
             raise OncelakeError(f"{self.table} does not exist yet. Run: oncelake run")
         declared = built_by(self.chain, self.table.name)
         unknown = next((key for key in self.keys if key not in declared.by), None)
         if unknown is not None:
             known = f"its keys are {', '.join(declared.by)}" if declared.by else "it has none"
+            known += did_you_mean(unknown, declared.by)
             raise ConfigError(f"{self.table} has no key {shown(unknown)}; {known}")
         return declared
 
