@@ -133,7 +133,12 @@ def trace(
 
 
 def lines(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A gold table, for example gold.error_log.")],
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="A gold table, for example gold.error_log.", autocompletion=complete.tables
+        ),
+    ],
     at: Annotated[
         str,
         typer.Option(

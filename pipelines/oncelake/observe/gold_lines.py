@@ -104,9 +104,8 @@ class GoldCell:
     def _declared(self) -> GoldTable:
         names = [f"gold.{name}" for name in self.chain.settings.gold]
         if self.name not in names:
-            raise ConfigError(
-                f"there is no gold table {shown(self.name)}; the tables are {', '.join(names)}{did_you_mean(self.name, names)}"
-            )
+            close = did_you_mean(self.name, names)
+            raise ConfigError(f"there is no gold table {shown(self.name)}; the tables are {', '.join(names)}{close}")
         if self.chain.commit_log(self.table).newest() is None:
             raise OncelakeError(f"{self.table} does not exist yet. Run: oncelake run")
         declared = built_by(self.chain, self.table.name)
