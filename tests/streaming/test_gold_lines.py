@@ -139,7 +139,7 @@ def test_the_command_prints_the_row_and_its_lines(house: House, spark: SparkSess
     arguments = ("lines", "gold.volume", "--at", "2026-01-02T08:05", "--key", "level=ERROR")
     printed = house.tell(spark, *arguments).splitlines()
     assert printed[0].startswith(
-        "gold.volume: log_time 2026-01-02T08:05:00Z, level ERROR, lines 3, last 2026-01-02T08:05:59Z"
+        "gold.volume: log_time 2026-01-02T08:05:00Z, level ERROR, last 2026-01-02T08:05:59Z, lines 3"
     )
     assert printed[1] == "a.log: 2026-01-02T08:05:00Z ERROR disk full"
     assert printed[-1] == "3 lines"
