@@ -3,6 +3,7 @@
 from tests.guards.edits import always, answers, becomes, calls, never, reads, removed, unwrapped
 from tests.guards.guard import Guard
 
+_FOUND = "model/test_simulate.py::test_what_was_found_by_a_million_sequences_stays_right"
 _RIGHTS = "unit/sources/directory/test_census.py::test_a_path_without_permission_is_a_fault"
 _CENSUS, _PROVEN, _LOSS = (
     "unit/sources/directory/test_census.py::",
@@ -869,6 +870,27 @@ GUARDS = (
         "a log is read again that got another number and another inode at once",
         becomes("original is not None"),
         tests=(f"{_WHICH}test_an_archive_is_followed_beside_an_older_archive_of_its_log",),
+    ),
+    Guard(
+        "longest-beginning-continued",
+        "of two twins that are gone, a file continues the one of which more was read",
+        "what was read of the other one beyond that counts twice",
+        becomes("self._entries(keys)[:1]"),
+        tests=(_FOUND, f"{_WHICH}test_a_file_continues_the_twin_of_which_most_was_read"),
+    ),
+    Guard(
+        "copy-known-by-birth",
+        "a copy that is gone is remembered when another file gets its inode",
+        "its archive, which could not be opened just then, counts as a log of its own",
+        becomes("{file.identity, (*(file.identity or ())[1:], self._surveyor.name(file))}"),
+        tests=(_FOUND,),
+    ),
+    Guard(
+        "equal-birth-on-other-device",
+        "a file with the inode number and the birth of a copy, on another device, is another file",
+        "the copy is forgotten, and counts as a log of its own when its log is gone",
+        becomes("[(entry.inode, entry.born)]"),
+        tests=(_FOUND,),
     ),
     Guard(
         "archive-from-line-start",

@@ -682,9 +682,13 @@ class World:
     def do_date(self, a: int, b: int, c: int) -> bool:
         """Set the time of a file to one in the future or in the past."""
         path = self._chosen(sorted(self.disk.names), a)
-        if path is None or not (self.disk.keeps_births or self._is_recorded(path)):
-            return False  # after a reboot, nothing else may be left of what it was
+        if path is None:
+            return False
         node = self.disk.names[path]
+        # its time may be all that is left of what it was, after a reboot or at another inode
+        is_at_inode = self.disk.keeps_births and any(node.identity == place[:2] for place in self.recorded)
+        if not (is_at_inode or self._is_recorded(path)):
+            return False
         self.serial += 1
         node.modified = self.serial * 1_001_000_000 + (self.disk.clock // 10**9 * 10**9 + _FUTURE if b % 2 else 0)
         node.changed = self.disk.clock

@@ -160,33 +160,36 @@ class TailFiles:
             survey: the files that are there.
             read: the ID of each of them, and how many bytes of it are read now.
         """
-        now_ms = int(self._store.now() * 1000)
-        places: set[object] = set()
-        for file, _ in (*survey.copies, *survey.undecided):
-            places |= {file.identity, (*(file.identity or ())[1:], self._surveyor.name(file))}
-        copies = [
-            copy._replace(gone=copy.gone or now_ms)
-            for copy in at.copies
-            if copy not in survey.spent
-            and copy not in survey.orphans
-            and places.isdisjoint((copy[:2], (copy.inode, copy.path)))
-            and now_ms - (copy.gone or now_ms) < _REMEMBERED_MS
-        ]
-        copies += [self._moved(file, copy)._replace(original=-1) for copy, file in survey.spent.items()]
+        copies = [self._moved(file, copy)._replace(original=-1) for copy, file in survey.spent.items()]
         copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]
         names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
         pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
+        places: set[object] = set()
         for file, original in pairs:
             number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
+            born = 0
             try:
                 size = self._surveyor.contents.size(file)
                 if size <= offset:
                     digest = self._surveyor.contents.digests(file, [size])[size]
-                    copy = self._copy(file, size, digest, number)
-                    copies.append(self._moved(file, copy._replace(doubtful=int(file.identity in survey.doubtful))))
+                    copy = self._moved(file, self._copy(file, size, digest, number))
+                    copies.append(copy._replace(doubtful=int(file.identity in survey.doubtful)))
+                    born = copy.born
             except OSError:
                 copies += [copy for copy in at.copies if copy[:2] == file.identity]
-        return tuple(copies)
+            # guard: copy-known-by-birth
+            places |= {(file.identity, born), (*(file.identity or ())[1:], self._surveyor.name(file))}
+            places |= {file.identity} if not born else {(file.identity, 0)}
+        now_ms = int(self._store.now() * 1000)
+        others = (
+            copy._replace(gone=copy.gone or now_ms)
+            for copy in at.copies
+            if copy not in survey.spent
+            and copy not in survey.orphans
+            and places.isdisjoint((copy[:2], (copy[:2], copy.born), (copy.inode, copy.path)))
+            and now_ms - (copy.gone or now_ms) < _REMEMBERED_MS
+        )
+        return (*others, *copies)
 
     def _copy(self, file: ListedFile, size: int, digest: Digest, number: int) -> TailedFile:
         """Return the entry of a copy, as far as that is known without opening it."""

@@ -241,13 +241,17 @@ def _still_copies(at: TailPosition) -> list[TailedFile]:  # guard: read-copy-is-
     """Return the copies of a position that were not read as files of their own since."""
     read: dict[tuple[object, ...], int] = {}
     for entry in at.files.values() if at.copies else ():
-        read[_birth_of(entry)] = max(read.get(_birth_of(entry), 0), entry.offset)
-    return [copy for copy in at.copies if read.get(_birth_of(copy), -1) < copy.offset]
+        for key in _births_of(entry):
+            read[key] = max(read.get(key, 0), entry.offset)
+    return [copy for copy in at.copies if all(read.get(key, -1) < copy.offset for key in _births_of(copy))]
 
 
-def _birth_of(entry: TailedFile) -> tuple[object, ...]:
-    """Return what tells a file from another one that gets its inode later."""
-    return (entry.inode, entry.born) if entry.born else (entry.device, entry.inode, entry.path)
+def _births_of(entry: TailedFile) -> list[tuple[object, ...]]:
+    """Return what tells a file from another one that gets its inode later, or has its inode on another device."""
+    if not entry.born:
+        return [(entry.device, entry.inode, entry.path)]
+    # guard: equal-birth-on-other-device
+    return [(entry.inode, entry.born, entry.device), (entry.inode, entry.born, entry.path)]
 
 
 class _Comparison:

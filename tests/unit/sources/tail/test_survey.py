@@ -445,6 +445,21 @@ def test_no_other_number_continues_a_log_whose_archive_is_there(logs: Path) -> N
     assert drain(files, at)[0] == texts(1, 2), "another log, with the same lines"
 
 
+def test_a_file_continues_the_twin_of_which_most_was_read(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    for directory in ("b", "c"):
+        (logs / directory).mkdir()
+    (logs / "b/app.log").write_bytes(lines(1, 2))
+    (logs / "c/app.log.1").write_bytes(lines(1, 4))
+    (logs / "c/app.log").write_bytes(lines(5, 5))
+    _, at = drain(files, START)
+    (logs / "b/app.log").unlink()
+    (logs / "c/app.log.1").unlink()
+    (logs / "c/app.log.2.gz").write_bytes(gzip.compress(lines(1, 4)))
+    (logs / "c/app.log").rename(logs / "c/app.log.1")
+    assert drain(files, at)[0] == []
+
+
 def test_an_archive_is_followed_beside_an_older_archive_of_its_log(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     log, kept = logs / "app.log", logs / "app.log.gz"
