@@ -1,0 +1,106 @@
+"""The guards of a table that a user's own streaming query writes."""
+
+from tests.guards.edits import never, reads, removed
+from tests.guards.guard import Guard
+
+_TESTS = "unit/exactly_once/test_foreach_batch.py::test_"
+
+GUARDS = (
+    Guard(
+        "own-batch-is-running",
+        "rows are written in the batch that Spark runs, and under its number",
+        "rows of no batch are committed as a batch, which is then skipped",
+        removed(),
+        tests=(f"{_TESTS}a_batch_that_spark_does_not_run_is_refused",),
+    ),
+    Guard(
+        "own-query-fits-table",
+        "a query's checkpoint and its table fit each other before its first batch",
+        "batches are skipped or counted twice, without an error",
+        removed(),
+        tests=(
+            f"{_TESTS}a_batch_of_another_query_is_refused",
+            f"{_TESTS}a_batch_continues_after_the_one_version_that_is_named",
+        ),
+    ),
+    Guard(
+        "own-continuation-names-version",
+        "a query continues after the one version that the user names",
+        "what was accepted once is accepted for ever",
+        reads("newest != self.continue_after", "self.continue_after is None"),
+        tests=(f"{_TESTS}a_batch_continues_after_the_one_version_that_is_named",),
+    ),
+    Guard(
+        "own-continuation-names-version",
+        "no query continues with a batch that Delta would skip",
+        "the batch fails after its work, with an error that names no way out",
+        never(part=3),
+        tests=(f"{_TESTS}a_batch_that_delta_would_skip_needs_a_new_checkpoint",),
+    ),
+    Guard(
+        "own-table-not-of-lake",
+        "a table of a lake is not written by another query",
+        "rows that are no lines count",
+        removed(),
+        tests=(f"{_TESTS}a_table_of_a_lake_is_refused",),
+    ),
+    Guard(
+        "own-batch-writes-once",
+        "a batch writes its table once",
+        "a second write in a replayed batch is skipped, and its rows are lost",
+        never(part=1),
+        tests=(f"{_TESTS}a_batch_writes_the_table_once",),
+    ),
+    Guard(
+        "own-batch-writes-once",
+        "a batch writes its table once, also if two objects name it in two ways",
+        "Delta skips the second write, and its rows are lost",
+        never(part=2),
+        tests=(f"{_TESTS}a_table_that_two_objects_name_otherwise_is_written_once_in_a_batch",),
+    ),
+    Guard(
+        "own-batch-same-files",
+        "a replayed batch has the files that the table recorded",
+        "files of another directory, or found later, are skipped",
+        removed(),
+        tests=(f"{_TESTS}a_batch_with_other_files_is_refused",),
+    ),
+    Guard(
+        "own-batch-files-known",
+        "the files of a batch are in the checkpoint",
+        "a batch of unknown files is committed, and no replay can be compared with it",
+        removed(),
+        tests=(f"{_TESTS}a_batch_with_other_files_is_refused",),
+    ),
+    Guard(
+        "own-query-reads-one",
+        "a query of several sources that cannot be compared is refused by name",
+        "the error names a damaged checkpoint, which is not damaged",
+        removed(),
+        tests=(f"{_TESTS}a_query_of_several_sources_is_refused",),
+    ),
+    Guard(
+        "own-table-not-emptied",
+        "no rows of earlier batches are removed while the query runs",
+        "counts are too low until the next start",
+        removed(),
+        tests=(
+            f"{_TESTS}rows_that_are_removed_during_a_run_end_it",
+            f"{_TESTS}rows_that_are_removed_while_a_batch_is_written_end_the_next",
+        ),
+    ),
+    Guard(
+        "own-table-not-dropped",
+        "a table that is gone is not created again in the middle of a query",
+        "the new table lacks all earlier batches, and the next start does not see it",
+        removed(),
+        tests=(f"{_TESTS}a_table_that_is_removed_during_a_run_is_not_created_again",),
+    ),
+    Guard(
+        "own-merge-in-batch-session",
+        "a MERGE runs in the session of its batch, which no other query has",
+        "a write of another query gets the transaction, and one of the two is skipped",
+        removed(),
+        tests=(f"{_TESTS}rows_of_another_session_are_not_merged",),
+    ),
+)
