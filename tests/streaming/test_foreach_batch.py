@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -57,13 +59,17 @@ def counted(root: Path, how: str) -> Counter[str]:
 
 def run(spark: SparkSession, code: str) -> None:
     """Run the example in this process until it has processed all input."""
-    names = {"spark": spark}
+    names: dict[str, Any] = {"spark": spark}
     exec(code, names)
     query = names["query"]
     try:
         query.processAllAvailable()
     finally:
         query.stop()
+
+
+def is_past(directory: Path, number: int) -> bool:
+    return newest(directory) > number
 
 
 @pytest.mark.parametrize("how", ["append", "merge"])
@@ -87,7 +93,7 @@ def test_the_example_counts_each_row_once_when_its_process_is_killed_after_any_s
         wait_for(process, lambda: -1 < newest(checkpoint / "commits") == newest(checkpoint / "offsets"))
         before = newest(step)
         truth += put(tmp_path, number)
-        wait_for(process, lambda step=step, before=before: newest(step) > before)
+        wait_for(process, partial(is_past, step, before))
         kill_group(process)
     run(spark, code)
     assert counted(tmp_path, how) == truth

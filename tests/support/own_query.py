@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelake import ExactlyOnceTable
 
 SCHEMA = "key string, n bigint"
-Write = Callable[[DataFrame, int], object]
+Write = Callable[[DataFrame, int], None]
 
 
 def add(merge: DeltaMergeBuilder) -> DeltaMergeBuilder:
@@ -26,9 +26,9 @@ def add(merge: DeltaMergeBuilder) -> DeltaMergeBuilder:
 def merged(table: ExactlyOnceTable) -> Write:
     """Return the function that adds the counts of a batch to a table."""
 
-    def write(batch: DataFrame, batch_id: int) -> bool:
+    def write(batch: DataFrame, batch_id: int) -> None:
         rows = batch.groupBy("key").agg({"n": "sum"}).withColumnRenamed("sum(n)", "n")
-        return table.merge(rows, batch_id, "target.key = batch.key", add)
+        table.merge(rows, batch_id, "target.key = batch.key", add)
 
     return write
 
@@ -54,12 +54,12 @@ class OwnQuery:
 
     @property
     def table(self) -> str:
-        """The path of the table."""
+        """Return the path of the table."""
         return str(self.root / "counts")
 
     @property
     def place(self) -> Path:
-        """The checkpoint."""
+        """Return the directory of the checkpoint."""
         return self.root / self.checkpoint
 
     def put(self, name: str, *keys: str) -> None:

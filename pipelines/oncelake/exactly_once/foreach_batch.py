@@ -14,7 +14,6 @@ from delta.tables import DeltaMergeBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from oncelake.common import tables
 from oncelake.common.errors import ReplayError, StateError
 from oncelake.common.lake import is_local, is_name, place
 from oncelake.common.spark.jvm import hadoop
@@ -27,6 +26,7 @@ from oncelake.exactly_once.delta_log import DeltaLog, TableState
 from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at, lines_of
 from oncelake.exactly_once.history import DeltaHistory
+from oncelake.exactly_once.new_table import make_new
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import Advice, TableWriter, Written
@@ -55,7 +55,7 @@ class OwnWriter(TableWriter):
     advice = _ADVICE
 
 
-class OwnSource(Source):
+class UnknownSource(Source):
     """The source of a query that is not the chain's: only its positions are known, from the checkpoint."""
 
     def identity(self) -> Mapping[str, str]:
@@ -90,8 +90,10 @@ class _Start:
 
     def must_hold(self, table: str) -> None:
         """Raise StateError if rows of earlier batches were removed from the table during this start."""
-        gone = self.checked >= 0 and self.log.commit(self.checked) is None  # or cut off by the log's clean-up
-        if gone and (self.log.newest() or -1) < self.checked:
+        last = self.writer.last
+        known = max(self.checked, last.version if last is not None else -1)
+        # a clean-up of the log takes old versions, and never the newest
+        if known >= 0 and self.log.commit(known) is None and (self.log.newest() or -1) < known:
             raise StateError(  # guard: own-table-not-dropped
                 f"{table} was removed while its query runs. Nothing was written. Put it back, or start over with a new "
                 "checkpoint and an empty table"
@@ -126,15 +128,12 @@ class ExactlyOnceTable:
         self.table = table
         self.continue_after = continue_after
 
-    def append(self, rows: DataFrame, batch_id: int) -> bool:
+    def append(self, rows: DataFrame, batch_id: int) -> None:
         """Append rows made of a batch; call it once for every batch, also an empty one.
 
         Args:
             rows: the rows.
             batch_id: the batch, as Spark passes it.
-
-        Returns:
-            False if the table held the batch already, and nothing was written.
 
         Raises:
             StateError: the table and the query do not fit each other, or nothing says that they do; nothing was
@@ -145,9 +144,9 @@ class ExactlyOnceTable:
         """
         batch = _batch_of(rows, batch_id, self.table)
         start, metadata = self._begin(rows.sparkSession, batch)
-        return _end(start, start.writer.append(SparkRows(rows), metadata))
+        _end(start, start.writer.append(SparkRows(rows), metadata))
 
-    def merge(self, rows: DataFrame, batch_id: int, on: str, clauses: Clauses) -> bool:
+    def merge(self, rows: DataFrame, batch_id: int, on: str, clauses: Clauses) -> None:
         """MERGE rows made of a batch (alias `batch`) into the table (alias `target`); call it once for every batch.
 
         Args:
@@ -155,9 +154,6 @@ class ExactlyOnceTable:
             batch_id: the batch, as Spark passes it.
             on: the condition that matches a row of `batch` with a row of `target`.
             clauses: adds clauses such as `whenMatchedUpdate` to Delta's builder, and returns it.
-
-        Returns:
-            False if the table held the batch already, and nothing was written.
 
         Raises:
             StateError: as for `append`; also if the rows belong to another session than the batch.
@@ -183,8 +179,8 @@ class ExactlyOnceTable:
         start, metadata = self._begin(rows.sparkSession, batch)
         if start.log.newest() is None:
             columns = [StructField(column.name, column.dataType) for column in rows.schema]
-            tables.make(rows.sparkSession, start.writer.path, StructType(columns), {})
-        return _end(start, start.writer.merge_by(rows, metadata, on, checked))
+            make_new(rows.sparkSession, start.log, StructType(columns), {})
+        _end(start, start.writer.merge_by(rows, metadata, on, checked))
 
     def _begin(self, spark: SparkSession, batch: RunningBatch) -> tuple[_Start, CommitMetadata]:
         """Return the table as this start of the query writes it, and the metadata of a batch that may be written."""
@@ -210,9 +206,9 @@ class ExactlyOnceTable:
         )
         last = start.writer.last
         held = last.metadata if last is not None and last.metadata.batch_id == batch.batch_id else None
-        # guard: own-batch-writes-once
-        if start.done == batch.batch_id or (held is not None and held.run == batch.run_id):
-            raise StateError(
+        is_ours = held is not None and held.run == batch.run_id
+        if start.done == batch.batch_id or is_ours:  # guard: own-batch-writes-once
+            raise StateError(  # guard: own-batch-written-already
                 f"{self.table}: batch {batch.batch_id} is written a second time by the same run. These rows were not "
                 "written. Write a table once in each batch: union the rows first"
             )
@@ -242,7 +238,7 @@ class ExactlyOnceTable:
             state = replace(state, previous=None)  # it need not follow the commit before it
         # what others add to the table, or change in it, is not the query's
         diagnosis = diagnose(
-            read_checkpoint(files, batch.checkpoint), {"the table": replace(state, changed=None)}, OwnSource()
+            read_checkpoint(files, batch.checkpoint), {"the table": replace(state, changed=None)}, UnknownSource()
         )
         if diagnosis.may_start:
             return _Start(batch.run_id, log, OwnWriter(at, log, state, every_batch=True), checked)
@@ -257,9 +253,8 @@ class ExactlyOnceTable:
         return _Start(batch.run_id, log, writer, checked, {_AFTER: str(newest)})
 
 
-def _end(start: _Start, written: Written) -> bool:
+def _end(start: _Start, written: Written) -> None:
     start.done, start.records = written.commit.metadata.batch_id, {}
-    return not written.replayed
 
 
 def _batch_of(rows: DataFrame, batch_id: int, table: str) -> RunningBatch:

@@ -40,7 +40,7 @@ class World:
 
     @property
     def versions(self) -> int:
-        """The number of versions of the table."""
+        """Return the number of versions of the table."""
         return sum(name.startswith(f"{TABLE}/_delta_log/") for name in self.files.texts)
 
     def start(self) -> None:
@@ -49,18 +49,21 @@ class World:
 
     def plan(self, batch: int) -> None:
         """Let Spark plan a batch, with all before it finished."""
+        self.files.remove(CHECKPOINT)
         checkpoint(self.files, CHECKPOINT, batch, batch - 1, self.query)
         self.batch = batch
 
     def append(self, batch: int) -> bool:
-        """Plan and write a batch."""
+        """Plan and write a batch; return whether that made a version of the table."""
         self.plan(batch)
         return self.again()
 
     def again(self) -> bool:
-        """Write the planned batch."""
+        """Write the planned batch; return whether that made a version of the table."""
         assert self.batch is not None
-        return ExactlyOnceTable(TABLE, continue_after=self.continue_after).append(ROWS, self.batch)
+        before = self.versions
+        ExactlyOnceTable(TABLE, continue_after=self.continue_after).append(ROWS, self.batch)
+        return self.versions > before
 
     def running(self, _: object) -> RunningBatch | None:
         """Return the batch that Spark runs."""
@@ -73,7 +76,7 @@ class World:
         self.during()
         commit(self.files, path, self.versions, written)
 
-    def others(self, operation: str, **parameters: object) -> None:
+    def others(self, operation: str, **parameters: Any) -> None:
         """Commit a version of another writer."""
         commit(self.files, TABLE, self.versions, operation=operation, **parameters)
 
@@ -172,7 +175,7 @@ def test_a_table_that_two_objects_name_otherwise_is_written_once_in_a_batch(worl
 def test_a_batch_with_other_files_is_refused(world: World) -> None:
     for batch in range(2):
         world.plan(batch)
-        for number in range(batch + 1):
+        for number in range(batch + 1):  # as planned before
             world.files_of(number, f"{number}.json")
         world.again()
     world.start()
@@ -200,7 +203,7 @@ def test_a_query_of_several_sources_is_refused(world: World) -> None:
 @pytest.mark.parametrize(
     ("operation", "parameters"), [("RESTORE", {"version": "0"}), ("WRITE", {"mode": "Overwrite"}), ("TRUNCATE", {})]
 )
-def test_rows_that_are_removed_during_a_run_end_it(world: World, operation: str, parameters: dict[str, object]) -> None:
+def test_rows_that_are_removed_during_a_run_end_it(world: World, operation: str, parameters: dict[str, Any]) -> None:
     world.append(0)
     world.append(1)
     world.others(operation, **parameters)
