@@ -1,6 +1,6 @@
 """The guards of a table that a user's own streaming query writes."""
 
-from tests.guards.edits import never, reads, removed
+from tests.guards.edits import becomes, never, reads, removed
 from tests.guards.guard import Guard
 
 _TESTS = "unit/exactly_once/test_foreach_batch.py::test_"
@@ -66,11 +66,14 @@ GUARDS = (
         tests=(f"{_TESTS}a_table_that_two_objects_name_otherwise_is_written_once_in_a_batch",),
     ),
     Guard(
-        "own-batch-same-files",
-        "a replayed batch has the files that the table recorded",
+        "own-batch-same-input",
+        "a replayed batch has the files, or the beginning, that the table recorded",
         "files of another directory, or found later, are skipped",
         removed(),
-        tests=(f"{_TESTS}a_batch_with_other_files_is_refused",),
+        tests=(
+            f"{_TESTS}a_batch_with_other_files_is_refused",
+            f"{_TESTS}a_first_batch_with_another_beginning_is_refused",
+        ),
     ),
     Guard(
         "own-batch-files-known",
@@ -102,6 +105,13 @@ GUARDS = (
         "the new table lacks all earlier batches, and the next start does not see it",
         removed(),
         tests=(f"{_TESTS}a_table_that_is_removed_during_a_run_is_not_created_again",),
+    ),
+    Guard(
+        "own-merges-in-turn",
+        "two tables of one batch are merged in turn, also by two threads",
+        "a MERGE is committed under the transaction of another one, or under none, and counts twice",
+        becomes("__import__('contextlib').nullcontext()"),
+        tests=(f"{_TESTS}two_threads_merge_in_turn",),
     ),
     Guard(
         "own-merge-in-batch-session",

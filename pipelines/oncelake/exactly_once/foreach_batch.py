@@ -7,6 +7,7 @@ the source. Before the first batch of each start, the query's checkpoint is comp
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,8 +35,9 @@ from oncelake.exactly_once.writers.spark import Clauses
 
 # The stage that the commits record.
 STAGE = "foreachBatch"
-# What a commit records of its source: a hash of the files of the batch, and the version that its query continued after.
-_FILES, _AFTER = "files", "continues_after"
+# What a commit records of its source: a hash of the files of the batch, a hash of where the first batch begins, and the
+# version that its query continued after.
+_FILES, _BEGINS, _AFTER = "files", "begins", "continues_after"
 _ADVICE = Advice(
     other_range="Put the checkpoint back that this query had, and leave it to Spark alone",
     end_one="Only one query may write the table. Stop one of them",
@@ -108,6 +110,8 @@ class _Start:
 
 
 _starts: dict[tuple[str, str], _Start] = {}
+# One MERGE of a query at a time: its transaction is in the settings of the batch's session.
+_merging: dict[str, threading.Lock] = {}
 
 
 class ExactlyOnceTable:
@@ -177,10 +181,11 @@ class ExactlyOnceTable:
             return built
 
         start, metadata = self._begin(rows.sparkSession, batch)
-        if start.log.newest() is None:
-            columns = [StructField(column.name, column.dataType) for column in rows.schema]
-            make_new(rows.sparkSession, start.log, StructType(columns), {})
-        _end(start, start.writer.merge_by(rows, metadata, on, checked))
+        with _merging.setdefault(batch.query_id, threading.Lock()):  # guard: own-merges-in-turn
+            if start.log.newest() is None:
+                columns = [StructField(column.name, column.dataType) for column in rows.schema]
+                make_new(rows.sparkSession, start.log, StructType(columns), {})
+            _end(start, start.writer.merge_by(rows, metadata, on, checked))
 
     def _begin(self, spark: SparkSession, batch: RunningBatch) -> tuple[_Start, CommitMetadata]:
         """Return the table as this start of the query writes it, and the metadata of a batch that may be written."""
@@ -191,7 +196,7 @@ class ExactlyOnceTable:
         if start is None or start.run_id != batch.run_id:
             start = _starts[at, batch.query_id] = self._started(spark, at, files, batch)
         start.must_hold(self.table)
-        read = _files_read(files, batch, before, position(after))
+        read = _input_of(files, batch, before, position(after))
         metadata = CommitMetadata(
             stage=STAGE,
             table=at,
@@ -212,10 +217,10 @@ class ExactlyOnceTable:
                 f"{self.table}: batch {batch.batch_id} is written a second time by the same run. These rows were not "
                 "written. Write a table once in each batch: union the rows first"
             )
-        if held is not None and held.source.get(_FILES) != read.get(_FILES):
-            raise ReplayError(  # guard: own-batch-same-files
-                f"{self.table}: batch {batch.batch_id} is replayed with other files than the table has recorded. "
-                f"Nothing was written. {_ADVICE.other_range}"
+        if held is not None and any(held.source.get(key) != read.get(key) for key in (_FILES, _BEGINS)):
+            raise ReplayError(  # guard: own-batch-same-input
+                f"{self.table}: batch {batch.batch_id} is replayed with other files, or from another beginning, than "
+                f"the table has recorded. Nothing was written. {_ADVICE.other_range}"
             )
         return start, metadata
 
@@ -314,15 +319,19 @@ def _refuse_several_sources(files: Files, batch: RunningBatch, table: str) -> No
         )
 
 
-def _files_read(files: Files, batch: RunningBatch, before: str | None, end: str | None) -> Mapping[str, str]:
-    """Return a hash of the files of a batch: Spark's position in a directory only counts lists of files.
+def _input_of(files: Files, batch: RunningBatch, before: str | None, end: str | None) -> Mapping[str, str]:
+    """Return what the range of a batch does not say of its input.
+
+    Spark's position in a directory only counts lists of files. For other sources, the range of the first batch has no
+    beginning; Kafka keeps it beside the range.
 
     Raises:
         StateError: the checkpoint lacks a list.
     """
     first, last = (_list_number(at) for at in (before, end))
     if last is None:
-        return {}
+        begins = sound_text(files, f"{batch.checkpoint}/sources/0/0") if before is None else ""
+        return {_BEGINS: hashlib.sha256(begins.encode()).hexdigest()} if begins else {}
     known = hashlib.sha256()
     for number in range(-1 if first is None else first, last):
         for line in sorted(_listed(files, f"{batch.checkpoint}/sources/0", number + 1)):

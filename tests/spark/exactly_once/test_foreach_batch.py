@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from delta.tables import DeltaMergeBuilder
 from py4j.protocol import Py4JJavaError
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -104,6 +106,25 @@ def test_two_tables_of_one_query_get_a_half_written_batch_once(query: OwnQuery) 
     assert query.counts() == second.counts() == {"a": 1}
 
 
+def test_two_tables_that_two_threads_merge_get_each_batch_once(query: OwnQuery) -> None:
+    other = OwnQuery(query.root / "second", query.spark)
+    for name in "ab":
+        query.put(name, name)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        def merge(table: str) -> None:
+            merged(ExactlyOnceTable(table))(rows, batch)
+
+        inherited = inheritable_thread_target(query.spark)(merge)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(inherited, (query.table, other.table)))
+
+    for batch in range(2):
+        query.run(write)
+        query.forget_commit(1)
+        assert query.counts() == other.counts() == {"a": 1, "b": 1}, batch
+
+
 def test_a_deleted_checkpoint_is_refused(any_query: OwnQuery) -> None:
     any_query.put("0", "a")
     any_query.run()
@@ -159,7 +180,7 @@ def test_a_copied_checkpoint_is_refused_with_other_files(query: OwnQuery) -> Non
     query.run()
     copy.source = "elsewhere"
     copy.put("2", "c")
-    refused(copy, "other files")
+    refused(copy, "other files, or from another beginning")
     assert query.counts() == {"a": 1, "b": 1}
 
 

@@ -1,8 +1,10 @@
 """A table of a user's own query gets each batch once, or says why not: on checkpoints and logs in memory."""
 
 import json
+import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +15,7 @@ from oncelake import ExactlyOnceTable, LockedError, ReplayError, StageError, Sta
 from oncelake.common.spark.running_batch import RunningBatch
 from oncelake.exactly_once import foreach_batch
 from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.write import TableWriter, Written
 from oncelake.exactly_once.writers import spark as spark_writer
 from tests.support.memory import QUERY, MemoryFiles, at, checkpoint, commit, metadata, offsets
 
@@ -187,6 +190,16 @@ def test_a_batch_with_other_files_is_refused(world: World) -> None:
     refused(world, "the list of the files of a batch, is missing")
 
 
+def test_a_first_batch_with_another_beginning_is_refused(world: World) -> None:
+    for begins, wrote in (("0", True), ("0", False)):
+        world.plan(0)
+        world.files.texts[f"{CHECKPOINT}/sources/0/0"] = f'v1\n{{"topic":{{"0":{begins}}}}}'
+        assert world.again() is wrote
+        world.start()
+    world.files.texts[f"{CHECKPOINT}/sources/0/0"] = 'v1\n{"topic":{"0":7}}'
+    refused(world, "from another beginning", ReplayError)
+
+
 def test_a_batch_whose_range_is_unknown_is_refused(world: World) -> None:
     world.append(0)
     world.plan(1)
@@ -248,6 +261,29 @@ def test_rows_of_another_session_are_not_merged(world: World) -> None:
     world.owns = False
     with pytest.raises(StateError, match="another session than batch 0"):
         ExactlyOnceTable(TABLE).merge(ROWS, 0, "true", lambda merge: merge)
+
+
+def test_two_threads_merge_in_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, most = list[str](), list[int]()
+
+    def merge(writer: TableWriter, _: object, written: CommitMetadata, *__: object) -> Written:
+        inside.append(written.table)
+        time.sleep(0.05)
+        most.append(len(inside))
+        inside.remove(written.table)
+        commit(world.files, writer.path, 1, written)
+        return Written(writer.receipt(written))
+
+    monkeypatch.setattr(TableWriter, "merge_by", merge)
+    world.plan(0)
+    places = [f"/data/{number}" for number in range(4)]
+    for place in places:
+        commit(world.files, place, 0, operation="CREATE TABLE")
+    with ThreadPoolExecutor(len(places)) as pool:
+        merges = [pool.submit(ExactlyOnceTable(place).merge, ROWS, 0, "true", lambda made: made) for place in places]
+    for merged in merges:
+        merged.result()
+    assert most == [1] * len(places)
 
 
 def test_a_position_is_that_of_the_checkpoint(world: World) -> None:
