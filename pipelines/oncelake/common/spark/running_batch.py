@@ -5,10 +5,9 @@ from uuid import UUID
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.lake import place
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import hadoop, jvm
 
 # What Spark sets in the thread of a query. Source: StreamExecution and MicroBatchExecution of Spark 4.0.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -52,8 +51,14 @@ def running_batch(rows: DataFrame) -> RunningBatch | None:
             query_id=str(UUID(query_id)),
             run_id=str(query.runId().toString()),
             batch_id=int(batch),
-            checkpoint=place(str(query.resolvedCheckpointRoot())),
+            checkpoint=_place(spark, query.resolvedCheckpointRoot()),
             owns=bool(query.sparkSessionForStream().equals(spark._jsparkSession)),
         )
     except (PySparkException, Py4JError, AttributeError, TypeError):
         return None  # Spark Connect, or a Spark with other internals
+
+
+def _place(spark: SparkSession, root: str) -> str:
+    """Return a directory that Spark names without escapes: a path if it is local, otherwise its URL."""
+    path, _ = hadoop(spark, root)
+    return str(path.toUri().getPath() if path.toUri().getScheme() in (None, "file") else path.toString())
