@@ -38,6 +38,20 @@ GUARDS = (
         tests=(f"{_TESTS}a_batch_that_delta_would_skip_needs_a_new_checkpoint",),
     ),
     Guard(
+        "own-continuation-can-begin",
+        "no continuation is offered where no query can begin",
+        "a user starts at the version, and its first files count twice",
+        never(),
+        tests=(f"{_TESTS}no_continuation_is_offered_within_a_version",),
+    ),
+    Guard(
+        "own-continuation-begins-there",
+        "a query of a topic that continues begins where the table ends",
+        "records count twice, or never, because startingOffsets was forgotten",
+        removed(),
+        tests=(f"{_TESTS}a_query_of_a_topic_continues_only_where_the_table_ends",),
+    ),
+    Guard(
         "own-table-not-of-lake",
         "a table of a lake is not written by another query",
         "rows that are no lines count",

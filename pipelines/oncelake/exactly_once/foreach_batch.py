@@ -28,6 +28,7 @@ from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at, lines_of
 from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.new_table import make_new
+from oncelake.exactly_once.positions import is_whole
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.exactly_once.write import Advice, TableWriter, Written
@@ -254,6 +255,12 @@ class ExactlyOnceTable:
                 f"{self.table}: {diagnosis.state}: {diagnosis.seen}. Nothing was written. "
                 f"{_way_out(diagnosis, state, newest, batch)}"
             )
+        begins = _beginning(files, batch)
+        if batch.batch_id == 0 and not _begins_at(begins, state.end):
+            raise StateError(  # guard: own-continuation-begins-there
+                f"{self.table}: batch 0 begins at {begins}, and version {newest} of the table ends at {state.end}. "
+                "Nothing was written. Delete the new checkpoint, and start the query with that end as startingOffsets"
+            )
         writer = OwnWriter(at, log, TableState(newest=state.newest), every_batch=True)
         return _Start(batch.run_id, log, writer, checked, {_AFTER: str(newest)})
 
@@ -289,11 +296,14 @@ def _way_out(diagnosis: Diagnosis, state: TableState, newest: int | None, batch:
     over = "Or start over, with a new checkpoint and an empty table"
     if newest is None:
         return f"If batch {batch.batch_id} is the first one that it needs, create it and pass continue_after=0. {over}"
-    back = f"{_FIRST[diagnosis.state]} Or, i" if state.newest is not None else "I"
-    end = f", the position {state.end}" if state.end else ""
+    back = f"{_FIRST[diagnosis.state]} " if state.newest is not None else ""
+    if not is_whole(state.end):  # guard: own-continuation-can-begin
+        return f"{back}{over}: the table ends within a version of its source, where no query can begin, at {state.end}"
+    of_files = _list_number(state.end) is not None
+    end = ", without a file that was read before" if of_files else f", the position {state.end}" if state.end else ""
     which = "a query with a new checkpoint" if _has_transaction(state, batch) else "this batch"
     return (
-        f"{back}f {which} begins exactly where version {newest} of the table ends{end}, pass "
+        f"{back}{'Or, i' if back else 'I'}f {which} begins exactly where version {newest} of the table ends{end}, pass "
         f"continue_after={newest}. {over}"
     )
 
@@ -330,13 +340,36 @@ def _input_of(files: Files, batch: RunningBatch, before: str | None, end: str | 
     """
     first, last = (_list_number(at) for at in (before, end))
     if last is None:
-        begins = sound_text(files, f"{batch.checkpoint}/sources/0/0") if before is None else ""
+        begins = _beginning(files, batch) if before is None else None
         return {_BEGINS: hashlib.sha256(begins.encode()).hexdigest()} if begins else {}
     known = hashlib.sha256()
     for number in range(-1 if first is None else first, last):
         for line in sorted(_listed(files, f"{batch.checkpoint}/sources/0", number + 1)):
             known.update(f"{line}\n".encode())
     return {_FILES: known.hexdigest()}
+
+
+def _beginning(files: Files, batch: RunningBatch) -> str | None:
+    """Return where the first batch begins, as JSON; None if the checkpoint does not record it. Kafka's does."""
+    return sound_text(files, f"{batch.checkpoint}/sources/0/0").partition("\n")[2].strip() or None
+
+
+def _begins_at(begins: str | None, end: str | None) -> bool:
+    """Return True if a query begins at a position, in each of its partitions, or if that is not known."""
+    first, last = (_partitions(at) for at in (begins, end))
+    if first is None or last is None:
+        return True
+    return all(first.get(topic, {}).items() >= offsets.items() for topic, offsets in last.items())
+
+
+def _partitions(at: str | None) -> Mapping[str, Mapping[str, int]] | None:
+    """Return the offset of each partition of each topic; None for what is no position in topics."""
+    try:
+        value = json.loads(at) if at else None
+    except ValueError:
+        return None
+    of_topics = isinstance(value, dict) and all(isinstance(offsets, dict) for offsets in value.values())
+    return value if of_topics else None
 
 
 def _list_number(at: str | None) -> int | None:

@@ -142,6 +142,47 @@ def test_a_batch_continues_after_the_one_version_that_is_named(world: World) -> 
     refused(world, "foreign")
 
 
+def test_no_continuation_is_offered_within_a_version(world: World) -> None:
+    world.plan(0)
+    world.files.texts[f"{CHECKPOINT}/offsets/0"] = offsets(at(1) | {"index": 3})
+    world.again()
+    world.query = OTHER_QUERY
+    world.start()
+    world.plan(0)
+    refused(world, "Or start over.* within a version of its source, where no query can begin")
+
+
+def test_a_new_checkpoint_must_not_read_files_again(world: World) -> None:
+    world.plan(0)
+    world.files_of(0, "0.json")
+    world.again()
+    world.query = OTHER_QUERY
+    world.start()
+    world.plan(0)
+    world.files_of(0, "0.json")
+    refused(world, "ends, without a file that was read before, pass continue_after=0")
+
+
+def topic(world: World, batch: int, begins: int, end: int) -> None:
+    """Plan a batch of a topic, whose first batch begins at an offset."""
+    world.plan(batch)
+    world.files.texts[f"{CHECKPOINT}/sources/0/0"] = f'\0v1\n{{"events":{{"0":{begins},"1":0}}}}'
+    world.files.texts[f"{CHECKPOINT}/offsets/0"] = offsets({"events": {"0": end}})
+
+
+def test_a_query_of_a_topic_continues_only_where_the_table_ends(world: World) -> None:
+    topic(world, 0, 0, 5)
+    world.again()
+    world.query, world.continue_after = OTHER_QUERY, 0
+    for begins in (0, 4, 6):
+        world.start()
+        topic(world, 0, begins, 9)
+        refused(world, r'batch 0 begins at .*, and version 0 of the table ends at \{"events": ?\{"0": ?5\}\}')
+    world.start()
+    topic(world, 0, 5, 9)
+    assert world.again()
+
+
 def test_a_batch_that_delta_would_skip_needs_a_new_checkpoint(world: World) -> None:
     for batch in range(3):
         world.append(batch)
