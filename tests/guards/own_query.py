@@ -90,6 +90,13 @@ GUARDS = (
         ),
     ),
     Guard(
+        "own-batch-follows-files",
+        "a batch follows the files that the table recorded",
+        "files that another copy of the checkpoint has in the last batch are never written",
+        removed(),
+        tests=(f"{_TESTS}a_batch_that_follows_other_files_is_refused",),
+    ),
+    Guard(
         "own-batch-files-known",
         "the files of a batch are in the checkpoint",
         "a batch of unknown files is committed, and no replay can be compared with it",

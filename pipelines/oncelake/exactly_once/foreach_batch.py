@@ -5,10 +5,8 @@ the source. Before the first batch of each start, the query's checkpoint is comp
 `diagnosis`.
 """
 
-import hashlib
-import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from delta.tables import DeltaMergeBuilder
@@ -21,11 +19,21 @@ from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.running_batch import RunningBatch, running_batch
 from oncelake.exactly_once.batch import batch_range
-from oncelake.exactly_once.checkpoint import position, read_checkpoint, sound_text
+from oncelake.exactly_once.batch_input import (
+    BEGINS,
+    FILES,
+    PUT_BACK,
+    beginning,
+    begins_at,
+    input_of,
+    list_number,
+    refuse_several_sources,
+)
+from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog, TableState
 from oncelake.exactly_once.diagnosis import diagnose
-from oncelake.exactly_once.files import Files, files_at, lines_of
+from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.history import DeltaHistory
 from oncelake.exactly_once.new_table import make_new
 from oncelake.exactly_once.positions import is_whole
@@ -36,11 +44,10 @@ from oncelake.exactly_once.writers.spark import Clauses
 
 # The stage that the commits record.
 STAGE = "foreachBatch"
-# What a commit records of its source: a hash of the files of the batch, a hash of where the first batch begins, and the
-# version that its query continued after.
-_FILES, _BEGINS, _AFTER = "files", "begins", "continues_after"
+# The key of the version that a query continued after, beside what a commit records of its input.
+_AFTER = "continues_after"
 _ADVICE = Advice(
-    other_range="Put the checkpoint back that this query had, and leave it to Spark alone",
+    other_range=PUT_BACK,
     end_one="Only one query may write the table. Stop one of them",
     end_both="Stop both, and compare the table with its source before you continue",
 )
@@ -191,13 +198,13 @@ class ExactlyOnceTable:
     def _begin(self, spark: SparkSession, batch: RunningBatch) -> tuple[_Start, CommitMetadata]:
         """Return the table as this start of the query writes it, and the metadata of a batch that may be written."""
         at, files = _place_of(spark, self.table), files_at(batch.checkpoint, spark)
-        _refuse_several_sources(files, batch, self.table)
+        refuse_several_sources(files, batch.checkpoint, batch.batch_id, self.table)
         before, after = batch_range(files, batch.checkpoint, batch.batch_id, _ADVICE.other_range)
         start = _starts.get((at, batch.query_id))
         if start is None or start.run_id != batch.run_id:
             start = _starts[at, batch.query_id] = self._started(spark, at, files, batch)
         start.must_hold(self.table)
-        read = _input_of(files, batch, before, position(after))
+        read = input_of(files, batch.checkpoint, before, position(after))
         metadata = CommitMetadata(
             stage=STAGE,
             table=at,
@@ -218,7 +225,7 @@ class ExactlyOnceTable:
                 f"{self.table}: batch {batch.batch_id} is written a second time by the same run. These rows were not "
                 "written. Write a table once in each batch: union the rows first"
             )
-        if held is not None and any(held.source.get(key) != read.get(key) for key in (_FILES, _BEGINS)):
+        if held is not None and any(held.source.get(key) != read.get(key) for key in (FILES, BEGINS)):
             raise ReplayError(  # guard: own-batch-same-input
                 f"{self.table}: batch {batch.batch_id} is replayed with other files, or from another beginning, than "
                 f"the table has recorded. Nothing was written. {_ADVICE.other_range}"
@@ -247,6 +254,7 @@ class ExactlyOnceTable:
             read_checkpoint(files, batch.checkpoint), {"the table": replace(state, changed=None)}, UnknownSource()
         )
         if diagnosis.may_start:
+            self._refuse_other_files(files, batch, state)
             return _Start(batch.run_id, log, OwnWriter(at, log, state, every_batch=True), checked)
         # guard: own-continuation-names-version
         if newest is None or newest != self.continue_after or _has_transaction(state, batch):
@@ -255,14 +263,25 @@ class ExactlyOnceTable:
                 f"{self.table}: {diagnosis.state}: {diagnosis.seen}. Nothing was written. "
                 f"{_way_out(diagnosis, state, newest, batch)}"
             )
-        begins = _beginning(files, batch)
-        if batch.batch_id == 0 and not _begins_at(begins, state.end):
+        begins = beginning(files, batch.checkpoint)
+        if batch.batch_id == 0 and not begins_at(begins, state.end):
             raise StateError(  # guard: own-continuation-begins-there
                 f"{self.table}: batch 0 begins at {begins}, and version {newest} of the table ends at {state.end}. "
                 "Nothing was written. Delete the new checkpoint, and start the query with that end as startingOffsets"
             )
         writer = OwnWriter(at, log, TableState(newest=state.newest), every_batch=True)
         return _Start(batch.run_id, log, writer, checked, {_AFTER: str(newest)})
+
+    def _refuse_other_files(self, files: Files, batch: RunningBatch, state: TableState) -> None:
+        """Raise ReplayError if the checkpoint has other files than the table's last batch, which this one follows."""
+        last = state.metadata
+        if last is None or FILES not in last.source or last.batch_id == batch.batch_id:
+            return
+        if input_of(files, batch.checkpoint, last.before, last.end)[FILES] != last.source[FILES]:
+            raise ReplayError(  # guard: own-batch-follows-files
+                f"{self.table}: batch {last.batch_id} has other files in the checkpoint than the table has recorded. "
+                f"Nothing was written. {PUT_BACK}"
+            )
 
 
 def _end(start: _Start, written: Written) -> None:
@@ -299,7 +318,7 @@ def _way_out(diagnosis: Diagnosis, state: TableState, newest: int | None, batch:
     back = f"{_FIRST[diagnosis.state]} " if state.newest is not None else ""
     if not is_whole(state.end):  # guard: own-continuation-can-begin
         return f"{back}{over}: the table ends within a version of its source, where no query can begin, at {state.end}"
-    of_files = _list_number(state.end) is not None
+    of_files = list_number(state.end) is not None
     end = ", without a file that was read before" if of_files else f", the position {state.end}" if state.end else ""
     which = "a query with a new checkpoint" if _has_transaction(state, batch) else "this batch"
     return (
@@ -317,80 +336,3 @@ def _place_of(spark: SparkSession, table: str) -> str:
     if is_local(at) and store.getScheme() != "file":  # the machine's default is another store
         return str(path.makeQualified(store.getUri(), store.getWorkingDirectory()).toString())
     return at
-
-
-def _refuse_several_sources(files: Files, batch: RunningBatch, table: str) -> None:
-    """Raise StateError if a query reads several sources that are not all Delta tables: their range is not compared."""
-    text = sound_text(files, f"{batch.checkpoint}/offsets/{batch.batch_id}")
-    if len(lines_of(text)) > 3 and position(text) is None:
-        raise StateError(  # guard: own-query-reads-one
-            f"{table}: the query reads several sources that are not all Delta tables, and only one can be compared. "
-            "Nothing was written. Write a table for each, or write them as Delta tables first"
-        )
-
-
-def _input_of(files: Files, batch: RunningBatch, before: str | None, end: str | None) -> Mapping[str, str]:
-    """Return what the range of a batch does not say of its input.
-
-    Spark's position in a directory only counts lists of files. For other sources, the range of the first batch has no
-    beginning; Kafka keeps it beside the range.
-
-    Raises:
-        StateError: the checkpoint lacks a list.
-    """
-    first, last = (_list_number(at) for at in (before, end))
-    if last is None:
-        begins = _beginning(files, batch) if before is None else None
-        return {_BEGINS: hashlib.sha256(begins.encode()).hexdigest()} if begins else {}
-    known = hashlib.sha256()
-    for number in range(-1 if first is None else first, last):
-        for line in sorted(_listed(files, f"{batch.checkpoint}/sources/0", number + 1)):
-            known.update(f"{line}\n".encode())
-    return {_FILES: known.hexdigest()}
-
-
-def _beginning(files: Files, batch: RunningBatch) -> str | None:
-    """Return where the first batch begins, as JSON; None if the checkpoint does not record it. Kafka's does."""
-    return sound_text(files, f"{batch.checkpoint}/sources/0/0").partition("\n")[2].strip() or None
-
-
-def _begins_at(begins: str | None, end: str | None) -> bool:
-    """Return True if a query begins at a position, in each of its partitions, or if that is not known."""
-    first, last = (_partitions(at) for at in (begins, end))
-    if first is None or last is None:
-        return True
-    return all(first.get(topic, {}).items() >= offsets.items() for topic, offsets in last.items())
-
-
-def _partitions(at: str | None) -> Mapping[str, Mapping[str, int]] | None:
-    """Return the offset of each partition of each topic; None for what is no position in topics."""
-    try:
-        value = json.loads(at) if at else None
-    except ValueError:
-        return None
-    of_topics = isinstance(value, dict) and all(isinstance(offsets, dict) for offsets in value.values())
-    return value if of_topics else None
-
-
-def _list_number(at: str | None) -> int | None:
-    """Return the number of the last list of files that a position has; None if it is one of another source."""
-    value = json.loads(at) if at else None
-    return int(value["logOffset"]) if isinstance(value, dict) and value.keys() == {"logOffset"} else None
-
-
-def _listed(files: Files, lists: str, number: int) -> Iterator[str]:
-    """Yield the files of a list, each with its time; every tenth list repeats those before it.
-
-    Raises:
-        StateError: there is no such list.
-    """
-    text = sound_text(files, f"{lists}/{number}") or sound_text(files, f"{lists}/{number}.compact")
-    if not text:
-        raise StateError(  # guard: own-batch-files-known
-            f"{lists}/{number}, the list of the files of a batch, is missing. Nothing was written. "
-            f"{_ADVICE.other_range}"
-        )
-    for line in lines_of(text)[1:]:
-        entry = json.loads(line)
-        if entry["batchId"] == number:
-            yield json.dumps([entry["path"], entry["timestamp"]])

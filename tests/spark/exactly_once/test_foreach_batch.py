@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake import ExactlyOnceTable, StateError
-from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.jvm import jvm, with_conf
 from tests.support.crashing import crashed
 from tests.support.house import until
 from tests.support.own_query import SCHEMA, OwnQuery, Write, add, merged
@@ -239,17 +239,17 @@ def test_a_batch_with_other_files_is_refused(query: OwnQuery) -> None:
     refused(query, "replayed with other files")
 
 
-def test_the_files_of_a_list_that_repeats_older_ones_are_known(query: OwnQuery) -> None:
-    for batch in range(12):
-        query.put(f"{batch:02}", "a")
-    query.run()
-    assert (query.place / "sources/0/9.compact").exists()
-    for batch in (11, 10):
-        query.forget_commit(batch)
-        (query.place / f"offsets/{batch}").unlink()
-        (query.place / f"offsets/.{batch}.crc").unlink()
-    assert query.counts() == {"a": 12}
-    refused(query, "checkpoint behind")
+def test_the_files_of_a_list_are_known_after_spark_has_removed_it(query: OwnQuery) -> None:
+    lists = {"fileSource.log.compactInterval": "3", "fileSource.log.cleanupDelay": "0", "minBatchesToRetain": "1"}
+    with with_conf(query.spark, {f"spark.sql.streaming.{key}": value for key, value in lists.items()}):
+        for batch in range(7):
+            query.put(str(batch), "a")
+            query.run()
+            if batch == 5:
+                query.forget_commit(batch)
+                query.run()
+    assert not {"3", "4"} & {path.name for path in (query.place / "sources/0").iterdir()}
+    assert query.counts() == {"a": 7}
 
 
 def test_a_list_of_files_that_is_missing_is_refused(query: OwnQuery) -> None:

@@ -231,6 +231,22 @@ def test_a_batch_with_other_files_is_refused(world: World) -> None:
     refused(world, "the list of the files of a batch, is missing")
 
 
+def test_a_batch_that_follows_other_files_is_refused(world: World) -> None:
+    world.plan(0)
+    world.files_of(0, "0.json")
+    world.again()
+    listed = world.files.texts[f"{CHECKPOINT}/sources/0/0"]
+    world.plan(1)
+    for number in range(2):
+        world.files_of(number, f"{number}.json", "another.json")
+    world.start()
+    refused(world, "batch 0 has other files in the checkpoint", ReplayError)
+    repeated = world.files.texts.pop(f"{CHECKPOINT}/sources/0/1").split("\n")
+    del world.files.texts[f"{CHECKPOINT}/sources/0/0"]
+    world.files.texts[f"{CHECKPOINT}/sources/0/1.compact"] = "\n".join([listed, *repeated[1:]])
+    assert world.again()
+
+
 def test_a_first_batch_with_another_beginning_is_refused(world: World) -> None:
     for begins, wrote in (("0", True), ("0", False)):
         world.plan(0)
