@@ -31,10 +31,12 @@ from oncelake.serving.sink import Safety, Sink, SinkBatch, SinkColumn, SinkRows,
 
 if TYPE_CHECKING:
     from oncelake.engine.settings import Settings
+    from oncelake.exactly_once.foreach_batch import ExactlyOnceTable
     from oncelake.lakehouse import Lakehouse
 
 __all__ = [
     "ConfigError",
+    "ExactlyOnceTable",
     "GateError",
     "Lakehouse",
     "LockedError",
@@ -58,7 +60,11 @@ __all__ = [
 ]
 
 
-_WITH_SPARK = {"Lakehouse": "oncelake.lakehouse", "Settings": "oncelake.engine.settings"}
+_WITH_SPARK = {
+    "ExactlyOnceTable": "oncelake.exactly_once.foreach_batch",
+    "Lakehouse": "oncelake.lakehouse",
+    "Settings": "oncelake.engine.settings",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -43,7 +43,8 @@ def make(spark: SparkSession, at: str, schema: StructType, properties: Mapping[s
     if is_name(at):  # Delta's builder does not accept a name of three parts
         columns = ", ".join(map(_column, schema.fields))
         literals = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta TBLPROPERTIES ({literals})")
+        listed = f" TBLPROPERTIES ({literals})" if literals else ""
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {at} ({columns}) USING delta{listed}")
         return
     builder = DeltaTable.createIfNotExists(spark).location(at).addColumns(schema)
     for key, value in properties.items():

@@ -5,13 +5,13 @@ import json
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
-from oncelake.common import tables
 from oncelake.common.lake import identifier, is_name
-from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import STATS, Stage, Target
 from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.new_table import make_new
 from oncelake.serving.settings import CHANGE_FEED
 
 # Prefix of Spark's settings for the properties of new tables.
@@ -43,11 +43,7 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         name = path.rpartition(".")[0]
         if not spark.catalog.databaseExists(name):  # an existing schema needs no right to create schemas
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
-    elif not any(name.endswith((".json", ".parquet")) for name in commit_log.whole_names()):
-        # a process killed while creating a table leaves a log directory without a commit, on which Delta fails
-        log, store = hadoop(spark, f"{path}/_delta_log")
-        store.delete(log, True)
-    tables.make(spark, path, target.schema(spark), target.properties)
+    make_new(spark, commit_log, target.schema(spark), target.properties)
 
 
 def forget_tables(spark: SparkSession) -> None:

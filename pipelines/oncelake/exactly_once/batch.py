@@ -23,8 +23,22 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.table_version import TableVersion
-from oncelake.exactly_once.write import TableWriter, Written, no_fence
+from oncelake.exactly_once.write import OF_A_LAKE, TableWriter, Written, no_fence
 from oncelake.exactly_once.writers import MergeFor
+
+
+def batch_range(files: Files, checkpoint: str, batch_id: int, advice: str) -> tuple[str | None, str]:
+    """Return the source's position before a batch, None before the first, and the whole text of `offsets/<batch id>`.
+
+    Raises:
+        StageError: the checkpoint lacks one of the two; the message ends with the advice.
+    """
+    after = offset_log(files, checkpoint, batch_id)
+    earlier = offset_log(files, checkpoint, batch_id - 1) if batch_id else None
+    if after is None or (batch_id and earlier is None):
+        gone = batch_id if after is None else batch_id - 1
+        raise StageError(f"{checkpoint}/offsets lacks batch {gone}. {advice}")  # guard: batch-range-in-checkpoint
+    return position(earlier) if earlier else None, after
 
 
 @dataclass(frozen=True)
@@ -318,13 +332,8 @@ class BatchCallback:
         return {table: written for table, written in batch.written.items() if not written.replayed}
 
     def _notes(self, batch_id: int) -> Callable[[Table], CommitMetadata]:
-        after = offset_log(self.files, self.checkpoint, batch_id)
-        earlier = offset_log(self.files, self.checkpoint, batch_id - 1) if batch_id else None
-        if after is None or (batch_id and earlier is None):
-            gone = batch_id if after is None else batch_id - 1
-            # guard: batch-range-in-checkpoint
-            raise StageError(f"{self.checkpoint}/offsets lacks batch {gone}. Run: oncelake doctor")
-        before = position(earlier) if earlier else self.first_position()
+        before, after = batch_range(self.files, self.checkpoint, batch_id, OF_A_LAKE.other_range)
+        before = before if batch_id else self.first_position()
         first, *others = self.tables
         query_id = self.query_id = read_query_id(self.files, self.checkpoint)
         self.position = position(after)

@@ -58,7 +58,7 @@ class CommitMetadata:
         rows: the rows that the stage had written to this table before this batch.
         rules: a short hash of the rules that made the rows; both tables of a batch have the same rules.
         run: the process start that wrote the commit; separates two instances, never compared with data.
-        source: the source's kind and ID; a replaced source is detected by it.
+        source: the source's kind and ID; a replaced source is detected by it. Of your own query: see `batch_input`.
         beside: the stage's other tables, each with the last batch before this one that wrote to it.
         event: the kind of the commit; by default a batch of rows.
         lost: the parts of the source that a `loss` skips, as text.

@@ -7,8 +7,9 @@ last. After each write the Delta log must hold the transaction.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeGuard, TypeVar
+from typing import ClassVar, TypeGuard, TypeVar
 
+from pyspark.sql import DataFrame
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from oncelake.common.errors import LockedError, ReceiptError, ReplayError
@@ -18,11 +19,9 @@ from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog, Table
 from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.writers import Check, Engine, MergeFor, TableChange
-from oncelake.exactly_once.writers.spark import SparkTable
+from oncelake.exactly_once.writers.spark import Clauses, SparkTable
 
 T = TypeVar("T")
-
-_END_ONE = "Only one run at a time may write a lake. Stop one of them, then run: oncelake doctor"
 
 # Conflicts between a batch and maintenance (OPTIMIZE, VACUUM) that a retry resolves. A conflict of transactions is not
 # among them: then another instance of this stage has written the batch.
@@ -42,6 +41,28 @@ _LOST = ("ConcurrentTransactionException", "TransactionHeldError")
 
 def no_fence() -> None:
     """Do nothing: the lake has no lock, and only Delta's conflict check keeps other writers out."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about a batch that is not written, as the errors end.
+
+    Attributes:
+        other_range: the batch does not fit the last one in the table.
+        end_one: another run writes the same table.
+        end_both: both runs have written.
+    """
+
+    other_range: str
+    end_one: str
+    end_both: str
+
+
+OF_A_LAKE = Advice(
+    other_range="Run: oncelake doctor",
+    end_one="Only one run at a time may write a lake. Stop one of them, then run: oncelake doctor",
+    end_both="Stop both and run: oncelake doctor, then oncelake prove",
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +89,12 @@ class TableWriter:
         state: the state of the table that the start gate saw.
         every_batch: whether the table gets a commit in every batch.
         engines: the engines to try before Spark's writer, in order.
+
+    Attributes:
+        advice: what to do about a batch that is not written.
     """
+
+    advice: ClassVar[Advice] = OF_A_LAKE
 
     def __init__(
         self,
@@ -122,6 +148,23 @@ class TableWriter:
         """
         return self._once(metadata, lambda engine: engine.merge(rows, sql), no_fence)
 
+    def merge_by(self, rows: DataFrame, metadata: CommitMetadata, condition: str, clauses: Clauses) -> Written:
+        """MERGE rows (alias `batch`) by Spark (alias `target`), unless the table already holds the batch.
+
+        Args:
+            rows: the batch's rows.
+            metadata: the batch's commit metadata.
+            condition: matches a row of `batch` with a row of `target`.
+            clauses: adds the clauses to Delta's builder of the MERGE.
+
+        Raises:
+            ReplayError: the batch ID was written with another range, or does not follow the last one.
+            LockedError: another run of the stage has written to the table in the meantime.
+            ReceiptError: the table did not record the transaction.
+        """
+        change = self._spark.merge_by(rows, condition, clauses)
+        return self._once(metadata, lambda engine: change if engine is self._spark else None, no_fence)
+
     def holds(self, metadata: CommitMetadata) -> Written | None:
         """Return the commit if the table already holds this batch over this range; otherwise None.
 
@@ -136,7 +179,7 @@ class TableWriter:
             raise ReplayError(  # guard: recorded-batch-range
                 f"batch {metadata.batch_id} of {metadata.stage} is replayed with another range of its source: "
                 f"{metadata.before} to {metadata.end}; {metadata.table} has recorded batch {last.batch_id} with "
-                f"{last.before} to {last.end}. Nothing was written. Run: oncelake doctor"
+                f"{last.before} to {last.end}. Nothing was written. {self.advice.other_range}"
             )
         assert self.last is not None
         return Written(self.last, replayed=True)
@@ -167,7 +210,7 @@ class TableWriter:
                 f"batch {metadata.batch_id} of {metadata.stage} starts at {metadata.before}; "
                 f"the last batch recorded in {metadata.table} is "
                 f"batch {last.batch_id}, which ends at {last.end}. Nothing was written. "
-                "Run: oncelake doctor"
+                f"{self.advice.other_range}"
             )
 
     def _once(
@@ -199,7 +242,7 @@ class TableWriter:
                 raise LockedError(  # guard: no-foreign-commit-before-write
                     f"{_other(commit)}; this run stops before batch {metadata.batch_id} of {metadata.stage} "
                     "and has changed "
-                    f"nothing since. {_END_ONE}"
+                    f"nothing since. {self.advice.end_one}"
                 )
             self._seen = commit.version
 
@@ -208,7 +251,9 @@ class TableWriter:
         known = (commit for commit in self.log.since(self._seen) if isinstance(commit, ChainCommit))
         winner = next((commit for commit in known if metadata.app_id in commit.txns), None)
         who = _other(winner) if winner else "another instance of this stage wrote at the same time"
-        return LockedError(f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {_END_ONE}")
+        return LockedError(
+            f"{who}; batch {metadata.batch_id} of {metadata.stage} was not written twice. {self.advice.end_one}"
+        )
 
     def receipt(self, metadata: CommitMetadata) -> ChainCommit:
         """Return the commit that this run just made; only the Delta log proves that it exists.
@@ -237,15 +282,14 @@ class TableWriter:
         if commit.metadata.run != metadata.run:
             raise LockedError(  # guard: batch-written-by-this-run
                 f"another instance wrote batch {metadata.batch_id} of {metadata.stage} to {metadata.table} "
-                f"(version {commit.version}); this run stops and has changed nothing. {_END_ONE}"
+                f"(version {commit.version}); this run stops and has changed nothing. {self.advice.end_one}"
             )
         self.last = commit
         if others:
             raise LockedError(  # guard: no-foreign-commit-during-write
                 f"{_other(others[-1])}, while this run wrote batch {metadata.batch_id} "
                 f"(version {commit.version}): both "
-                "are in the table, and may hold the same lines. Stop both and run: oncelake doctor, "
-                "then oncelake prove"
+                f"are in the table, and may hold the same lines. {self.advice.end_both}"
             )
         return commit
 

@@ -45,6 +45,12 @@ def test_completion_imports_nothing_heavy(words: str, monkeypatch: pytest.Monkey
     assert imported() == set()
 
 
+def test_the_package_is_imported_without_spark_though_it_has_names_that_need_it() -> None:
+    code = "import oncelake, sys; assert 'ExactlyOnceTable' in oncelake.__all__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & (HEAVY | {"delta", "deltalake", "pyarrow"}) == set()
+
+
 @pytest.mark.parametrize("command", ["run", "status", "doctor"])
 def test_a_lake_without_a_database_a_report_and_an_audit_imports_nothing_for_them(command: str, house: House) -> None:
     assert imported(command, *house.options) <= {"opentelemetry", "py4j", "pyspark"}

@@ -7,10 +7,11 @@ then count rows twice: so `TableWriter` reads the Delta log after each write.
 Source: Delta's documentation, "Idempotent table writes in foreachBatch".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from delta.tables import DeltaMergeBuilder
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
@@ -24,6 +25,8 @@ TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # Without it, Delta computes the source of a MERGE twice, or keeps a copy; collected rows need neither.
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+# Adds clauses to a MERGE.
+Clauses = Callable[[DeltaMergeBuilder], DeltaMergeBuilder]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ class SparkTable:
             merge_sql = sql("spark")
             assert merge_sql is not None, "Spark merges every table"
             merge(rows.frame(), self.path, metadata, merge_sql, computed=rows.here is not None)
+            return True
+
+        return change
+
+    def merge_by(self, rows: DataFrame, condition: str, clauses: Clauses) -> TableChange:
+        """Return the change that merges rows (alias `batch`) into the table (alias `target`) by any clauses."""
+
+        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+            del fence
+            alone()
+            with _transaction(rows.sparkSession, metadata):
+                target = tables.opened(rows.sparkSession, self.path).alias("target")
+                clauses(target.merge(rows.alias("batch"), condition)).execute()
             return True
 
         return change
