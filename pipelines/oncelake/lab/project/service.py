@@ -25,6 +25,7 @@ from oncelake.engine.configuration import CONF, LOCAL, configured
 from oncelake.engine.settings import ENV_PREFIX, Settings
 from oncelake.lab.project.templates import is_plain, rendered
 from oncelake.serving.settings import is_secret_reference
+from oncelake.sources.directory.listing import above
 
 SECRETS = "secrets.env"
 SYSTEM = Path("/etc/systemd/system")
@@ -32,7 +33,6 @@ SYSTEM = Path("/etc/systemd/system")
 _MARK = "# Written by oncelake."
 _UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VARIABLE = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.ASCII)
-_PATTERN = frozenset("*?[{")
 _TEST = "/usr/bin/test"
 _HOMES, _TEMPORARY = ("/home", "/root", "/run/user"), ("/tmp", "/var/tmp")
 # The first systemd that waits longer before each further restart. Source: systemd.service(5), RestartSteps=.
@@ -220,7 +220,7 @@ def _read(settings: Settings) -> Iterator[Path]:
     paths = (kind.directory for kind in settings.kinds().values())
     for path in paths:
         if path is not None and is_local(path):
-            yield Path(*takewhile(lambda part: not set(part) & _PATTERN, Path(place(path)).parts))
+            yield Path(above(place(path)))
 
 
 def _secrets(file: Path) -> dict[str, str]:

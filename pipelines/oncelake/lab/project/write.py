@@ -15,10 +15,10 @@ from oncelake.common.models import one_line
 from oncelake.engine.configuration import LOCAL
 from oncelake.engine.json_schema import settings_schema
 from oncelake.lab.project.kinds import LogKind, LogKinds
-from oncelake.lab.project.logrotate import rotation_of
 from oncelake.lab.project.sampled_suite import suite_of
 from oncelake.lab.project.service import Service, ServiceOptions
 from oncelake.lab.project.templates import rendered
+from oncelake.sources.directory.logrotate import rotation_of
 
 _SCHEMA = "oncelake.schema.json"
 _SUITE = "expectations/silver.access_log.json"

@@ -79,9 +79,10 @@ def test_systemd_accepts_each_unit_and_finds_little_exposure(tmp_path: Path, arg
     files = [tmp_path / name for name in units(*arguments)]
     for file, text in zip(files, units(*arguments).values(), strict=True):
         file.write_text(text)
-    done = subprocess.run([str(ANALYZE), "verify", "--man=no", *files], capture_output=True, text=True, check=False)
+    verify = [str(ANALYZE), "verify", "--man=no", *map(str, files)]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    command = [str(ANALYZE), "security", "--offline=true", "--no-pager", files[0]]
+    command = [str(ANALYZE), "security", "--offline=true", "--no-pager", str(files[0])]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     exposure = re.search(r"Overall exposure level for .*: ([\d.]+)", said)
     assert exposure is not None
