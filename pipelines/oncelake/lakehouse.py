@@ -42,6 +42,7 @@ from oncelake.observe.group import publishing
 from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
+from oncelake.observe.openlineage.follow import check_installed, lineage
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
 
 # Makes the display of a run's batches, from the chain and the stages' states before the run.
 Show = Callable[[Chain, Sequence[StageState]], Display]
-# The receivers of a run's events in addition to its display: the metrics, and the consumer group of its topic.
-FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
+# The receivers of a run's events in addition to its display: the metrics, the consumer group of its topic, OpenLineage.
+FOLLOWERS: tuple[Follower, ...] = (measured, publishing, lineage)
 
 
 class Lakehouse(OpenLake):
@@ -127,6 +128,7 @@ class Lakehouse(OpenLake):
         stopping, chain = stopping or threading.Event(), self._declared
         failed = reachable(chain)
         check_port(self.settings.metrics)
+        check_installed(self.settings.openlineage)
         writers = other_log_store(chain.lake, self.settings.spark)
         if once and self._spark is None and not needs_spark(self.settings):
             before = outlook(chain, failed, self.warn, writers)

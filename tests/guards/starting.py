@@ -14,6 +14,7 @@ _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
 _DAMAGED = "streaming/test_damaged_log.py::test_a_damaged_log_goes_on_or_names_the_way_out"
 _SERVICE = "unit/lab/project/test_service.py::"
+_LINEAGE = "unit/observe/test_openlineage.py::"
 
 GUARDS = (
     Guard(
@@ -930,5 +931,38 @@ GUARDS = (
         "a unit that somebody wrote is lost",
         removed(),
         tests=(f"{_SERVICE}test_only_units_of_oncelake_are_replaced",),
+    ),
+    Guard(
+        "openlineage-is-installed",
+        "events that need OpenLineage's library are refused by name where it is missing",
+        "every event is lost, and a warning names a module",
+        removed(),
+        tests=(f"{_LINEAGE}test_without_the_library_a_run_is_refused_by_name",),
+    ),
+    Guard(
+        "lineage-stops-no-batch",
+        "a receiver of events that is away stops no batch and no thread",
+        "the lake stands still while a catalog is restarted",
+        becomes("KeyError"),
+        tests=(f"{_LINEAGE}test_a_configuration_that_openlineage_refuses_is_a_warning",),
+        also=("streaming/test_openlineage.py::test_a_receiver_that_is_away_stops_no_batch",),
+    ),
+    Guard(
+        "refused-event-is-dropped",
+        "an event that the receiver refuses is not sent again",
+        "no later event is ever sent",
+        always(),
+        tests=(f"{_LINEAGE}test_an_event_that_is_refused_does_not_hold_up_the_next",),
+    ),
+    Guard(
+        "lineage-run-is-batch",
+        "a batch has the same run ID each time it is told",
+        "a batch that is repeated after a crash counts twice in a catalog",
+        answers("str(uuid.uuid4())"),
+        tests=(f"{_LINEAGE}test_a_replayed_batch_is_told_in_the_same_words",),
+        also=(
+            "streaming/test_openlineage.py::"
+            "test_the_ranges_of_the_events_are_those_of_the_commits_and_a_replay_repeats_them",
+        ),
     ),
 )
