@@ -19,6 +19,7 @@ from oncelake.engine.settings import OpenLineageSettings
 from oncelake.exactly_once.batch import CommittedBatch, Event, Notice
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.lab.demo.server import free_port
 from oncelake.observe.openlineage import follow
 from oncelake.observe.openlineage.datasets import DatasetName, Datasets, file_name, served_name
 from oncelake.observe.openlineage.events import FACET, SCHEMA_URL, StageJob, committed, failed, run_id
@@ -278,6 +279,20 @@ def test_a_configuration_that_openlineage_refuses_is_a_warning() -> None:
     sender.put(numbered(1))
     sender.send()
     assert receiver.warned == ["Failed to parse OpenLineage config"]
+
+
+def test_openlineages_own_client_is_warned_of_once_however_often_it_tries(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    nobody = {"type": "http", "url": f"http://127.0.0.1:{free_port()}", "retry": {"total": 2, "backoff_factor": 0}}
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(nobody))
+    warned: list[str] = []
+    sender = LineageSender(lambda _: committed(JOB, batch()), warned.append)
+    sender.put(batch())
+    sender.send()
+    sender.send()
+    assert len(warned) == 1
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_a_run_of_days_without_a_receiver_keeps_a_bounded_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:

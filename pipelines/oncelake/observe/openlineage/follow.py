@@ -4,6 +4,7 @@ No event stops a batch. Each batch is sent after its commit, so an event never t
 a crash the batch is sent again, under the same run ID, if it is repeated, and never if it is not.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -91,6 +92,9 @@ class BatchEvents:
 def _client() -> Any:
     from openlineage.client import OpenLineageClient  # noqa: PLC0415 - an extra
 
+    retries = logging.getLogger("urllib3.connectionpool")
+    if retries.level == logging.NOTSET:  # it prints each further attempt; one warning is enough
+        retries.setLevel(logging.ERROR)
     return OpenLineageClient()
 
 

@@ -297,3 +297,13 @@ def test_only_units_of_oncelake_are_replaced(tmp_path: Path) -> None:
 def test_a_path_that_no_unit_can_hold_is_refused() -> None:
     with pytest.raises(ConfigError, match="no systemd unit can hold"):
         Service(Path("/a\nb"), Path("/c"), ServiceOptions(ME), ()).units()
+
+
+@pytest.mark.usefixtures("project")
+def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    unit = tmp_path / "systemd/user/oncelake.service"
+    steps = "systemctl --user daemon-reload && systemctl --user enable --now oncelake.service && loginctl enable-linger"
+    assert install("--user") == f"wrote {unit}\nnext: {steps}\n"
+    assert json.loads(install("--user", "--json")) == {"files": [str(unit)], "next": steps}
+    assert unit.read_text() == install("--user", "--dry-run")
