@@ -47,6 +47,7 @@ from oncelake.observe.lake_watch import LakeWatch
 from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.newest_line import NewestLines
+from oncelake.observe.openlineage.follow import check_installed, lineage
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -74,8 +75,8 @@ if TYPE_CHECKING:
 
 # Makes the display of a run's batches, from the chain and the stages' states before the run.
 Show = Callable[[Chain, Sequence[StageState]], Display]
-# The receivers of a run's events in addition to its display: the metrics, and the consumer group of its topic.
-FOLLOWERS: tuple[Follower, ...] = (measured, publishing)
+# The receivers of a run's events in addition to its display: the metrics, the consumer group of its topic, OpenLineage.
+FOLLOWERS: tuple[Follower, ...] = (measured, publishing, lineage)
 
 
 class Lakehouse(OpenLake):
@@ -132,6 +133,7 @@ class Lakehouse(OpenLake):
         stopping, chain = stopping or threading.Event(), self._declared
         failed = reachable(chain)
         check_port(self.settings.metrics)
+        check_installed(self.settings.openlineage)
         writers = other_log_store(chain.lake, self.settings.spark)
         if once and self._spark is None and not needs_spark(self.settings):
             before = outlook(chain, failed, self.warn, writers)

@@ -45,6 +45,7 @@ PAGES: Mapping[str, str] = {
     "gold": "[gold tables](gold.md)",
     "serving": "[serving from MySQL](serving.md), [your own sink](sinks.md)",
     "metrics": "[metrics](metrics.md)",
+    "openlineage": "[OpenLineage](openlineage.md)",
     "alerts": "[alerts](alerts.md)",
     "spark": "[on a Spark cluster](cluster.md)",
 }

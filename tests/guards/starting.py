@@ -13,6 +13,8 @@ _NOTHING_NEW = "streaming/test_nothing_new.py::test_"
 _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
 _DAMAGED = "streaming/test_damaged_log.py::test_a_damaged_log_goes_on_or_names_the_way_out"
+_SERVICE = "unit/lab/project/test_service.py::"
+_LINEAGE = "unit/observe/test_openlineage.py::"
 
 GUARDS = (
     Guard(
@@ -901,5 +903,66 @@ GUARDS = (
         "Spark starts, and fails with an error that names no setting",
         answers("None"),
         tests=("unit/cli/test_app.py::test_a_lake_at_the_place_of_a_file_is_refused_before_spark_starts",),
+    ),
+    Guard(
+        "service-user-may-read",
+        "a service whose user may not read the logs or write the lake is refused by the path",
+        "systemd starts a service that fails, again and again",
+        removed(),
+        tests=(f"{_SERVICE}test_a_user_without_the_rights_is_refused_by_the_path",),
+    ),
+    Guard(
+        "service-has-same-settings",
+        "settings that only the shell has are not left out of a service without a word",
+        "the service reads another lake than the one that was tried",
+        removed(),
+        tests=(f"{_SERVICE}test_settings_that_only_this_shell_has_are_refused",),
+    ),
+    Guard(
+        "secrets-are-private",
+        "a file of secrets that others can read is refused",
+        "every user of the machine has the database's password",
+        removed(),
+        tests=(f"{_SERVICE}test_secrets_that_others_can_read_are_refused",),
+    ),
+    Guard(
+        "only-own-unit-is-replaced",
+        "`install-service` replaces only units that oncelake has written",
+        "a unit that somebody wrote is lost",
+        removed(),
+        tests=(f"{_SERVICE}test_only_units_of_oncelake_are_replaced",),
+    ),
+    Guard(
+        "openlineage-is-installed",
+        "events that need OpenLineage's library are refused by name where it is missing",
+        "every event is lost, and a warning names a module",
+        removed(),
+        tests=(f"{_LINEAGE}test_without_the_library_a_run_is_refused_by_name",),
+    ),
+    Guard(
+        "lineage-stops-no-batch",
+        "a receiver of events that is away stops no batch and no thread",
+        "the lake stands still while a catalog is restarted",
+        becomes("KeyError"),
+        tests=(f"{_LINEAGE}test_a_configuration_that_openlineage_refuses_is_a_warning",),
+        also=("streaming/test_openlineage.py::test_a_receiver_that_is_away_stops_no_batch",),
+    ),
+    Guard(
+        "refused-event-is-dropped",
+        "an event that the receiver refuses is not sent again",
+        "no later event is ever sent",
+        always(),
+        tests=(f"{_LINEAGE}test_an_event_that_is_refused_does_not_hold_up_the_next",),
+    ),
+    Guard(
+        "lineage-run-is-batch",
+        "a batch has the same run ID each time it is told",
+        "a batch that is repeated after a crash counts twice in a catalog",
+        answers("str(uuid.uuid4())"),
+        tests=(f"{_LINEAGE}test_a_replayed_batch_is_told_in_the_same_words",),
+        also=(
+            "streaming/test_openlineage.py::"
+            "test_the_ranges_of_the_events_are_those_of_the_commits_and_a_replay_repeats_them",
+        ),
     ),
 )

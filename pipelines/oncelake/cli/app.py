@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from oncelake.cli import alerts, census, init, lab, log_format, look, prove, quality, repair, report, run, serving, sink
+from oncelake.cli import (
+    alerts,
+    census,
+    init,
+    lab,
+    log_format,
+    look,
+    prove,
+    quality,
+    repair,
+    report,
+    run,
+    service,
+    serving,
+    sink,
+)
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.common.version import __version__
 
@@ -117,6 +132,15 @@ app.add_typer(
         "sink test mypackage.sinks:Redis --option host=localhost", "sink test mypackage.sinks:Redis --kills 50"
     ),
 )
+app.command(
+    "install-service",
+    rich_help_panel=SET_UP,
+    epilog=examples(
+        "install-service --run-as oncelake --group adm",
+        "install-service --run-as oncelake --every '10 minutes'",
+        "install-service --user --dry-run",
+    ),
+)(service.install_service)
 app.command(rich_help_panel=SET_UP, epilog=examples("demo", "demo --keep /tmp/demo"))(lab.demo)
 app.command(
     "crash-test", rich_help_panel=SET_UP, epilog=examples("crash-test --kills 5", "crash-test --kills 5 --seed 7")

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -231,20 +231,21 @@ class Run:
         except Exception as error:
             if not stands_alone(self.chain, stage):
                 raise
-            self._set_aside(stage, str(error) if isinstance(error, OncelakeError) else explain(error))
+            why = str(error) if isinstance(error, OncelakeError) else explain(error)
+            self._set_aside(stage, why, {"stage": stage.name})
 
     def _remaining(self, running: list[Running]) -> list[Running]:
         """Set aside the stages that failed and read one source of several; a lost lock concerns all stages."""
         for failed in [query for query in running if query.failed and stands_alone(self.chain, query.stage)]:
             if not isinstance(failed.callback.failure, LockedError):
                 running.remove(failed)
-                self._set_aside(failed.stage, str(self._failure([failed])))
+                self._set_aside(failed.stage, str(self._failure([failed])), _facts(failed))
         return running
 
-    def _set_aside(self, stage: Stage, why: str) -> None:
+    def _set_aside(self, stage: Stage, why: str, told: Mapping[str, Any]) -> None:
         self.fence()  # if another process holds the lock now, that is the cause of the failure
         self.failed[stage.name] = why.removeprefix(f"{stage.name} stopped ")
-        self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning"))
+        self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning", failure=told))
 
     def _failure(self, running: Iterable[Running]) -> StageError | None:
         """Return the error of the first stage that failed, in one line; None if none failed."""

@@ -99,6 +99,15 @@ class MetricsSettings(Strict):
     host: str = Field("127.0.0.1", min_length=1, description="the address to listen on; no password is asked for")
 
 
+class OpenLineageSettings(Strict):
+    """The OpenLineage events of a run; where they go, OpenLineage's own variables and file say."""
+
+    enabled: bool = Field(False, description="send a START and a COMPLETE event for each batch of each stage")
+    namespace: str = Field(
+        "oncelake", min_length=1, description="the namespace of the jobs, which are the lake's stages"
+    )
+
+
 class Settings(BaseSettings):
     """All settings of one lake."""
 
@@ -120,6 +129,7 @@ class Settings(BaseSettings):
     serving: ServingSettings = ServingSettings()
     run: RunSettings = RunSettings()
     metrics: MetricsSettings = MetricsSettings()
+    openlineage: OpenLineageSettings = OpenLineageSettings()
     spark: SparkSettings = SparkSettings()
     alerts: dict[str, AlertSettings] = later({}, description="who is told when a condition holds, by the alert's name")
 

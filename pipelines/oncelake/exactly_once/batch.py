@@ -20,7 +20,7 @@ from oncelake.common.spark.few_rows import FewRows
 from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import TableState
+from oncelake.exactly_once.delta_log import ChainCommit, TableState
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.exactly_once.write import OF_A_LAKE, TableWriter, Written, no_fence
@@ -65,6 +65,7 @@ class CommittedBatch:
             bronze, whose source keeps no history.
         refused_lines: of a recorded batch, how many lines broke a rule.
         lost: descriptions of the input that it skipped, as an accepted loss.
+        commits: of a batch that its stage reports, the commit that holds it in each table, also of a replayed one.
     """
 
     stage: str
@@ -85,6 +86,7 @@ class CommittedBatch:
     waiting: int | None = None
     refused_lines: int = 0
     lost: Sequence[str] = ()
+    commits: Mapping[str, ChainCommit] = field(default_factory=dict)
 
     @property
     def committed_ms(self) -> int:
@@ -109,6 +111,7 @@ class Notice:
         query_id: the streaming query's ID.
         position: where that batch ends in the source, as the checkpoint spells it.
         since: the start of the wait or problem, in seconds since 1970.
+        failure: of a stage that stopped: its batch and position, for programs; None if the stage goes on.
     """
 
     stage: str
@@ -118,6 +121,7 @@ class Notice:
     query_id: str | None = None
     position: str | None = None
     since: float = field(default_factory=time.time)
+    failure: Mapping[str, Any] | None = None
 
 
 Event = CommittedBatch | Notice
@@ -375,6 +379,7 @@ class BatchCallback:
             position=self.position,
             masked=batch.masked,
             lines=batch.lines,
+            commits={str(table): result.commit for table, result in batch.written.items()},
         )
 
     def _last_batch(self, table: Table, batch_id: int) -> int | None:

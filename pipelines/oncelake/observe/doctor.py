@@ -51,6 +51,7 @@ def diagnose_lake(chain: Chain, session: Session) -> DoctorResult:
     """
     lake = chain.lake
     warnings = [*other_log_store(lake, chain.settings.spark), *no_hard_links(lake), *fading(chain)]
+    warnings += [warning for kind in chain.kinds.values() for warning in kind.warnings()]
     damages = ((target.table, chain.damage(target.table)) for stage in chain.stages for target in stage.writes)
     warnings += [f"{damage.warning_of(table)}; the next run sets it aside" for table, damage in damages if damage.spare]
     rows, states = [], []

@@ -99,6 +99,10 @@ class SourceKind(ABC):
         if self.settings.mask is not None:
             check_key(self.settings.mask, self.key)
 
+    def warnings(self) -> list[str]:
+        """Return what this machine does to the source that could lose or repeat lines."""
+        return []
+
     @abstractmethod
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if Spark cannot read the source, SourceError if its content would stop Spark."""

@@ -2,15 +2,11 @@
 
 import json
 import os
-import re
+import pwd
 import shlex
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 
 from oncelake.bronze.settings import SourceSettings
@@ -19,16 +15,15 @@ from oncelake.common.models import one_line
 from oncelake.engine.configuration import LOCAL
 from oncelake.engine.json_schema import settings_schema
 from oncelake.lab.project.kinds import LogKind, LogKinds
-from oncelake.lab.project.logrotate import rotation_of
 from oncelake.lab.project.sampled_suite import suite_of
+from oncelake.lab.project.service import Service, ServiceOptions
+from oncelake.lab.project.templates import rendered
+from oncelake.sources.directory.logrotate import rotation_of
 
-SERVICE = "oncelake.service"
 _SCHEMA = "oncelake.schema.json"
 _SUITE = "expectations/silver.access_log.json"
 # Where logs go if no directory of logs is named, and where the tables go.
 _LOGS, _LAKE = "data/logs", "data/lake"
-# A word that needs no quotes in a systemd unit.
-_PLAIN = re.compile(r"[\w%@+=:,./-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -124,16 +119,14 @@ def write_project(directory: Path, source: NewSource, sample_logs: LogKinds | No
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
-        "program": _program(),
-        "java_home": os.environ.get("JAVA_HOME"),
     }
     suite = suite_of(kinds[0] if len(kinds) == 1 else None)
     texts = {
-        str(LOCAL): _rendered("local.yaml.j2", values),
+        str(LOCAL): rendered("local.yaml.j2", values),
         f"{LOCAL.parent}/{_SUITE}": f"{json.dumps(suite, indent=2, ensure_ascii=False)}\n",
         f"{LOCAL.parent}/{_SCHEMA}": f"{json.dumps(settings_schema(), indent=2)}\n",
-        SERVICE: _rendered("oncelake.service.j2", values),
-        ".gitignore": _rendered("gitignore.j2", values),
+        **_service(root, source).units(copied=True),
+        ".gitignore": rendered("gitignore.j2", values),
     }
     texts |= {f"{LOCAL.parent}/formats/{kind.format}.yaml": kind.draft for kind in kinds if kind.draft is not None}
     files: list[Path] = []
@@ -205,39 +198,12 @@ def _next(directory: Path, source: NewSource, sample_logs: LogKinds | None) -> s
     return " && ".join(steps)
 
 
-def _program() -> list[str]:
-    """Return the words with which a systemd unit starts this oncelake."""
-    script = Path(sys.executable).with_name("oncelake")
-    words = [str(script)] if script.exists() else [sys.executable, "-m", "oncelake"]
-    return words if _PLAIN.fullmatch(words[0]) else ["/usr/bin/env", *words]  # systemd refuses other names of programs
-
-
-def _rendered(template: str, values: Mapping[str, object]) -> str:
-    environment = Environment(
-        loader=PackageLoader("oncelake.lab.project", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters |= {"shell": shlex.quote, "text": _yaml_text, "unit": _unit_text, "word": _unit_word}
-    return environment.get_template(template).render(values)
-
-
-def _yaml_text(text: str) -> str:
-    """Write a text as YAML, in quotes if it needs them."""
-    return yaml.safe_dump([text], default_flow_style=True, width=100_000, allow_unicode=True)[1:-2]
-
-
-def _unit_text(text: str) -> str:
-    """Write a text for a systemd unit, where % begins a specifier."""
-    return text.replace("%", "%%")
-
-
-def _unit_word(text: str) -> str:
-    """Write a text as one word of a command in a systemd unit."""
-    plain = _unit_text(text)
-    if _PLAIN.fullmatch(plain):
-        return plain
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return f'"{escaped}"'
+def _service(root: Path, source: NewSource) -> Service:
+    """Return the service of the project, for the user that writes it."""
+    logs = source.logs or (str(root / _LOGS) if source.bootstrap_servers is None else None)
+    reads = (Path(logs),) if logs is not None else ()
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in a container
+        user = str(os.geteuid())
+    return Service(root, root / LOCAL, ServiceOptions(user), (root / _LAKE,), reads)

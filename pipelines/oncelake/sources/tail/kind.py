@@ -26,6 +26,7 @@ from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import by_version, lacking
 from oncelake.sources.directory.kind import DirectoryKind
+from oncelake.sources.directory.logrotate import rotation_warnings
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail import proof
 from oncelake.sources.tail.plan import LastStart, TailFiles
@@ -61,6 +62,10 @@ class TailKind(DirectoryKind):
                 "complete files with kind files"
             )
         super().check_here()
+
+    def warnings(self) -> list[str]:
+        """Return where logrotate does not fit the settings, or could delete lines before they are read."""
+        return [*rotation_warnings(self.key, self.directory, self.settings.rotation)]
 
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError if the session cannot read growing files, SourceError if the directory cannot be listed."""
