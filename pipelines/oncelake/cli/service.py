@@ -1,6 +1,5 @@
 """`oncelake install-service`: write the systemd units that run a configuration."""
 
-import json
 import os
 import shlex
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from oncelake.cli.program import Conf, Json, Verbose, reported
 from oncelake.common.errors import ConfigError
+from oncelake.common.json_line import result_line
 
 
 def install_service(
@@ -69,13 +69,17 @@ def install_service(
         if own:
             steps = f"{steps} && loginctl enable-linger"
         if dry_run:
-            text = json.dumps({"units": units, "next": steps}) if as_json else "\n".join(units.values()).rstrip("\n")
+            text = (
+                result_line("install-service", {"units": units, "next": steps})
+                if as_json
+                else "\n".join(units.values()).rstrip("\n")
+            )
             typer.echo(text)
             return
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         files = write_units(service, home / "systemd/user" if own else SYSTEM)
         if as_json:
-            typer.echo(json.dumps({"files": [*map(str, files)], "next": steps}))
+            typer.echo(result_line("install-service", {"files": [*map(str, files)], "next": steps}))
             return
         for file in files:
             console.print(f"wrote {shlex.quote(str(file))}")
