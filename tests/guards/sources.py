@@ -872,6 +872,20 @@ GUARDS = (
         tests=(f"{_WHICH}test_an_archive_is_followed_beside_an_older_archive_of_its_log",),
     ),
     Guard(
+        "device-may-change-number",
+        "a copy that was read as a file of its own is no copy any more, also if its device got another number",
+        "if its end is lost in a crash, what it got after it was a copy counts twice",
+        becomes("[(entry.device, entry.inode, entry.path)]"),
+        tests=(_FOUND,),
+    ),
+    Guard(
+        "unreadable-file-at-its-place",
+        "a file waits for no unreadable one that is where it was",
+        "the copy of another log is not known when that log is cut, and counts",
+        always(),
+        tests=(_FOUND,),
+    ),
+    Guard(
         "longest-beginning-continued",
         "of two twins that are gone, a file continues the one of which more was read",
         "what was read of the other one beyond that counts twice",

@@ -317,6 +317,7 @@ class Reader:
 
     def judge(self, *, last: bool) -> None:
         """Raise ViolationError if a line of a file that is there counts too rarely, and its file is not named."""
+        self.world.disk.race = None  # what happens after the last reading is not judged
         named = self.named(last=last)
         ids: set[int] = set()
         excused: set[int] = set()

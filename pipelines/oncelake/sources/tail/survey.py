@@ -249,7 +249,7 @@ def _still_copies(at: TailPosition) -> list[TailedFile]:  # guard: read-copy-is-
 def _births_of(entry: TailedFile) -> list[tuple[object, ...]]:
     """Return what tells a file from another one that gets its inode later, or has its inode on another device."""
     if not entry.born:
-        return [(entry.device, entry.inode, entry.path)]
+        return [(entry.inode, entry.path)]  # guard: device-may-change-number
     # guard: equal-birth-on-other-device
     return [(entry.inode, entry.born, entry.device), (entry.inode, entry.born, entry.path)]
 
@@ -269,6 +269,7 @@ class _Comparison:
         self._claimed: set[Identity | None] = set()
         self._numbers: dict[Identity | None, int] = {}
         self._blocked: set[int] = set()
+        self._at_place: set[int] = set()
         for file in listed:
             is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
             (self._files if is_read else self._survey.others).append(file)
@@ -381,6 +382,7 @@ class _Comparison:
             copy = next((copy for copy in copies.get(file.identity[1], ()) if self._is_same(file, copy)), None)
             if file.identity in self._faulty:
                 near = {number for number, entry in entries if self._is_near(file, entry)}
+                self._at_place |= near
                 self._blocked |= near or {number for number, _ in entries}  # the number of a device can change
             elif known is not None:
                 self._know(known, file)
@@ -583,6 +585,8 @@ class _Comparison:
             entry = self._at.files[number]
             at_path = self._places.get(entry.path)  # guard: cut-log-at-its-path
             files = [*self._at_inode.get(entry.inode, ()), *([at_path] if at_path is not None else [])]
+            # guard: unreadable-file-at-its-place
+            files = [file for file in files if number not in self._at_place or self._is_near(file, entry)]
             continues = self._may_be_cut if number in self._blocked else self._continue_cut
             files = [file for file in files if file.identity in identities - self._faulty]
             any(self._try(continues, file, number, entry) for file in files)
