@@ -250,7 +250,7 @@ class Lakehouse(OpenLake):
             table: the gold table, such as `gold.error_log`.
             at: a time in the row's window.
             keys: values of the table's keys, as text; None for no value. A key that is left out may have any value.
-            limit: at most so many lines are returned; all are counted.
+            limit: the most lines that are returned; all are counted.
 
         Raises:
             ConfigError: there is no such table or key, or the time has no zone.

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common import table_rows
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.lakehouse import Lakehouse
+from oncelake.engine import open_lake
 from oncelake.observe.gold_lines import GoldLines, line_texts
 from tests.support.house import House, error_log_conf
 
@@ -53,7 +53,7 @@ def messages(counted: GoldLines) -> list[tuple[str, str]]:
 
 
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lakehouse, "_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+    monkeypatch.setattr(open_lake, "spark_session", lambda *_, **__: pytest.fail("Spark is not needed"))
 
 
 ERRORS = [("a.log", "disk full"), ("b.log", "\x1b[31mred"), ("a.log", "disk full")]

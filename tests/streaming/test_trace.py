@@ -14,6 +14,7 @@ from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common import table_rows
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE
+from oncelake.engine import open_lake
 from oncelake.engine.runner import Run
 from oncelake.lakehouse import Lakehouse
 from oncelake.observe.progress import Progress
@@ -174,7 +175,7 @@ def test_a_record_is_traced_without_spark(
     kafka(house, spark, 0, [TWICE.encode(), None])
     silver_only(house, spark)
     with monkeypatch.context() as context:
-        context.setattr(Lakehouse, "_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+        context.setattr(open_lake, "spark_session", lambda *_, **__: pytest.fail("Spark is not needed"))
         without, quarantined = told(house.lakehouse(), asked), house.lakehouse().quarantined()
     monkeypatch.setattr(table_rows, "find_spec", lambda _: None)  # as if delta-rs were not installed
     assert told(house.lakehouse(spark), asked) == without

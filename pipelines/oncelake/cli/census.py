@@ -41,7 +41,7 @@ def account(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that every file of the source is completely in bronze.
+    """Check that bronze has every file of the source, whole.
 
     For complete and growing files; `oncelake prove` accounts for topics. A file is at fault if it is not as bronze read
     it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.

@@ -155,7 +155,7 @@ def lines(
             "--key", metavar="NAME=VALUE", help="A key of the row; NAME alone for a row without a value. Repeatable."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many lines.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most N lines.")] = 100,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:

@@ -72,7 +72,7 @@ def rebuild(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Empty a stage's tables and all later ones, and fill them again.
+    """Empty a stage's tables and all later ones; fill them again.
 
     They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
     refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.

@@ -29,11 +29,11 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run all stages until Ctrl-C or SIGTERM, or once with --once.
+    """Run all stages until Ctrl-C, or once with --once.
 
     Lines flow from the source through bronze and silver to the gold tables and the serving database. A run continues
-    where the last one stopped, also after a crash, and counts every line exactly once. After Ctrl-C it ends between
-    two batches. With --prove, exit code 0 means that all input was processed and every link of the proof holds.
+    where the last one stopped, also after a crash, and counts every line exactly once. After Ctrl-C or SIGTERM it ends
+    between two batches. With --prove, exit code 0 means that all input was processed and every link of the proof holds.
     """
     stopping, signals = threading.Event(), ExitStack()
     ran: RunResult | None = None

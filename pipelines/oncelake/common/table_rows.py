@@ -41,7 +41,7 @@ _FILE = "file_name"
 _CUT = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 3600 * 1_000_000
-# The Gregorian calendar repeats after so many days, which are 400 years.
+# The Gregorian calendar repeats after 400 years, which have this number of days.
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
 # The days of the years 1 to 9999, counted from 1970.
 _DAYS = range((datetime.min.replace(tzinfo=UTC) - _EPOCH).days, (datetime.max.replace(tzinfo=UTC) - _EPOCH).days + 1)

@@ -81,7 +81,7 @@ class GoldCell:
         """Return the lines behind the rows, as far as the table has read silver.
 
         Args:
-            limit: at most so many lines are returned; all are counted.
+            limit: the most lines that are returned; all are counted.
 
         Raises:
             ConfigError: there is no such table or key.

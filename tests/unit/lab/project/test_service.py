@@ -305,5 +305,6 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path: Path, monk
     unit = tmp_path / "systemd/user/oncelake.service"
     steps = "systemctl --user daemon-reload && systemctl --user enable --now oncelake.service && loginctl enable-linger"
     assert install("--user") == f"wrote {unit}\nnext: {steps}\n"
-    assert json.loads(install("--user", "--json")) == {"files": [str(unit)], "next": steps}
+    said = json.loads(install("--user", "--json"))
+    assert (said["files"], said["next"]) == ([str(unit)], steps)
     assert unit.read_text() == install("--user", "--dry-run")
