@@ -948,6 +948,20 @@ GUARDS = (
         also=("streaming/test_openlineage.py::test_a_receiver_that_is_away_stops_no_batch",),
     ),
     Guard(
+        "unmade-event-is-dropped",
+        "an event that cannot be made is left out",
+        "no later event is ever sent",
+        becomes("KeyError"),
+        tests=(f"{_LINEAGE}test_an_event_that_cannot_be_made_does_not_hold_up_the_next",),
+    ),
+    Guard(
+        "lineage-url-without-password",
+        "a warning about events has no password",
+        "the password of the receiver is in the log",
+        becomes("self.warn(reason(error))"),
+        tests=(f"{_LINEAGE}test_no_password_of_a_receivers_address_is_printed",),
+    ),
+    Guard(
         "refused-event-is-dropped",
         "an event that the receiver refuses is not sent again",
         "no later event is ever sent",

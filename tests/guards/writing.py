@@ -8,6 +8,7 @@ _FENCING, _COMMIT, _HELD = (
     "unit/exactly_once/test_commit.py::",
     "unit/exactly_once/test_batch.py::",
 )
+_ROWS = "spark/common/test_table_rows.py::"
 _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wrong"
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
@@ -173,6 +174,20 @@ GUARDS = (
         "a batch is written to another lake, or every run fails",
         reads("_MISREAD & set(path)", "set()"),
         tests=("unit/common/test_lake.py::test_delta_rs_gets_only_paths_that_it_does_not_misread",),
+    ),
+    Guard(
+        "queried-path-fits-delta-rs",
+        "a query reads no table of another path",
+        "a trace, or the list of quarantine, tells of another lake",
+        becomes("not is_name(at)"),
+        tests=(f"{_ROWS}test_a_path_that_delta_rs_takes_for_another_is_read_by_spark",),
+    ),
+    Guard(
+        "partitioned-table-by-spark",
+        "a query without Spark reads no partitioned table, whose files lack a column",
+        "the column is null in each row",
+        never(),
+        tests=(f"{_ROWS}test_a_partitioned_table_is_read_by_spark",),
     ),
     Guard(
         "small-batch-transaction-is-new",

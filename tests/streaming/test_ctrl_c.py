@@ -25,9 +25,7 @@ WITH_SPARK = (
     "maintain",
     "recover",
     "rebuild silver",
-    "trace a.log:x",
     "report --no-proof -o page.html",
-    "quarantine",
     "quarantine replay",
     "validate",
     "suggest",
@@ -35,7 +33,19 @@ WITH_SPARK = (
     "demo",
 )
 # They need no Spark for such a lake, and end within a second.
-WITHOUT = {"status", "doctor", "history", "schema", "init", "census", "alerts", "format"}
+WITHOUT = {
+    "status",
+    "doctor",
+    "history",
+    "trace",
+    "lines",
+    "schema",
+    "init",
+    "install-service",
+    "census",
+    "alerts",
+    "format",
+}
 # Their processes have tests of their own: test_own_sink.py and test_crash_test.py.
 ELSEWHERE = {"sink", "crash-test"}
 
@@ -130,9 +140,7 @@ AT_WORK = {
     "rebuild silver": "silver: ",
     "maintain": "",
     "recover": "",
-    "trace a.log:x": "",
     "report --no-proof -o page.html": "",
-    "quarantine": "",
     "suggest": "",
 }
 QUICK = ("prove --deep", "rebuild silver")

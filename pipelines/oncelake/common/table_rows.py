@@ -2,7 +2,7 @@
 
 delta-rs opens a table, Arrow reads its data files, and DuckDB computes, in a stream over the files. DuckDB is chosen
 over Polars and over Arrow alone: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where
-delta-rs cannot read a table (a catalog, a store, a feature of Delta), or a library is missing, Spark does all of it.
+delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or DuckDB is missing, Spark does all of it.
 """
 
 import base64
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
-from oncelake.common.lake import is_local, is_name
+from oncelake.common.errors import OncelakeError
+from oncelake.common.lake import is_name, opens_in_delta_rs
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,6 +58,7 @@ class TableRows:
     """
 
     spark: Callable[[], SparkSession]
+    _spilled: "tempfile.TemporaryDirectory[str] | None" = field(default=None, init=False, repr=False)
     _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
@@ -123,7 +125,9 @@ class TableRows:
     def _connection(self) -> "DuckDBPyConnection":
         import duckdb  # noqa: PLC0415 - see _open
 
-        connection = duckdb.connect(config={"temp_directory": tempfile.gettempdir()})
+        # a directory that no other process has, and nobody else can read
+        self._spilled = tempfile.TemporaryDirectory(prefix="oncelake-duckdb-")
+        connection = duckdb.connect(config={"temp_directory": self._spilled.name})
         connection.execute("SET TimeZone = 'UTC'")
         for macro in _AS_IN_SPARK:
             connection.execute(f"CREATE MACRO {macro}")
@@ -139,6 +143,10 @@ class TableRows:
             connection.unregister("of_table")
 
     def _by_spark(self, text: str, at: str, values: Values, rows: DataFrame | None = None) -> "pyarrow.Table":
+        if find_spec("pyarrow") is None:
+            raise OncelakeError(
+                "this Python has no pyarrow, in which rows are read; install pyarrow or oncelake[local]"
+            )
         spark = self.spark()
         used = {name: values[name] for name in _VALUE.findall(text)}
         return spark.sql(text, used, rows=tables.read(spark, at) if rows is None else rows).toArrow()
@@ -161,16 +169,21 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 def _open(at: str, version: int | None) -> "DeltaTable | None":
     """Open a table with delta-rs; return None if it cannot read it."""
-    if is_name(at) or not is_local(at) or any(find_spec(name) is None for name in ("deltalake", "duckdb", "pyarrow")):
+    is_here = not is_name(at) and opens_in_delta_rs(at)  # guard: queried-path-fits-delta-rs
+    if not is_here or any(find_spec(name) is None for name in ("deltalake", "duckdb", "pyarrow")):
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - these libraries are not everywhere, and are not quickly imported
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    with suppress(DeltaError):
+    with suppress(DeltaError, OSError):
         table = DeltaTable(at, version)
         protocol = table.protocol()
         features = protocol.reader_features
-        if protocol.min_reader_version == _PLAIN_READER or (features is not None and _FEATURES.issuperset(features)):
+        is_plain = protocol.min_reader_version == _PLAIN_READER
+        # guard: partitioned-table-by-spark
+        if table.metadata().partition_columns:
+            return None  # their values are in the log, not in the files
+        if is_plain or (features is not None and _FEATURES.issuperset(features)):
             return table
     return None
 

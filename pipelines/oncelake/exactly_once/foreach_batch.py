@@ -118,8 +118,9 @@ class _Start:
 
 
 _starts: dict[tuple[str, str], _Start] = {}
-# One MERGE of a query at a time: its transaction is in the settings of the batch's session.
-_merging: dict[str, threading.Lock] = {}
+# One write of a query at a time: the transaction of a MERGE is in the settings of the batch's session, and of two
+# writes of one table in a batch the second must see the first.
+_writing: dict[str, threading.Lock] = {}
 
 
 class ExactlyOnceTable:
@@ -155,8 +156,9 @@ class ExactlyOnceTable:
             ReceiptError: the table did not record the batch.
         """
         batch = _batch_of(rows, batch_id, self.table)
-        start, metadata = self._begin(rows.sparkSession, batch)
-        _end(start, start.writer.append(SparkRows(rows), metadata))
+        with _writing.setdefault(batch.query_id, threading.Lock()):
+            start, metadata = self._begin(rows.sparkSession, batch)
+            _end(start, start.writer.append(SparkRows(rows), metadata))
 
     def merge(self, rows: DataFrame, batch_id: int, on: str, clauses: Clauses) -> None:
         """MERGE rows made of a batch (alias `batch`) into the table (alias `target`); call it once for every batch.
@@ -188,8 +190,8 @@ class ExactlyOnceTable:
                 raise TypeError(f"{self.table}: clauses must return the MERGE with its clauses, and not execute it")
             return built
 
-        start, metadata = self._begin(rows.sparkSession, batch)
-        with _merging.setdefault(batch.query_id, threading.Lock()):  # guard: own-merges-in-turn
+        with _writing.setdefault(batch.query_id, threading.Lock()):  # guard: own-merges-in-turn
+            start, metadata = self._begin(rows.sparkSession, batch)
             if start.log.newest() is None:
                 columns = [StructField(column.name, column.dataType) for column in rows.schema]
                 make_new(rows.sparkSession, start.log, StructType(columns), {})

@@ -275,7 +275,7 @@ def _estimate(sketch: str) -> str:
 
 
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
-    rows = _by_value(silver)
+    rows = by_value(silver)
     rows = rows if table.where is None else rows.where(column(table.where))
     extremes = (measure for measure in table.parsed if measure.how.merge in _EXTREMES)
     texts = {**table.by, **{measure.name: measure.argument for measure in extremes}}
@@ -298,7 +298,7 @@ def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
     return may_be_invalid(silver.sparkSession, plan.expressions().head())
 
 
-def _by_value(silver: DataFrame) -> DataFrame:
+def by_value(silver: DataFrame) -> DataFrame:
     """Return silver's rows so that Spark judges floats by their values, not by the bounds of Parquet files.
 
     A file of delta-rs may have bounds that leave out a NaN. Spark pushes a filter down to them only if it compares a

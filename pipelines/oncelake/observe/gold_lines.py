@@ -14,15 +14,16 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.models import shown
+from oncelake.common.spark.valid_text import has_text, valid
 from oncelake.common.table_rows import TableRows, Values, plain_rows
 from oncelake.common.wording import count_of, did_you_mean, listed, printable
 from oncelake.engine.chain import Chain
 from oncelake.engine.preflight import built_by
-from oncelake.exactly_once.positions import version_of
+from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
 from oncelake.gold.groups import PlainGold, window_of
-from oncelake.gold.transform import window_start
+from oncelake.gold.transform import by_value, window_start
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,7 +90,16 @@ class GoldCell:
         """
         declared, rows = self._declared(), TableRows(self.spark)
         window = window_of(self.at, declared)
-        gold = rows.query(f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} = :window", self._place, window=window)
+        # one moment of gold: its rows, and how far it has read silver
+        state = self.chain.commit_log(self.table).state()
+        version, end = (state.last.version, state.end) if state.last is not None else (None, None)
+        if not is_whole(end):
+            raise OncelakeError(
+                f"{self.table} has read a part of a version of {SILVER}, and more of it next; its lines cannot be told "
+                "from the others now. Run: oncelake run --once"
+            )
+        text = f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} = :window"
+        gold = rows.query(text, self._place, version=version, window=window)
         gold = gold.select([LOG_TIME, *declared.by, *declared.measures])
         found = plain_rows(gold)
         mask = [all(_text(row[key]) == value for key, value in self.keys.items()) for row in found]
@@ -98,7 +108,7 @@ class GoldCell:
         wanted = [row for row, is_wanted in zip(found, mask, strict=True) if is_wanted]
         counts = [measure.name for measure in declared.parsed if measure.how.merge == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
-        lines, total = self._silver(declared, rows, gold.filter(mask), limit)
+        lines, total = self._silver(declared, rows, gold.filter(mask), version_of(end) - 1, limit)
         return GoldLines(str(self.table), window, wanted, plain_rows(lines), total, counted)
 
     def _declared(self) -> GoldTable:
@@ -133,11 +143,19 @@ class GoldCell:
         return f"{there} with {_keys(self.keys, self.keys)}; it has {others}"
 
     def _silver(
-        self, declared: GoldTable, rows: TableRows, gold: "pyarrow.Table", limit: int
+        self, declared: GoldTable, rows: TableRows, gold: "pyarrow.Table", read: int, limit: int
     ) -> tuple["pyarrow.Table", int]:
-        """Return silver's rows that rows of gold count, cut to a number, and how many they are."""
+        """Return silver's rows that rows of gold count, cut to a number, and how many they are.
+
+        Args:
+            declared: the declaration of the gold table.
+            rows: answers queries over the lake's tables.
+            gold: the rows of gold, of one window.
+            read: the last version of silver that the gold table has read.
+            limit: the most rows that are returned.
+        """
         log = self.chain.commit_log(SILVER)
-        version = log.last_alike(version_of(self.chain.commit_log(self.table).state().end) - 1)
+        version = log.last_alike(read)
         if not log.holds(version):
             raise OncelakeError(f"{self.table} has read {SILVER} up to version {version}, which is gone from its log")
         at, begin = self.chain.lake.at(SILVER), gold[LOG_TIME][0].as_py()
@@ -156,8 +174,12 @@ class GoldCell:
 
 def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", limit: int) -> tuple["pyarrow.Table", int]:
     """Return silver's rows whose window and keys are those of rows of gold, cut to a number, and how many they are."""
-    rows = silver if declared.where is None else silver.where(column(declared.where))
-    keys = {LOG_TIME: window_start(declared.seconds), **{name: column(text) for name, text in declared.by.items()}}
+    rows = by_value(silver)
+    rows = rows if declared.where is None else rows.where(column(declared.where))
+    types = rows.select(*(column(text).alias(name) for name, text in declared.by.items())).schema
+    keys = {LOG_TIME: window_start(declared.seconds)}
+    for name, text in declared.by.items():  # made valid, as gold's keys are
+        keys[name] = valid(column(text), types[name].dataType) if has_text(types[name].dataType) else column(text)
     keyed = rows.withColumns({f"_of_{name}": key for name, key in keys.items()})
     renamed = gold.select(list(keys)).rename_columns([f"_gold_{name}" for name in keys])
     groups = silver.sparkSession.createDataFrame(renamed)

@@ -45,7 +45,7 @@ class NewestLines:
         """Return the version of silver that a position in a table covers: in gold, by the commit that it has read."""
         position = TablePosition.parse(end)
         if position is None or table == SILVER:
-            return position.version - 1 if position is not None else None
+            return position.version - 1 if position is not None and position.is_whole else None
         for commit, stands in self.chain.commit_log(table).newest_first():
             if stands and commit.version < position.version and isinstance(commit, ChainCommit):
                 return self._read(SILVER, commit.metadata.end)
@@ -59,13 +59,15 @@ class NewestLines:
 
 def _newest_ms(path: str, version: int) -> int | None:
     """Return the greatest time of a line in a version of silver, in milliseconds; None if the log does not say it."""
-    import pyarrow  # noqa: PLC0415 - only this needs it
-    import pyarrow.compute  # noqa: PLC0415
-
     opened = opened_by_delta_rs(path, version) if not is_name(path) and version >= 0 else None
     if opened is None:
         return None
+    import pyarrow  # noqa: PLC0415 - only this needs it, and delta-rs brings it
+    import pyarrow.compute  # noqa: PLC0415
+
     files = pyarrow.table(opened.get_add_actions(flatten=True))
     name = f"max.{LOG_TIME}"
-    newest = pyarrow.compute.max(files[name]).as_py() if name in files.column_names else None
+    if name not in files.column_names or files[name].null_count:  # a file of which nothing is known
+        return None
+    newest = pyarrow.compute.max(files[name]).as_py()
     return int(newest.timestamp() * 1000) if newest is not None else None

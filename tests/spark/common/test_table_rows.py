@@ -140,3 +140,18 @@ def test_a_table_that_delta_rs_does_not_read_whole_is_read_by_spark(
     rows = TableRows(lambda: spark)
     assert rows.by_spark(path)
     assert rows.query("SELECT * FROM {rows} t ORDER BY 1", path).num_rows == (3 if "Mapping" in statement else 2)
+
+
+def test_a_partitioned_table_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    spark.range(3).withColumn("part", F.col("id") % 2).write.format("delta").partitionBy("part").save(path)
+    rows = TableRows(lambda: spark).query("SELECT t.part FROM {rows} t ORDER BY t.part", path)
+    assert rows["part"].to_pylist() == [0, 0, 1]
+
+
+def test_a_path_that_delta_rs_takes_for_another_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    asked, other = str(tmp_path / "a%20b"), str(tmp_path / "a b")
+    for path, count in ((asked, 2), (other, 5)):
+        spark.range(count).coalesce(1).write.format("delta").save(path)
+    rows = TableRows(lambda: spark).query("SELECT count(*) AS lines FROM {rows} t", asked)
+    assert rows["lines"].to_pylist() == [2]

@@ -343,6 +343,24 @@ def test_two_threads_merge_in_turn(world: World, monkeypatch: pytest.MonkeyPatch
     assert most == [1] * len(places)
 
 
+def test_of_two_threads_that_write_a_table_in_one_batch_the_second_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge(writer: TableWriter, _: object, written: CommitMetadata, *__: object) -> Written:
+        time.sleep(0.05)
+        commit(world.files, writer.path, 1, written)
+        return Written(writer.receipt(written))
+
+    monkeypatch.setattr(TableWriter, "merge_by", merge)
+    world.plan(0)
+    commit(world.files, TABLE, 0, operation="CREATE TABLE")
+    with ThreadPoolExecutor(2) as pool:
+        merges = [pool.submit(ExactlyOnceTable(TABLE).merge, ROWS, 0, "true", lambda made: made) for _ in range(2)]
+    errors = [error for merged in merges if (error := merged.exception()) is not None]
+    assert len(errors) == 1
+    assert "is written a second time by the same run" in str(errors[0])
+
+
 def test_a_position_is_that_of_the_checkpoint(world: World) -> None:
     world.append(0)
     world.append(1)

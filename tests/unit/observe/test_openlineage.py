@@ -252,21 +252,54 @@ def test_a_receiver_that_is_away_is_warned_of_once_and_gets_the_batches_later() 
     assert receiver.told == [1, 2]
 
 
-def test_an_event_that_is_refused_does_not_hold_up_the_next() -> None:
-    @dataclass
-    class Response:
-        status_code: int = 422
+@dataclass
+class Response:
+    status_code: int
 
-    refused = OSError("unprocessable")
-    refused.response = Response()  # type: ignore[attr-defined]
-    receiver = Receiver(refused)
+
+@pytest.mark.parametrize(("status", "told"), [(422, [2]), (413, [2]), (401, []), (403, []), (429, []), (500, [])])
+def test_an_event_that_is_refused_does_not_hold_up_the_next(status: int, told: list[int]) -> None:
+    error = OSError("unprocessable")
+    error.response = Response(status)  # type: ignore[attr-defined]
+
+    class Refusing(Receiver):
+        def emit(self, event: Any) -> None:
+            if event == 1 and self.error is None:
+                raise error
+            super().emit(event)
+
+    receiver = Refusing()
     sender = receiver.sender()
     sender.put(numbered(1))
     sender.put(numbered(2))
     sender.send()
-    receiver.error = None
+    assert receiver.told == told, "what is not refused for good waits, and the next one behind it"
+    assert sender.failed is (told == [])
+    assert receiver.warned == ["unprocessable"]
+
+
+def test_an_event_that_cannot_be_made_does_not_hold_up_the_next() -> None:
+    receiver = Receiver()
+
+    def events(event: Event) -> Sequence[Any]:
+        if event.batch_id == 1:
+            raise StopIteration
+        return [event.batch_id]
+
+    sender = LineageSender(events, receiver.warned.append, lambda: receiver)
+    sender.put(numbered(1))
+    sender.put(numbered(2))
     sender.send()
     assert receiver.told == [2]
+    assert len(receiver.warned) == 1
+
+
+def test_no_password_of_a_receivers_address_is_printed() -> None:
+    receiver = Receiver(OSError("401 Client Error: for url: https://user:secret@catalog.example/api"))
+    sender = receiver.sender()
+    sender.put(numbered(1))
+    sender.send()
+    assert receiver.warned == ["401 Client Error: for url: https://catalog.example/api"]
 
 
 def test_a_configuration_that_openlineage_refuses_is_a_warning() -> None:

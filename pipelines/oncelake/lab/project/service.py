@@ -315,7 +315,9 @@ def _failure(service: Service, groups: list[int], command: Sequence[str]) -> str
     if user is not None and user.pw_uid != os.geteuid():
         if os.geteuid() != 0:
             return None
-        other = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups, "cwd": "/"}
+        # root's own environment may have secrets, which the processes of that user could read
+        environment = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
+        other = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups, "cwd": "/", "env": environment}
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, **other)
     except OSError as error:

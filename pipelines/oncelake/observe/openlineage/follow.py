@@ -5,6 +5,7 @@ a crash the batch is sent again, under the same run ID, if it is repeated, and n
 """
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ OPENLINEAGE = "openlineage"
 LATER = 30.0
 # At its end, a run waits at most this many seconds for the remaining events.
 GRACE = 5.0
+# A user and a password in a URL.
+_PASSWORD = re.compile(r"//[^/@\s]*@")
 # While nobody receives them, the oldest events beyond this number are dropped.
 MOST = 10_000
 
@@ -104,10 +107,11 @@ class LineageSender:
 
     Attributes:
         events: returns OpenLineage's events of one.
-        warn: called with the reason when sending fails, but only for the first failure after a success.
+        warn: called with the reason when sending fails, but only for the first failure after a success; without a
+            password in a URL.
         client: returns OpenLineage's client, as its own environment variables and file configure it.
         later: seconds until the next attempt after a failure.
-        failed: True if the last attempt failed.
+        failed: True if the last attempt failed, so that the event waits.
     """
 
     events: Callable[[Event], Sequence[Any]]
@@ -120,6 +124,7 @@ class LineageSender:
         self._waiting: deque[Event] = deque(maxlen=MOST)
         self._thread = Background("openlineage", self._round)
         self._opened: Any = None
+        self._told = False
 
     def put(self, event: Event) -> None:
         """Enqueue a batch or a failure; called by batches."""
@@ -141,22 +146,34 @@ class LineageSender:
                     self._opened.close(GRACE)
 
     def send(self) -> None:
-        """Send what waits; stop at the first failure, and keep the event unless the receiver refuses it."""
+        """Send what waits; stop at the first failure, and keep the event unless the receiver refuses it.
+
+        An event that cannot be made is left out.
+        """
         while self._waiting:
             event = self._waiting.popleft()
             try:
+                told = self.events(event)
+            except Exception as error:  # guard: unmade-event-is-dropped
+                self._tell(error)
+                continue
+            try:
                 if self._opened is None:
                     self._opened = self.client()
-                for told in self.events(event):
-                    self._opened.emit(told)
-                self.failed = False
+                for each in told:
+                    self._opened.emit(each)
+                self.failed = self._told = False
             except Exception as error:  # guard: lineage-stops-no-batch
+                self._tell(error)
                 if not _is_refused(error):  # guard: refused-event-is-dropped
                     self._waiting.appendleft(event)
-                if not self.failed:
-                    self.warn(reason(error))
-                self.failed = True
-                return
+                    self.failed = True
+                    return
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            self.warn(_PASSWORD.sub("//", reason(error)))  # guard: lineage-url-without-password
+        self._told = True
 
     def _round(self) -> Pause:
         self.send()
@@ -166,4 +183,5 @@ class LineageSender:
 def _is_refused(error: Exception) -> bool:
     """Return True if the receiver refuses this event, so that sending it again does not help."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    return isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
+    # a key that has expired, or a receiver that is busy, may be right again
+    return isinstance(status, int) and 400 <= status < 500 and status not in (401, 403, 408, 429)

@@ -93,7 +93,7 @@ class Tracer:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
         if not tables:
             raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
-        errors, masks = [], self._masks(tables)
+        errors, masks = [], None if isinstance(query, Position) else self._masks(tables)
         for table in tables:
             rows = self._bronze_rows(table)
             try:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from glob import glob
 from math import ceil
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from oncelake.sources.directory.listing import is_named
 CONFIGURATION = Path("/etc/logrotate.conf")
 # A rotated log that is kept for less is gone before somebody sees on Monday that no run has read it.
 _LEAST = timedelta(days=3)
+# More than this is enough in any unit.
+_MANY = 1_000
 _DAY = timedelta(days=1)
 # What each directive says about the rotation. Source: logrotate(8), also of all that follows.
 _ROTATIONS: Mapping[str, Rotation] = {
@@ -88,7 +91,7 @@ class LogEntry:
     def logs(self) -> Iterator[Path]:
         """Yield the logs that are there."""
         for pattern in self.patterns:
-            yield from Path("/").glob(pattern.lstrip("/"))
+            yield from map(Path, glob(pattern if pattern.startswith("/") else f"/{pattern}"))  # noqa: PTH207 - Path refuses some patterns
 
     def has(self, name: str) -> bool:
         """Return True if a directive without a value holds."""
@@ -171,14 +174,14 @@ def _deleted_early(log: str, entry: LogEntry) -> Iterator[str]:
     """Yield a warning if a rotated log is deleted so early that a run which is down does not read it."""
     rotate, maxage = entry.directives.get("rotate"), entry.directives.get("maxage")
     count = 0 if rotate is None else rotate.number
-    if count is not None and count >= 0 and count * entry.every < _LEAST:
+    if count is not None and count >= 0 and min(count, _MANY) * entry.every < _LEAST:
         written = f"{rotate} in {rotate.file}" if rotate is not None else f"no rotate in {entry.file}"
         kept = f"for {duration((count * entry.every).total_seconds())}" if count else "not at all"
         yield (
             f"{log}: logrotate keeps a rotated log {kept} ({written}): lines that no run has read by then are lost; "
             f"set rotate to {ceil(_LEAST / entry.every)} or more"
         )
-    if maxage is not None and maxage.number is not None and maxage.number * _DAY < _LEAST:
+    if maxage is not None and maxage.number is not None and min(maxage.number, _MANY) * _DAY < _LEAST:
         yield (
             f"{log}: logrotate deletes a rotated log after {duration(maxage.number * _DAY.total_seconds())} "
             f"({maxage} in {maxage.file}): lines that no run has read by then are lost; set maxage to {_LEAST.days} or "
@@ -195,7 +198,7 @@ def _entries(file: Path, common: dict[str, Directive], outer: frozenset[Path]) -
     """Yield the entries of a file; `common` has the directives for all logs, to which the file adds its own."""
     entry, inside = LogEntry(file=file), False
     for line in _without_scripts(file):
-        word, _, value = line.partition(" ")
+        word, _, value = line.replace("=", " ", 1).partition(" ") if line[:1].isalpha() else line.partition(" ")
         if word == "include" and not inside:
             for included in _included(Path(value.strip())):
                 if included not in outer and included != file:

@@ -49,28 +49,32 @@ class LostFiles:
     def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
-        First those with its path or its time. Then those of whose name rotating may make its name, which may be many:
-        all together, so that of twins the one of which most was read comes first, whatever its directory.
+        First those with its path or its time. Then those in its directory of whose name rotating may make its name: all
+        together, so that of twins the one of which most was read comes first. Then those in other directories.
         """
         yield self._entries(self._near(name, modified))
         directory, base = split(name)
-        keys: list[tuple[object, ...]] = []
-        for origin in origins(base):
-            keys.append(("place", directory, origin))
-            if join(directory, origin) not in self._places:  # otherwise the log beside it is the one it is made of
-                keys.append(("name", origin))
+        rotated = list(origins(base))
+        keys: list[tuple[object, ...]] = [("place", directory, origin) for origin in rotated]
+        # otherwise the log beside it is the one it is made of
+        elsewhere = [("name", origin) for origin in rotated if join(directory, origin) not in self._places]
         if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
             keys.append(("number", directory, unnumbered(base)))
             shift = shifts(base) if is_packed(base) else None
             lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
             keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
+        yield [self._together(keys)]
+        yield self._entries(elsewhere)
+
+    def _together(self, keys: Iterable[tuple[object, ...]]) -> Mapping[int, Mapping[Digest | None, list[int]]]:
+        """Return the files of some keys by how much was read of them."""
         together: dict[int, dict[Digest | None, list[int]]] = {}
         for entries in self._entries(keys):  # guard: longest-beginning-continued
             for length, numbers in entries.items():
                 of_length = together.setdefault(length, {})
                 for digest, found in numbers.items():
                     of_length.setdefault(digest, []).extend(found)
-        yield [together]
+        return together
 
     def _entries(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
         return [self._by_key[key] for key in keys if key in self._by_key]

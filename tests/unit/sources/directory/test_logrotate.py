@@ -97,6 +97,12 @@ def test_another_rotation_than_the_settings_say_is_a_warning(
     assert warned(tmp_path, text, rotation) == [f"logs/app.log: {said}"]
 
 
+def test_a_value_may_stand_behind_an_equals_sign(tmp_path: Path) -> None:
+    assert warned(tmp_path, FITS.replace("rotate 14", "rotate=14\n size=100k")) == []
+    (said,) = warned(tmp_path, FITS.replace("rotate 14", "rotate=1"))
+    assert "(rotate 1 in " in said
+
+
 def test_a_log_that_is_compressed_while_its_program_may_write_is_a_warning(tmp_path: Path) -> None:
     text = "compress\n{logs}/app.log {{\n daily\n rotate 14\n}}\n{logs}/other.log {{\n nocompress\n rotate 14\n}}\n"
     assert warned(tmp_path, text) == [
@@ -154,6 +160,10 @@ def test_the_file_that_is_named_is_the_one_that_has_the_directive(tmp_path: Path
         "'{logs}/app.log {{\n rotate 0\n}}\n",
         "}}}}\x00\nendscript\n{logs}/app.log\n",
         "{logs}/app.log {{\n maxage\n rotate 99999999999999\n size\n}}\n",
+        "/var/log/**.log {{\n rotate 0\n}}\n",
+        '"" {{\n rotate 0\n}}\n',
+        "/ {{\n rotate 0\n}}\n",
+        "{logs}/app.log {{\n monthly\n rotate 99999999\n maxage 99999999\n}}\n",
     ],
 )
 def test_a_configuration_that_is_wrong_says_nothing(tmp_path: Path, text: str) -> None:

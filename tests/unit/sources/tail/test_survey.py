@@ -460,6 +460,20 @@ def test_a_file_continues_the_twin_of_which_most_was_read(logs: Path) -> None:
     assert drain(files, at)[0] == []
 
 
+def test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin(logs: Path) -> None:
+    files = ReadFiles(logs, rotation=None)
+    for directory, last in (("a", 50), ("b", 5)):
+        (logs / directory).mkdir()
+        (logs / directory / "app.log").write_bytes(lines(1, last))
+    _, at = drain(files, START)
+    for directory in ("a", "b"):
+        (logs / directory / "app.log").unlink()
+        (logs / directory / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 50)))
+    os.utime(logs / "b/app.log.1.gz", (7_000, 7_000))
+    (logs / "a/app.log").write_bytes(lines(51, 51))
+    assert sorted(drain(files, at)[0]) == sorted(texts(6, 51))
+
+
 def test_an_archive_is_followed_beside_an_older_archive_of_its_log(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     log, kept = logs / "app.log", logs / "app.log.gz"
