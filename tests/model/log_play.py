@@ -227,7 +227,7 @@ class Reader:
             raise ViolationError(f"the position has {self.at.read} bytes, and {self.read} were read")
         entries = [*self.at.files.items(), *((-1, copy) for copy in self.at.copies)]
         known = {(*entry[:2], entry.path): (number, entry) for number, entry in entries}
-        self.world.recorded = {*known}
+        self.world.recorded = {(*place, entry.born) for place, (_, entry) in known.items()}
         self.world.times = {entry.modified for _, entry in entries}
         for path, node in self.world.disk.names.items():
             number, entry = known.get((*node.identity, path), (0, None))

@@ -129,7 +129,7 @@ class World:
         texts: the text of each line, by its number.
         records: whether some lines go on the record of the line before.
         counts: how often each operation was applied.
-        recorded: the devices, inodes and paths in the position.
+        recorded: the devices, inodes, paths and births in the position.
         times: the times in the position.
         serial: the number of the next text.
         tails: the contents of compressed files that end within a line, by the number of that line.
@@ -146,7 +146,7 @@ class World:
     texts: list[bytes] = field(default_factory=list)
     written: Counter[bytes] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
-    recorded: set[tuple[int, int, str]] = field(default_factory=set)
+    recorded: set[tuple[int, int, str, int]] = field(default_factory=set)
     times: set[int] = field(default_factory=set)
     serial: int = 0
     tails: dict[int, bytes] = field(default_factory=dict)
@@ -287,6 +287,16 @@ class World:
             return log.path.replace(".log", f"-{date}.log") if ".log" in log.path else f"{log.path}-{date}"
         return f"{log.path}-{date}"
 
+    def _leaves_gap(self, log: str) -> bool:
+        """Return True if no file would take the number of a rotated one that the position does not have at its path."""
+        taken: dict[int, bool] = {0: True}
+        for path in self.disk.names:
+            match = _NUMBERED.fullmatch(path)
+            if match and match["log"] == log:
+                number = int(match["number"])
+                taken[number] = taken.get(number, True) and self._is_recorded(path)
+        return any(not recorded and number - 1 not in taken for number, recorded in taken.items())
+
     def do_rotate(self, a: int, b: int, c: int) -> bool:
         """Rename a log; its program opens a new file now or later."""
         log = self.logs[a % len(self.logs)]
@@ -297,6 +307,8 @@ class World:
             return False
         # without the log beside it, a file with a raised number may be a log of its own
         creates = any(path.startswith(f"{log.path}.") and not self._is_recorded(path) for path in self.disk.names)
+        if self._leaves_gap(log.path):
+            return False
         to = self._rotated(log)
         if to is None:
             return False
@@ -443,7 +455,7 @@ class World:
         whole = [path for path in whole if path[: path.rfind(".")] not in logs]
         paths = [path for path in whole if not self.disk.names[path].is_copy]
         path = self._chosen([path for path in paths if self._is_recorded(path)], a)
-        if self.unpacking or path is None or path[: path.rfind(".")] in self.disk.names:
+        if self.unpacking or path in (None, self.disk.missed) or path[: path.rfind(".")] in self.disk.names:
             return False
         packed = self.disk.names[path]
         if self._is_elsewhere(packed):  # it would be there twice
@@ -493,7 +505,11 @@ class World:
     def do_replace(self, a: int, b: int, c: int) -> bool:
         """Write a file again at another inode, perhaps with one more line, as rsync, editors and sed do."""
         logs, names = {log.path for log in self.logs}, self.disk.names
-        seen = [path for path in self.plain() if path in logs or (*names[path].identity, path) in self.recorded]
+        seen = [
+            path
+            for path in self.plain()
+            if path in logs or (*names[path].identity, path, names[path].born) in self.recorded
+        ]
         paths = [path for path in seen if names[path].text and self._is_alone(path) and self._is_steady(path)]
         path = self._chosen(paths, a)
         if path is None:
@@ -544,7 +560,7 @@ class World:
     def _is_recorded(self, path: str) -> bool:
         """Return False if a file was read, or continues another one, and the position does not have it at its path."""
         node = self.disk.names[path]
-        return (*node.identity, path) in self.recorded if node.is_read else not node.is_later
+        return (*node.identity, path, node.born) in self.recorded if node.is_read else not node.is_later
 
     def _is_single(self, path: str) -> bool:
         """Return False if a compressed file and what it was made of are both there: they belong together by name."""
@@ -615,7 +631,7 @@ class World:
             return False
         node = self.disk.names[path]
         is_new = not node.is_read and not node.is_later
-        is_known = is_new or (*node.identity, path) in self.recorded or node.modified // 10**6 in self.times
+        is_known = is_new or (*node.identity, path, node.born) in self.recorded or node.modified // 10**6 in self.times
         self._unlink(path)
         if node not in self.disk.names.values():
             self.away.append(Away(path, node, self.disk.clock, b % 2 == 0, is_known))
@@ -686,7 +702,9 @@ class World:
             return False
         node = self.disk.names[path]
         # its time may be all that is left of what it was, after a reboot or at another inode
-        is_at_inode = self.disk.keeps_births and any(node.identity == place[:2] for place in self.recorded)
+        is_at_inode = self.disk.keeps_births and any(
+            (*node.identity, node.born) == (*place[:2], place[3]) for place in self.recorded
+        )
         if not (is_at_inode or self._is_recorded(path)):
             return False
         self.serial += 1

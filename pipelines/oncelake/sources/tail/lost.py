@@ -49,8 +49,8 @@ class LostFiles:
     def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
-        First those with its path or its time. Then those in its directory of whose name rotating may make its name: all
-        together, so that of twins the one of which most was read comes first. Then those in other directories.
+        First those with its path or its time, then those in its directory of whose name rotating may make its name, then
+        those in other directories: of twins that are gone, each goes on in its own directory.
         """
         yield self._entries(self._near(name, modified))
         directory, base = split(name)
@@ -63,18 +63,8 @@ class LostFiles:
             shift = shifts(base) if is_packed(base) else None
             lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
             keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
-        yield [self._together(keys)]
+        yield self._entries(keys)  # guard: own-directory-first
         yield self._entries(elsewhere)
-
-    def _together(self, keys: Iterable[tuple[object, ...]]) -> Mapping[int, Mapping[Digest | None, list[int]]]:
-        """Return the files of some keys by how much was read of them."""
-        together: dict[int, dict[Digest | None, list[int]]] = {}
-        for entries in self._entries(keys):  # guard: longest-beginning-continued
-            for length, numbers in entries.items():
-                of_length = together.setdefault(length, {})
-                for digest, found in numbers.items():
-                    of_length.setdefault(digest, []).extend(found)
-        return together
 
     def _entries(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
         return [self._by_key[key] for key in keys if key in self._by_key]

@@ -101,7 +101,7 @@ class TailFiles:
         survey, size = survey or self.survey(at), self._surveyor.contents.size
         remaining = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
         for number, file in survey.known.items():
-            if at.files[number].packed != file.size:
+            if not _is_read_whole(file, at.files[number]):
                 remaining[file.path] = size(file) - at.files[number].offset
         return {path: count for path, count in remaining.items() if count > 0}
 
@@ -234,7 +234,7 @@ class TailFiles:
             return entry
         try:
             # guard: packed-entry-kept-until-read
-            if is_packed(file.path) and entry.packed != file.size and contents.written(file) > entry.offset:
+            if is_packed(file.path) and not _is_read_whole(file, entry) and contents.written(file) > entry.offset:
                 return entry
             digest = Digest(entry.digest, entry.base)
             if not entry.digest:
@@ -319,7 +319,7 @@ class TailFiles:
 
         The last line may lack its end; it waits for a while, as more can be appended to the file.
         """
-        if was.packed == file.size:
+        if _is_read_whole(file, was):
             return None
         contents = self._surveyor.contents
         packed = contents.packed(file, [was.offset])
@@ -485,6 +485,15 @@ class _Listed:
         likely = [self._by_place.get(entry[:2]), self._by_place.get(entry.path)]
         yield from (file for file in likely if file is not None)
         yield from (file for file in self._files if file not in likely)
+
+
+def _is_read_whole(file: ListedFile, entry: TailedFile) -> bool:
+    """Return True if a compressed file is as it was when all of it was read.
+
+    At another inode, a file of the same size may hold more.
+    """
+    # guard: equal-size-at-other-inode
+    return entry.packed == file.size and file.identity is not None and entry.inode == file.identity[1]
 
 
 def _unread(file: ListedFile, survey: Survey) -> TailedFile:

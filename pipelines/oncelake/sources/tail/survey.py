@@ -283,9 +283,11 @@ class _Comparison:
 
     @cached_property
     def _beside(self) -> Mapping[str, ListedFile]:
-        """The compressed files by the path without the ending; of several, one that was read."""
+        """The compressed files by the path without the ending; of several, one that was read, or a known copy."""
         packed = [file for file in self._files if is_packed(file.path)]
-        return {unpacked(file.path): file for file in sorted(packed, key=lambda file: file.identity in self._claimed)}
+        copies = {file.identity for file, _ in self._copies}  # guard: known-copy-before-new-form
+        packed.sort(key=lambda file: (file.identity in self._claimed, file.identity in copies))
+        return {unpacked(file.path): file for file in packed}
 
     @cached_property
     def _plain(self) -> Mapping[str, ListedFile]:
@@ -390,6 +392,7 @@ class _Comparison:
                 self._copies.append((file, copy))
             else:
                 others.append(file)
+        self._blocked -= self._survey.known.keys()  # guard: known-file-is-not-blocked
         return others
 
     def _is_known(self, file: ListedFile, number: int, entry: TailedFile) -> bool:

@@ -445,7 +445,7 @@ def test_no_other_number_continues_a_log_whose_archive_is_there(logs: Path) -> N
     assert drain(files, at)[0] == texts(1, 2), "another log, with the same lines"
 
 
-def test_a_file_continues_the_twin_of_which_most_was_read(logs: Path) -> None:
+def test_an_archive_continues_the_log_of_its_own_directory_before_a_shorter_twin(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     for directory in ("b", "c"):
         (logs / directory).mkdir()
