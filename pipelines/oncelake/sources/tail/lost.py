@@ -49,8 +49,8 @@ class LostFiles:
     def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
-        First those with its path or its time, then those in its directory of whose name rotating may make its name, then
-        those in other directories: of twins that are gone, each goes on in its own directory.
+        First those with its path or its time, then those in its directory of whose name rotating may make its name,
+        then those in other directories: of twins that are gone, each goes on in its own directory.
         """
         yield self._entries(self._near(name, modified))
         directory, base = split(name)
