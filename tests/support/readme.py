@@ -46,6 +46,7 @@ COVERED: Mapping[tuple[str, str], str] = {
 _VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),
     (r"\([\d,]+ rows/s\)", "(<rate>)"),
+    (r"\d+ d ago", "<time> ago"),
     (r"\d+(\.\d)? (s|min)\b( \d+ s\b)?", "<time>"),
     (r", backlog \d+ rows?$", ""),  # of two parallel stages, the one that ends last prints it
     (r"\s+", " "),

@@ -8,7 +8,7 @@ delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or 
 import base64
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -100,9 +100,9 @@ class TableRows:
         return self._table(at) is None
 
     def by_file(
-        self, condition: str, at: str, /, *, ingested_at: datetime | None = None, **values: Any
+        self, condition: str, at: str, names: Container[str], /, *, ingested_at: datetime | None = None, **values: Any
     ) -> dict[str, "pyarrow.Table"]:
-        """Return the rows that meet a condition by the names of their data files, see `query`."""
+        """Return the rows of some data files that meet a condition, by the file's name, see `query`."""
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values = {**values, "ingested_at": ingested_at} if ingested_at else values
         if table is not None:
@@ -110,10 +110,12 @@ class TableRows:
             parts = {
                 fragment.path.rsplit("/", 1)[-1]: self._by_duckdb(text, _of(dataset, [fragment]), values)
                 for fragment in dataset.get_fragments()
+                if fragment.path.rsplit("/", 1)[-1] in names
             }
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, at, values, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"))
-        return {name: rows.take(numbers) for name, numbers in _places(rows[_FILE].to_pylist()).items()}
+        places = _places(rows[_FILE].to_pylist())
+        return {name: rows.take(numbers) for name, numbers in places.items() if name in names}
 
     def _table(self, at: str, version: int | None = None) -> "DeltaTable | None":
         """Return the table as delta-rs has it open; None if Spark must read it."""
@@ -157,6 +159,14 @@ def named(values: Values, value: Any) -> str:
     name = f"v{len(values)}"
     values[name] = value
     return f":{name}"
+
+
+def same(column: str, value: Any, values: Values) -> str:
+    """Return the condition that a column has a value, which may be null, and add the value to those of a query.
+
+    DuckDB refuses IS NOT DISTINCT FROM where it would hand the condition on to Arrow.
+    """
+    return f"{column} IS NULL" if value is None else f"{column} = {named(values, value)}"
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from oncelake.common.table_rows import Values, named
+from oncelake.common.table_rows import Values, named, same
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ class PlainGold:
 
     def sql(self, keys: Mapping[str, str | None], values: Values) -> Sequence[str]:
         """Return in SQL what rows of silver meet that count in rows with some keys, and add the values."""
-        of_keys = [
-            f"{self.keys[name].sql(values)} IS NOT DISTINCT FROM {named(values, key)}" for name, key in keys.items()
-        ]
+        of_keys = [same(self.keys[name].sql(values), key, values) for name, key in keys.items()]
         return [*(condition.sql(values) for condition in self.conditions), *of_keys]
 
 

@@ -68,6 +68,13 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
+class Everything(frozenset[str]):
+    """A set that has each name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def never() -> SparkSession:
     raise AssertionError("Spark is not needed")
 
@@ -106,16 +113,21 @@ def test_only_the_data_files_of_a_batch_are_opened_for_its_rows(table: str, spar
     text = f"SELECT t.offset FROM {{rows}} t WHERE {condition}"
     later = PLANNED + timedelta(days=1)
     assert rows.query(text, table, ingested_at=later).to_pydict() == {"offset": [2**60]}
-    parts = rows.by_file(condition, table, ingested_at=PLANNED)
+    parts = rows.by_file(condition, table, Everything(), ingested_at=PLANNED)
     assert sorted(part.num_rows for part in parts.values()) == [1, 1]
 
 
 def test_the_rows_of_a_file_are_the_same_with_spark(
     table: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = TableRows(never).by_file("t.ingested_at = :ingested_at", table, ingested_at=PLANNED)
-    by_spark = with_spark(spark, monkeypatch).by_file("t.ingested_at = :ingested_at", table, ingested_at=PLANNED)
+    without = TableRows(never).by_file("t.ingested_at = :ingested_at", table, Everything(), ingested_at=PLANNED)
+    by_spark = with_spark(spark, monkeypatch).by_file(
+        "t.ingested_at = :ingested_at", table, Everything(), ingested_at=PLANNED
+    )
     assert without.keys() == by_spark.keys()
+    some = sorted(without)[:1]
+    for rows in (TableRows(never), TableRows(lambda: spark)):
+        assert sorted(rows.by_file("true", table, some)) == some
     for name, part in without.items():
         assert plain_rows(part) == plain_rows(by_spark[name].select(part.column_names))
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.models import shown
-from oncelake.common.table_rows import TableRows, Values, named, plain_rows
+from oncelake.common.table_rows import TableRows, Values, named, plain_rows, same
 from oncelake.common.wording import count_of, listed
 from oncelake.silver.schema import SOURCE
 
@@ -243,19 +243,19 @@ def _bronze_line(bronze: BronzeRows, condition: str, values: Mapping[str, Any]) 
     (row,) = plain_rows(table)
     row |= {SOURCE.name: bronze.source} if bronze.source is not None else {}
     line, ingested_at = table["value"][0].as_py(), table["ingested_at"][0].as_py()
-    same = f"({condition}) AND t.value IS NOT DISTINCT FROM :line"
-    values = {**values, "line": line}
+    values = {**values}
+    of_line = f"({condition}) AND {same('t.value', line, values)}"
     batches = "count(DISTINCT t.ingested_at) AS batches"
     if row.get("file_id") is None:
         ((equal, seen),) = _rows(
-            bronze.query(f"SELECT count(*) AS equal, {batches} FROM {{rows}} t WHERE {same}", **values)
+            bronze.query(f"SELECT count(*) AS equal, {batches} FROM {{rows}} t WHERE {of_line}", **values)
         )
         return BronzeLine(table, row, line, ingested_at, equal, seen)
     # a growing file can get equal lines in several batches, but each of its bytes is read in one
-    same, values = f"{same} AND t.file_id = :file_id", {**values, "file_id": row["file_id"]}
-    per_byte = bronze.column(f"SELECT {batches} FROM {{rows}} t WHERE {same} GROUP BY t.file_offset", **values)
+    of_line, values = f"{of_line} AND t.file_id = :file_id", {**values, "file_id": row["file_id"]}
+    per_byte = bronze.column(f"SELECT {batches} FROM {{rows}} t WHERE {of_line} GROUP BY t.file_offset", **values)
     (equal,) = bronze.column(
-        f"SELECT count(*) FROM {{rows}} t WHERE {same} AND t.ingested_at = :ingested_at",
+        f"SELECT count(*) FROM {{rows}} t WHERE {of_line} AND t.ingested_at = :ingested_at",
         ingested_at=ingested_at,
         **values,
     )

@@ -3,7 +3,7 @@
 The positions in the commit metadata show which commit of a table wrote the line.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -17,7 +17,7 @@ from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, bronze_of
-from oncelake.common.table_rows import TableRows, plain_rows
+from oncelake.common.table_rows import TableRows, plain_rows, same
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -164,14 +164,8 @@ class Tracer:
         """Return columns of the rows that a table beside silver has for the line."""
         shown = ", ".join(f"t.{column}" for column in columns)
         condition, values = self._origin(line, table)
-        return plain_rows(
-            self._query(
-                f"SELECT {shown} FROM {{rows}} t WHERE {condition} AND t.value IS NOT DISTINCT FROM :line",
-                table,
-                line=line.content,
-                **values,
-            )
-        )
+        condition += f" AND {same('t.value', line.content, values)}"
+        return plain_rows(self._query(f"SELECT {shown} FROM {{rows}} t WHERE {condition}", table, **values))
 
     def _silver_rows(self, line: BronzeLine) -> "SilverRows | None":
         """Return silver's rows for the line; None if there is no silver table.
@@ -185,14 +179,13 @@ class Tracer:
             return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values)
         parsed = accepted(self._parsed(line)).toArrow()
         silver, texts = self._rows.columns(self.chain.lake.at(SILVER)), []
-        for number, row in enumerate(parsed.select(_TEXTS).to_pylist()):
-            texts.append(" AND ".join(f"t.{name} IS NOT DISTINCT FROM :{name}{number}" for name in _TEXTS))
-            values |= {f"{name}{number}": value for name, value in row.items()}
+        for row in parsed.select(_TEXTS).to_pylist():
+            texts.append(" AND ".join(same(f"t.{name}", value, values) for name, value in row.items()))
         condition += f" AND ({' OR '.join(f'({text})' for text in texts) or 'false'})"
         names = [*_TEXTS, "fields"]
         names += [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver and name in parsed.column_names]
-        same = [{name: row[name] for name in names} for row in plain_rows(parsed)]
-        return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values, same)
+        rows = [{name: row[name] for name in names} for row in plain_rows(parsed)]
+        return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values, rows)
 
     def _written_by(self, rows: "SilverRows", batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
         """Return the commits that can have written these silver rows: the line's batch, or later replays."""
@@ -200,8 +193,10 @@ class Tracer:
         replays = replays_after(commit_log, first)
         if not replays:
             return batch
-        files = rows.files()
-        return tuple(commit for commit in (*batch, *replays) if added(commit_log, commit) & files) or (*batch, *replays)
+        candidates = (*batch, *replays)
+        names = {commit.version: added(commit_log, commit) for commit in candidates}
+        files = rows.files(set().union(*names.values()))
+        return tuple(commit for commit in candidates if names[commit.version] & files) or candidates
 
     def _silver(self, line: BronzeLine, rows: "SilverRows | None", versions: list[int]) -> TraceStep:
         commits = self._commits(SILVER, _table(line), versions)
@@ -351,9 +346,9 @@ class SilverRows:
         """The rows."""
         return self._chosen(self.rows.query(f"SELECT * FROM {{rows}} t WHERE {self.condition}", self.at, **self.values))
 
-    def files(self) -> set[str]:
-        """Return the names of the data files that have one of the rows."""
-        parts = self.rows.by_file(self.condition, self.at, **self.values)
+    def files(self, names: Container[str]) -> set[str]:
+        """Return those of some data files that have one of the rows."""
+        parts = self.rows.by_file(self.condition, self.at, names, **self.values)
         return {name for name, part in parts.items() if self._chosen(part).num_rows}
 
     def _chosen(self, table: "pyarrow.Table") -> "pyarrow.Table":
