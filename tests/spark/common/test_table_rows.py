@@ -80,7 +80,9 @@ def never() -> SparkSession:
 
 
 def with_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> TableRows:
-    monkeypatch.setattr(table_rows, "find_spec", lambda _: None)  # as if delta-rs were not installed
+    monkeypatch.setattr(
+        table_rows, "find_spec", lambda name: None if name == "duckdb" else name
+    )  # as if DuckDB were not installed
     return TableRows(lambda: spark)
 
 
