@@ -176,7 +176,7 @@ GUARDS = (
         tests=("unit/common/test_lake.py::test_delta_rs_gets_only_paths_that_it_does_not_misread",),
     ),
     Guard(
-        "queried-path-fits-delta-rs",
+        "opened-path-fits-delta-rs",
         "a query reads no table of another path",
         "a trace, or the list of quarantine, tells of another lake",
         becomes("not is_name(at)"),
@@ -186,7 +186,7 @@ GUARDS = (
         "partitioned-table-by-spark",
         "a query without Spark reads no partitioned table, whose files lack a column",
         "the column is null in each row",
-        never(),
+        reads("table.metadata().partition_columns", "False"),
         tests=(f"{_ROWS}test_a_partitioned_table_is_read_by_spark",),
     ),
     Guard(

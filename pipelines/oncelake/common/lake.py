@@ -4,9 +4,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
@@ -130,6 +134,20 @@ def opens_in_delta_rs(path: str) -> bool:
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
     return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+
+
+def opened_by_delta_rs(at: str, version: int | None = None) -> "DeltaTable | None":
+    """Return a table at a version, by default the newest; None if delta-rs is not installed or cannot read it."""
+    is_here = not is_name(at) and opens_in_delta_rs(at)  # guard: opened-path-fits-delta-rs
+    if not is_here or find_spec("deltalake") is None:
+        return None
+    from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        return DeltaTable(at, version=version)
+    except (DeltaError, OSError):
+        return None
 
 
 def is_name(at: str) -> bool:

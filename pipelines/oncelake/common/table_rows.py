@@ -9,7 +9,6 @@ import base64
 import re
 import tempfile
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -20,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import is_name, opens_in_delta_rs
+from oncelake.common.lake import opened_by_delta_rs
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,7 +57,6 @@ class TableRows:
     """
 
     spark: Callable[[], SparkSession]
-    _spilled: "tempfile.TemporaryDirectory[str] | None" = field(default=None, init=False, repr=False)
     _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
@@ -81,12 +79,13 @@ class TableRows:
                 also a value of the query.
             values: the values, by name.
         """
-        values = {**values, "ingested_at": ingested_at} if ingested_at else values
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
         table = self._table(at, version)
         if table is not None:
             return self._by_duckdb(text, _dataset(table, ingested_at), values)
-        rows = None if version is None else tables.read_version(self.spark(), at, version)
-        return self._by_spark(text, at, values, rows)
+        spark = self.spark()
+        rows = tables.read(spark, at) if version is None else tables.read_version(spark, at, version)
+        return self._by_spark(text, rows, values)
 
     def columns(self, at: str) -> Sequence[str]:
         """Return the names of a table's columns."""
@@ -104,16 +103,14 @@ class TableRows:
     ) -> dict[str, "pyarrow.Table"]:
         """Return the rows of some data files that meet a condition, by the file's name, see `query`."""
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
-        values = {**values, "ingested_at": ingested_at} if ingested_at else values
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
             dataset = _dataset(table, ingested_at)
-            parts = {
-                fragment.path.rsplit("/", 1)[-1]: self._by_duckdb(text, _of(dataset, [fragment]), values)
-                for fragment in dataset.get_fragments()
-                if fragment.path.rsplit("/", 1)[-1] in names
-            }
+            fragments = {fragment.path.rsplit("/", 1)[-1]: fragment for fragment in dataset.get_fragments()}
+            wanted = {name: fragment for name, fragment in fragments.items() if name in names}
+            parts = {name: self._by_duckdb(text, _of(dataset, [file]), values) for name, file in wanted.items()}
             return {name: part for name, part in parts.items() if part.num_rows}
-        rows = self._by_spark(text, at, values, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"))
+        rows = self._by_spark(text, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"), values)
         places = _places(rows[_FILE].to_pylist())
         return {name: rows.take(numbers) for name, numbers in places.items() if name in names}
 
@@ -124,11 +121,14 @@ class TableRows:
         return self._opened[at, version]
 
     @cached_property
-    def _connection(self) -> "DuckDBPyConnection":
-        import duckdb  # noqa: PLC0415 - see _open
+    def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
+        """A directory that no other process has, and nobody else can read."""
+        return tempfile.TemporaryDirectory(prefix="oncelake-duckdb-")
 
-        # a directory that no other process has, and nobody else can read
-        self._spilled = tempfile.TemporaryDirectory(prefix="oncelake-duckdb-")
+    @cached_property
+    def _connection(self) -> "DuckDBPyConnection":
+        import duckdb  # noqa: PLC0415 - not everywhere
+
         connection = duckdb.connect(config={"temp_directory": self._spilled.name})
         connection.execute("SET TimeZone = 'UTC'")
         for macro in _AS_IN_SPARK:
@@ -139,19 +139,22 @@ class TableRows:
         connection = self._connection.cursor()
         connection.register("of_table", dataset)
         try:
-            used = {name: values[name] for name in _VALUE.findall(text)}
-            return connection.execute(_VALUE.sub(r"$\1", text.format(rows="of_table")), used).to_arrow_table()
+            text_of_duckdb = _VALUE.sub(r"$\1", text.format(rows="of_table"))
+            return connection.execute(text_of_duckdb, _used(text, values)).to_arrow_table()
         finally:
             connection.unregister("of_table")
 
-    def _by_spark(self, text: str, at: str, values: Values, rows: DataFrame | None = None) -> "pyarrow.Table":
+    def _by_spark(self, text: str, rows: DataFrame, values: Values) -> "pyarrow.Table":
         if find_spec("pyarrow") is None:
             raise OncelakeError(
                 "this Python has no pyarrow, in which rows are read; install pyarrow or oncelake[local]"
             )
-        spark = self.spark()
-        used = {name: values[name] for name in _VALUE.findall(text)}
-        return spark.sql(text, used, rows=tables.read(spark, at) if rows is None else rows).toArrow()
+        return self.spark().sql(text, _used(text, values), rows=rows).toArrow()
+
+
+def _used(text: str, values: Values) -> Values:
+    """Return the values that a query names: both engines refuse others."""
+    return {name: values[name] for name in _VALUE.findall(text)}
 
 
 def named(values: Values, value: Any) -> str:
@@ -178,24 +181,17 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _open(at: str, version: int | None) -> "DeltaTable | None":
-    """Open a table with delta-rs; return None if it cannot read it."""
-    is_here = not is_name(at) and opens_in_delta_rs(at)  # guard: queried-path-fits-delta-rs
-    if not is_here or any(find_spec(name) is None for name in ("deltalake", "duckdb", "pyarrow")):
+    """Open a table with delta-rs; return None if its rows cannot be read without Spark."""
+    if any(find_spec(name) is None for name in ("duckdb", "pyarrow")):
         return None
-    from deltalake import DeltaTable  # noqa: PLC0415 - these libraries are not everywhere, and are not quickly imported
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
-
-    with suppress(DeltaError, OSError):
-        table = DeltaTable(at, version)
-        protocol = table.protocol()
-        features = protocol.reader_features
-        is_plain = protocol.min_reader_version == _PLAIN_READER
-        # guard: partitioned-table-by-spark
-        if table.metadata().partition_columns:
-            return None  # their values are in the log, not in the files
-        if is_plain or (features is not None and _FEATURES.issuperset(features)):
-            return table
-    return None
+    table = opened_by_delta_rs(at, version)
+    # guard: partitioned-table-by-spark
+    if table is None or table.metadata().partition_columns:  # partitions' values are in the log, not in the files
+        return None
+    protocol = table.protocol()
+    features = protocol.reader_features
+    is_plain = protocol.min_reader_version == _PLAIN_READER
+    return table if is_plain or (features is not None and _FEATURES.issuperset(features)) else None
 
 
 def _dataset(table: "DeltaTable", ingested_at: datetime | None) -> "Dataset":

@@ -14,12 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import reason
-from oncelake.common.lake import identifier
+from oncelake.common.lake import identifier, opened_by_delta_rs
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Target
 from oncelake.engine.make_table import name_columns_with_bounds
-from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog, opened_by_delta_rs
+from oncelake.exactly_once.delta_log import MAINTENANCE, DeltaLog
 from oncelake.exactly_once.write import TRIES, again_on_conflict, is_conflict
 from oncelake.gold.declaration import LOG_TIME
 

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from oncelake.common.lake import opens_in_delta_rs, restoring
+from oncelake.common.lake import opened_by_delta_rs, restoring
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    pass
 
 # Operations that remove rows that were in the table before.
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE", "CLONE", "TRUNCATE")
@@ -479,19 +478,6 @@ class DeltaLog:
         """Return the text of a commit; None if its file is gone, or empty or cut, so that no reader can read it."""
         text = self._files.read(f"{self._log}/{version:020d}.json")
         return text if text is not None and text[-4:].rstrip().endswith("}") else None
-
-
-def opened_by_delta_rs(path: str, version: int | None = None) -> "DeltaTable | None":
-    """Return a table at a version, by default the newest; None if delta-rs is not installed or cannot read it."""
-    if not opens_in_delta_rs(path) or find_spec("deltalake") is None:
-        return None
-    from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
-
-    try:
-        return DeltaTable(path, version=version)
-    except (DeltaError, OSError):
-        return None
 
 
 def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from oncelake.common.lake import SILVER, Table, is_name
+from oncelake.common.lake import SILVER, Table, opened_by_delta_rs
 from oncelake.common.wording import utc
 from oncelake.engine.chain import Chain, StageState
-from oncelake.exactly_once.delta_log import ChainCommit, opened_by_delta_rs
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.status import StageStatus, seconds_between
@@ -59,7 +59,7 @@ class NewestLines:
 
 def _newest_ms(path: str, version: int) -> int | None:
     """Return the greatest time of a line in a version of silver, in milliseconds; None if the log does not say it."""
-    opened = opened_by_delta_rs(path, version) if not is_name(path) and version >= 0 else None
+    opened = opened_by_delta_rs(path, version) if version >= 0 else None
     if opened is None:
         return None
     import pyarrow  # noqa: PLC0415 - only this needs it, and delta-rs brings it

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.lake import is_local
+from oncelake.common.lake import is_local, opened_by_delta_rs
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
-from oncelake.exactly_once.delta_log import DeltaLog, opened_by_delta_rs
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import Files
 from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.span import Span

@@ -4,7 +4,7 @@ The positions in the commit metadata show which commit of a table wrote the line
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -55,11 +55,10 @@ class Tracer:
 
     chain: Chain
     spark: Callable[[], SparkSession]
-    _rows: TableRows = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Open no table yet."""
-        object.__setattr__(self, "_rows", TableRows(self.spark))
+    @cached_property
+    def _rows(self) -> TableRows:
+        return TableRows(self.spark)
 
     def way(self, query: LineQuery) -> Lineage:
         """Return the lineage of a line.
