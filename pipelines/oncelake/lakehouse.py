@@ -22,7 +22,7 @@ from oncelake.common.spark.jvm import with_conf
 from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, StageState, needs_spark, without_end
-from oncelake.engine.configuration import format_places
+from oncelake.engine.conf_file import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
 from oncelake.engine.open_lake import OpenLake, unheard

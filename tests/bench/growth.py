@@ -25,7 +25,8 @@ from oncelake.common.lake import BRONZE, Table
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.session import build
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles

@@ -15,7 +15,8 @@ import yaml
 
 import oncelake
 from oncelake.cli.app import app
-from oncelake.engine.configuration import CONF, load, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import CONF, load
 from oncelake.engine.settings import ENV_PREFIX
 from oncelake.exactly_once.state import CONSEQUENCE, State
 from tests.docs import damages, error_index, python_reference, readers, reference, statements, wrong_sinks

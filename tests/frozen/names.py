@@ -10,7 +10,8 @@ from oncelake.bronze.mask import COLUMNS
 from oncelake.bronze.schema import BRONZE
 from oncelake.cli.app import app
 from oncelake.engine.chain import chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.state import State

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 from oncelake.lab.plain_reader import PlainLine, PlainReader
 from oncelake.silver.parsing.format import LogFormat

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from oncelake.cli.app import app
 from oncelake.engine.chain import Chain
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.engine.recover import RecoveryResult
 from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.delta_log import DeltaLog

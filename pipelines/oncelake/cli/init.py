@@ -43,7 +43,7 @@ def init(
     unit and a .gitignore. No file is overwritten.
     """
     with reported(as_json=as_json, verbose=verbose, changes=True) as console:
-        from oncelake.engine.configuration import format_places
+        from oncelake.engine.conf_file import format_places
         from oncelake.lab.project.kinds import kinds_in
         from oncelake.lab.project.write import NewSource, check_new, write_project
 

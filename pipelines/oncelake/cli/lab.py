@@ -38,7 +38,7 @@ def demo(
     It shows a run, a replay, late and broken lines, the counts and the proof, in a temporary lake.
     """
     with reported(as_json=as_json, verbose=verbose, changes=keep is not None) as console:
-        from oncelake.engine.configuration import shipped_conf
+        from oncelake.engine.conf_file import shipped_conf
         from oncelake.lab.demo.story import sets_below, tell
         from oncelake.lakehouse import Lakehouse
 
@@ -85,7 +85,7 @@ def crash_test(
     """
     _clean_up_on_signals()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
-        from oncelake.engine.configuration import conf_or_shipped
+        from oncelake.engine.conf_file import conf_or_shipped
         from oncelake.lab.crash_test.conduct import Order, conduct
 
         drawn = random.SystemRandom().randrange(10**6) if seed is None else seed

@@ -54,7 +54,8 @@ def try_(
         from oncelake.bronze.mask import Mask, check_mask
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
-        from oncelake.engine.configuration import code_places, configured, format_places
+        from oncelake.engine.conf_file import format_places
+        from oncelake.engine.configuration import code_places, configured
         from oncelake.engine.graph import silver_rules
         from oncelake.lab.format_tests import keep, kept_of, tests_file
         from oncelake.lab.log_formats import sample_of, try_format, unheld_text
@@ -118,7 +119,7 @@ def check(
     with reported(as_json=as_json, verbose=verbose) as console:
         from oncelake.common.spark.session import spark_session
         from oncelake.common.spark.settings import SparkSettings
-        from oncelake.engine.configuration import format_places
+        from oncelake.engine.conf_file import format_places
         from oncelake.lab.format_tests import changed, read_kept, tested_formats, tests_file
         from oncelake.silver.parsing.parser import load_parser
 
@@ -161,7 +162,7 @@ def suggest(file: File, conf: Conf = None, as_json: Json = False, verbose: Verbo
     parses half of the lines, a new one is drafted, unless the lines can be read in several ways.
     """
     with reported(as_json=as_json, verbose=verbose) as console:
-        from oncelake.engine.configuration import format_places
+        from oncelake.engine.conf_file import format_places
         from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
 
         suggestion = suggest_format(sample_of(file), known_formats(format_places(conf)))

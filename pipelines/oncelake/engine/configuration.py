@@ -20,12 +20,10 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line, shown
 from oncelake.common.unique_yaml import RepeatedKeyError
 from oncelake.common.wording import did_you_mean
-from oncelake.engine.conf_file import LOCAL, conf_file, conf_or_shipped, format_places, shipped_conf
+from oncelake.engine.conf_file import LOCAL, conf_file, conf_or_shipped, format_places
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
 from oncelake.silver.parsing.parser import Parser, load_parser
 
-# They are in a module that is quick to import, and belong to the rest of the configuration.
-__all__ = ["LOCAL", "conf_or_shipped", "format_places", "shipped_conf"]
 # Mappings whose own keys contain dots.
 _DOTTED = ("spark.conf", "source.kafka", "source.auto_loader", "serving.options")
 # The value of `quality.expectations` that turns all suites off.

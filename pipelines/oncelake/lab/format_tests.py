@@ -17,7 +17,7 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, one_line
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.lab.log_formats import Trial, read_columns
 from oncelake.quality.reasons import at_micros
 from oncelake.silver.parsing.parser import Parser

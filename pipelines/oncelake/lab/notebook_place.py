@@ -10,7 +10,8 @@ from pathlib import Path
 from oncelake.common.afterwards import remove_afterwards
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.runtime import is_given, on_databricks
-from oncelake.engine.configuration import CONF, SCRATCH, SETS, section_of, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import CONF, SCRATCH, SETS, section_of
 from oncelake.engine.settings import Settings
 from oncelake.lab.crash_test.conduct import MEMORY, QUICK
 

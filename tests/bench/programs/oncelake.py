@@ -2,7 +2,7 @@
 
 import sys
 
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 
 
 def command(*sets: str, once: bool = True) -> list[str]:

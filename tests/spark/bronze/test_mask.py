@@ -20,7 +20,7 @@ from oncelake.bronze.schema import BRONZE
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.explain import explain
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.silver.parsing.format import load_format
 from tests.support import masking
 

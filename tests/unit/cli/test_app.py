@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
 from oncelake.common.spark import launch
-from oncelake.engine.configuration import CONF, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import CONF
 from tests.support.house import House
 
 LOCAL = str(shipped_conf() / "local.yaml")

@@ -9,7 +9,8 @@ import yaml
 
 from oncelake.common.errors import ConfigError
 from oncelake.engine.alerts import Condition, parse_condition
-from oncelake.engine.configuration import load, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import load
 from oncelake.engine.settings import Settings
 
 SECRET = "https://hooks.example.org/secret-b7c2"

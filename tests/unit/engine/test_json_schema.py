@@ -10,7 +10,8 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from oncelake.cli.app import app
-from oncelake.engine.configuration import load, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import load
 from oncelake.engine.settings import Settings
 
 

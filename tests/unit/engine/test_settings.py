@@ -9,7 +9,8 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, Table
-from oncelake.engine.configuration import configured, load, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured, load
 from oncelake.engine.settings import Settings
 from oncelake.sources.registry import KINDS
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.errors import OncelakeError
-from oncelake.engine.configuration import BROKER, configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import BROKER, configured
 from oncelake.lab.demo.broker import ExternalBroker, open_broker
 from oncelake.lab.demo.server import wait_until_it_answers
 

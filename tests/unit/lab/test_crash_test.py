@@ -14,7 +14,8 @@ from oncelake.cli.app import app
 from oncelake.common.errors import LockedError, OncelakeError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.engine.chain import chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.engine.graph import Stage
 from oncelake.gold.declaration import GoldTable
 from oncelake.lab.crash_test.conduct import own_serving

@@ -12,7 +12,8 @@ import pytest
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark.runtime import DATABRICKS
-from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import CONF, SCRATCH, SETS, configured
 from oncelake.lab.notebook_place import choose
 from tests.support.house import until
 from tests.support.places import ROOT

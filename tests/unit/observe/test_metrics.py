@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table
 from oncelake.engine.chain import Chain, StageState, chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.engine.settings import MetricsSettings
 from oncelake.exactly_once.batch import CommittedBatch, ForeignWriter, Notice
 from oncelake.exactly_once.delta_log import ChainCommit

@@ -8,7 +8,7 @@ import promql_parser
 import pytest
 import yaml
 
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.observe.metrics import METRICS
 from tests.support.places import ROOT
 

@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from oncelake.common.errors import ConfigError
 from oncelake.engine.chain import chain_of, named
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.engine.settings import OpenLineageSettings
 from oncelake.exactly_once.batch import CommittedBatch, Event, Notice
 from oncelake.exactly_once.commit import CommitMetadata

@@ -9,7 +9,8 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, SILVER
 from oncelake.common.models import fingerprint
 from oncelake.engine.chain import chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.engine.graph import suites
 from oncelake.quality.suite import SuiteFile, read_suite, read_suites
 from oncelake.quality.suite_check import left_out

@@ -5,7 +5,8 @@ import pytest
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import fingerprint
 from oncelake.engine.chain import chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.silver.settings import SilverSettings
 from oncelake.silver.transform import TimeLimits
 

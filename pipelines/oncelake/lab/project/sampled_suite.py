@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oncelake.common.lake import SILVER
-from oncelake.engine.configuration import shipped_conf
+from oncelake.engine.conf_file import shipped_conf
 from oncelake.lab.project.kinds import LogKind
 from oncelake.quality.split import FIELDS
 from oncelake.quality.suggest import MOST_FIELDS, SHAPES, Profile, suggest_profiled

@@ -21,7 +21,8 @@ import oncelake
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import is_local, place
 from oncelake.common.wording import printable
-from oncelake.engine.configuration import CONF, LOCAL, configured
+from oncelake.engine.conf_file import LOCAL
+from oncelake.engine.configuration import CONF, configured
 from oncelake.engine.settings import ENV_PREFIX, Settings
 from oncelake.lab.project.templates import is_plain, rendered
 from oncelake.serving.settings import is_secret_reference

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import one_line
-from oncelake.engine.configuration import LOCAL
+from oncelake.engine.conf_file import LOCAL
 from oncelake.engine.json_schema import settings_schema
 from oncelake.lab.project.kinds import LogKind, LogKinds
 from oncelake.lab.project.sampled_suite import suite_of

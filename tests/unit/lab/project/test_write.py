@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.lab.project.write import NewSource
 from oncelake.quality.suite import read_suites
 from tests.support.terminal import Terminal

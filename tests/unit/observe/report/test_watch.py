@@ -14,7 +14,8 @@ from oncelake.cli.report import check_place, write_page
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import Lake
 from oncelake.engine.chain import chain_of
-from oncelake.engine.configuration import configured, shipped_conf
+from oncelake.engine.conf_file import shipped_conf
+from oncelake.engine.configuration import configured
 from oncelake.exactly_once.lease import NAME, writer
 from oncelake.observe.report.facts import Facts, ProofFacts
 from oncelake.observe.report.serve import serving
