@@ -75,7 +75,7 @@ def send(
     unsent.
     """
     warnings = list[str]()
-    warn = partial(warning, kept=warnings)
+    warn = partial(warning, warnings=warnings)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
         statuses = lake.alerts(send=True)
         is_sent = not any(status.unsent for status in statuses)

@@ -37,7 +37,7 @@ class PlainTyper(typer.Typer):
 
 
 def without_types(params: list[Any]) -> list[Any]:
-    """Return parameters of which the help shows no type: an argument has its name, and a flag takes no value."""
+    """Take the types of Python out of the help of arguments, which have a name, and of flags, which take no value."""
     for param in params:
         if param.param_type_name == "argument":
             param.display_type_rich = _no_type

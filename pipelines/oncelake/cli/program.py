@@ -200,10 +200,10 @@ def _exit(
     return typer.Exit(code)
 
 
-def warning(text: str, *, as_json: bool = False, kept: list[str] | None = None) -> None:
-    """Print a warning to stderr; with `as_json` also as a JSON line to stdout, with `kept` add it to a result."""
-    if kept is not None:
-        kept.append(text)
+def warning(text: str, *, as_json: bool = False, warnings: list[str] | None = None) -> None:
+    """Print a warning to stderr; with `as_json` also as a JSON line to stdout, with `warnings` add it to a result's."""
+    if warnings is not None:
+        warnings.append(text)
     if as_json:
         typer.echo(json_line("warning", "warning", text=text))
     typer.echo(f"oncelake: warning: {text}", err=True)

@@ -45,7 +45,7 @@ def prove(
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
     """
     warnings = list[str]()
-    warn = partial(warning, kept=warnings)
+    warn = partial(warning, warnings=warnings)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn) as (console, lake):
         from oncelake.engine.open_lake import unheard
 

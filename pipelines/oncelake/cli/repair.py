@@ -112,7 +112,7 @@ def maintain(
     touched. It can run next to `oncelake run`. Exit code 1 if a table could not be maintained.
     """
     warnings = list[str]()
-    warn = partial(warning, as_json=as_json, kept=warnings)
+    warn = partial(warning, as_json=as_json, warnings=warnings)
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet, warn=warn, changes=True) as (console, lake):
 
         def say(table: "MaintenanceResult") -> None:

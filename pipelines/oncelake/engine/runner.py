@@ -242,10 +242,10 @@ class Run:
                 self._set_aside(failed.stage, str(self._failure([failed])), _facts(failed))
         return running
 
-    def _set_aside(self, stage: Stage, why: str, told: Mapping[str, Any]) -> None:
+    def _set_aside(self, stage: Stage, why: str, facts: Mapping[str, Any]) -> None:
         self.fence()  # if another process holds the lock now, that is the cause of the failure
         self.failed[stage.name] = why.removeprefix(f"{stage.name} stopped ")
-        self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning", failure=told))
+        self._tell(Notice(stage.name, f"stopped, the other sources go on: {why}", "warning", failure=facts))
 
     def _failure(self, running: Iterable[Running]) -> StageError | None:
         """Return the error of the first stage that failed, in one line; None if none failed."""

@@ -220,14 +220,14 @@ class ExactlyOnceTable:
             source={**start.records, **read},
         )
         last = start.writer.last
-        held = last.metadata if last is not None and last.metadata.batch_id == batch.batch_id else None
-        is_ours = held is not None and held.run == batch.run_id
+        recorded = last.metadata if last is not None and last.metadata.batch_id == batch.batch_id else None
+        is_ours = recorded is not None and recorded.run == batch.run_id
         if start.done == batch.batch_id or is_ours:  # guard: own-batch-writes-once
             raise StateError(  # guard: own-batch-written-already
                 f"{self.table}: batch {batch.batch_id} is written a second time by the same run. These rows were not "
                 "written. Write a table once in each batch: union the rows first"
             )
-        if held is not None and any(held.source.get(key) != read.get(key) for key in (FILES, BEGINS)):
+        if recorded is not None and any(recorded.source.get(key) != read.get(key) for key in (FILES, BEGINS)):
             raise ReplayError(  # guard: own-batch-same-input
                 f"{self.table}: batch {batch.batch_id} is replayed with other files, or from another beginning, than "
                 f"the table has recorded. Nothing was written. {_ADVICE.other_range}"

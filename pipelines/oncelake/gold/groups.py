@@ -74,7 +74,7 @@ class PlainGold:
 
     Attributes:
         declared: the declaration.
-        conditions: those of `where`, all of which a counted row meets.
+        conditions: the parts of `where`; a row counts if it meets all of them.
         keys: the operands of the keys, by name.
     """
 

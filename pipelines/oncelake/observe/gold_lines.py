@@ -101,11 +101,11 @@ class GoldCell:
         text = f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} = :window"
         gold = rows.query(text, self._place, version=version, window=window)
         gold = gold.select([LOG_TIME, *declared.by, *declared.measures])
-        found = plain_rows(gold)
-        mask = [all(_text(row[key]) == value for key, value in self.keys.items()) for row in found]
+        of_window = plain_rows(gold)
+        mask = [all(_text(row[key]) == value for key, value in self.keys.items()) for row in of_window]
         if not any(mask):
-            raise OncelakeError(self._no_row(found, window))
-        wanted = [row for row, is_wanted in zip(found, mask, strict=True) if is_wanted]
+            raise OncelakeError(self._no_row(of_window, window))
+        wanted = [row for row, is_wanted in zip(of_window, mask, strict=True) if is_wanted]
         counts = [measure.name for measure in declared.parsed if measure.how.merge == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
         lines, total = self._silver(declared, rows, gold.filter(mask), version_of(end) - 1, limit)
@@ -135,12 +135,12 @@ class GoldCell:
     def _place(self) -> str:
         return self.chain.lake.at(self.table)
 
-    def _no_row(self, found: Sequence[Mapping[str, Any]], window: datetime) -> str:
-        there = f"{self.table} has no row in the window that begins at {window:%Y-%m-%dT%H:%M:%SZ}"
-        if not found:
-            return f"{there}: no line was counted there"
-        others = listed([_keys(row, self.keys) for row in found], len(found))
-        return f"{there} with {_keys(self.keys, self.keys)}; it has {others}"
+    def _no_row(self, of_window: Sequence[Mapping[str, Any]], window: datetime) -> str:
+        sentence = f"{self.table} has no row in the window that begins at {window:%Y-%m-%dT%H:%M:%SZ}"
+        if not of_window:
+            return f"{sentence}: no line was counted there"
+        others = listed([_keys(row, self.keys) for row in of_window], len(of_window))
+        return f"{sentence} with {_keys(self.keys, self.keys)}; it has {others}"
 
     def _silver(
         self, declared: GoldTable, rows: TableRows, gold: "pyarrow.Table", read: int, limit: int

@@ -67,7 +67,7 @@ def _newest_ms(path: str, version: int) -> int | None:
 
     files = pyarrow.table(opened.get_add_actions(flatten=True))
     name = f"max.{LOG_TIME}"
-    if name not in files.column_names or files[name].null_count:  # a file of which nothing is known
+    if name not in files.column_names or files[name].null_count:  # the log lacks the times of a file
         return None
     newest = pyarrow.compute.max(files[name]).as_py()
     return int(newest.timestamp() * 1000) if newest is not None else None

@@ -343,6 +343,6 @@ def _systemd_version() -> int:
     program = shutil.which("systemctl")
     if program is None:
         return 0
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    match = re.match(r"systemd (\d+)", said)
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.match(r"systemd (\d+)", version)
     return int(match[1]) if match else 0

@@ -78,19 +78,19 @@ def committed(job: StageJob, batch: CommittedBatch) -> list[RunEvent]:
     ]
 
 
-def failed(job: StageJob, told: Mapping[str, Any], why: str, attempt: str, at_ms: int) -> list[RunEvent]:
+def failed(job: StageJob, facts: Mapping[str, Any], why: str, attempt: str, at_ms: int) -> list[RunEvent]:
     """Return the events of a batch in which a stage stopped.
 
     The batch is repeated later, and that run is another one: no event follows a FAIL.
 
     Args:
         job: the stage.
-        told: the query, batch_id and position, as far as they are known.
+        facts: the query, batch_id and position, as far as they are known.
         why: the error.
         attempt: which start of the program failed.
         at_ms: when.
     """
-    query_id, batch_id = told.get("query"), told.get("batch_id")
+    query_id, batch_id = facts.get("query"), facts.get("batch_id")
     known = query_id is not None and batch_id is not None
     identity = run_id(str(query_id or job.stage), batch_id if known and batch_id is not None else -1, attempt)
     facet = {"queryId": query_id, "batchId": batch_id} if known else {}
