@@ -279,7 +279,7 @@ class Reader:
             if node is None:
                 return None
             content = node.text
-            if int(fields[7]) > len(content) and not content.endswith(b"\n"):
+            if int(fields[5]) > len(content) and not content.endswith(b"\n"):
                 content += b"\n"
             at, stop = int(fields[6]), int(fields[7])
             if at > int(fields[4]) and content[at - 1 : at] != b"\n":
