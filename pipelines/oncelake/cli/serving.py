@@ -1,5 +1,6 @@
-"""`oncelake serving`: create the tables of the serving database or of another sink."""
+"""`oncelake serving`: create the tables of the serving database or of another sink, and a dashboard of them."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -9,11 +10,6 @@ from oncelake.cli.program import Conf, Json, Sets, Verbose, opened
 from oncelake.common.json_line import result_line
 
 serving = PlainTyper(no_args_is_help=True, help="Set up the database that serves gold tables.")
-
-
-@serving.callback()
-def group() -> None:
-    """Keep `init` a subcommand although it is the only one."""
 
 
 @serving.command()
@@ -42,3 +38,16 @@ def init(
             typer.echo(result_line("serving init", fields))
         else:
             typer.echo("\n\n".join(f"{text};" for text in served.sql) if sql else f"{database} has {', '.join(names)}")
+
+
+@serving.command()
+def dashboard(conf: Conf = None, sets: Sets = None, as_json: Json = False, verbose: Verbose = False) -> None:
+    """Print a dashboard of the served tables for Grafana.
+
+    Import what it prints in Grafana, and choose the data source: the database of serving.url, which is not connected
+    to here. There is a panel for each measure that is a number, one for the last batches, and one for refused rows.
+    """
+    with opened(conf, sets, as_json=as_json, verbose=verbose, changes=False) as (_, lake):
+        made = lake.make_served_tables(dry_run=True).dashboard()
+        result = result_line("serving dashboard", {"dashboard": made})
+        typer.echo(result if as_json else json.dumps(made, indent=2))

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.gold.schema import gold_schema
+from oncelake.serving.dashboard import dashboard
 from oncelake.serving.served import Served
+from oncelake.serving.sink import SinkTable
 from oncelake.serving.sql import SqlSink
 
 
@@ -49,10 +52,28 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
 
 @dataclass(frozen=True)
 class ServedTables:
-    """The served tables, and the SQL that creates them; a sink that is no SQL database has none."""
+    """The served tables, and the SQL that creates them; a sink that is no SQL database has none.
+
+    Attributes:
+        tables: the tables.
+        shapes: each of them as its sink gets it.
+        sql: the statements.
+    """
 
     tables: list[Served]
+    shapes: list[SinkTable]
     sql: list[str]
+
+    def dashboard(self) -> dict[str, Any]:
+        """Return a dashboard of the tables for Grafana.
+
+        Raises:
+            ConfigError: Grafana has no data source of its own for where they are served.
+        """
+        sink = self.tables[0].sink
+        assert isinstance(sink, SqlSink), "there is no SQL for another sink"
+        tables = zip(self.shapes, self.tables, strict=True)
+        return dashboard([(shape, [*table.declared.by]) for shape, table in tables], sink.database.backend)
 
 
 def make_served_tables(spark: SparkSession, served: list[Served], *, dry_run: bool) -> ServedTables:
@@ -66,7 +87,8 @@ def make_served_tables(spark: SparkSession, served: list[Served], *, dry_run: bo
             "no database is configured; set serving.url, such as mysql+pymysql://user@host/database, "
             "or serving.sink to a class of your own"
         )
-    return ServedTables(served, (statements if dry_run else make)(spark, served))
+    shapes = [each.shape(_schema_of(spark, each)) for each in served]
+    return ServedTables(served, shapes, (statements if dry_run else make)(spark, served))
 
 
 def statements(spark: SparkSession, served_tables: Sequence[Served]) -> list[str]:
@@ -78,7 +100,7 @@ def statements(spark: SparkSession, served_tables: Sequence[Served]) -> list[str
     texts: list[str] = []
     for served in served_tables:
         if not isinstance(served.sink, SqlSink):
-            raise ConfigError(f"{served.place} is no SQL database, so there is no SQL. Run without --sql")
+            raise ConfigError(f"{served.place} is no SQL database, so it has no SQL, and Grafana does not read it")
         statements = served.sink.statements(served.shape(_schema_of(spark, served)))
         texts.extend(text for text in statements if text not in texts)
     return texts
