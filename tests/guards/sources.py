@@ -1026,6 +1026,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin",),
     ),
     Guard(
+        "cut-log-goes-on-once",
+        "a log that was cut and went on does not go on again as another file",
+        "a copy at its inode counts again, where a file system keeps no time of creation",
+        becomes("self._survey.known.keys() | set[int]()"),
+        tests=(f"{_WHICH}test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of",),
+    ),
+    Guard(
         "cut-log-by-birth-time",
         "a log that was cut goes on if its time of creation tells that no unreadable file is that log",
         "its lines count again, because another file cannot be opened",

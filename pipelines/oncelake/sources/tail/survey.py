@@ -304,6 +304,11 @@ class _Comparison:
         return by_inode
 
     @cached_property
+    def _cut_before(self) -> set[int]:
+        """The IDs of the files that were cut and went on under another ID: no other file goes on as them."""
+        return {entry.original for entry in self._at.files.values() if entry.start}
+
+    @cached_property
     def _at_inode(self) -> Mapping[int, list[ListedFile]]:
         """The files by the numbers of their inodes, which several devices can have."""
         by_inode: dict[int, list[ListedFile]] = {}
@@ -543,7 +548,8 @@ class _Comparison:
         """Return the ID of the file that was cut and goes on as this one, by its inode."""
         assert file.identity is not None
         entries = self._inodes.get(file.identity[1], ())
-        lost = [(number, entry) for number, entry in entries if number not in self._survey.known]
+        done = self._survey.known.keys() | self._cut_before  # guard: cut-log-goes-on-once
+        lost = [(number, entry) for number, entry in entries if number not in done]
         return [number for number, entry in lost if self._try(self._is_cut_in_place, file, number, entry)][:1]
 
     def _is_cut_in_place(self, file: ListedFile, number: int, entry: TailedFile) -> bool:

@@ -681,6 +681,33 @@ def test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin(logs: Path)
     assert drain(files, at)[0] == []
 
 
+def test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of(logs: Path) -> None:
+    class WithoutBirths(Disk):
+        """A disk that keeps no time of creation, as NFS."""
+
+        def born(self, opened: BinaryIO) -> int:
+            return 0
+
+    files = ReadFiles(logs, rotation="copytruncate", store=WithoutBirths())
+    log, elsewhere = logs / "app.log", logs.with_name(f"{logs.name}-inode")
+    log.write_bytes(lines(1, 20))
+    _, at = drain(files, START)
+    os.truncate(log, len(lines(1, 18)))
+    with log.open("ab") as opened:
+        opened.write(lines(21, 24))
+    read, at = drain(files, at)
+    assert read == texts(21, 24)
+    os.link(log, elsewhere)
+    whole = lines(1, 18) + lines(21, 30)
+    replaced(log, whole)
+    read, at = drain(files, at)
+    assert read == texts(25, 30)
+    elsewhere.write_bytes(whole)  # as if the copy got the inode that is free again
+    elsewhere.rename(logs / "app.log-20261128")
+    os.truncate(log, 0)
+    assert drain(files, at)[0] == []
+
+
 def test_a_log_that_was_cut_goes_on_beside_a_file_with_its_inode_number_that_cannot_be_read(logs: Path) -> None:
     class TwoDisks(Faulty):
         """Has a file of another device with the number of the log's inode."""
