@@ -295,10 +295,24 @@ class Lakehouse(OpenLake):
         chain, spark = self._with_spark
         return Collector(chain, spark, period).facts(prove(chain, spark) if proof else LEFT_OUT)
 
-    def watch_report(self, show: Callable[[Facts], None], *, proof: bool = True, stopping: threading.Event) -> None:
-        """Call `show` with the facts of the report page whenever they change, until a stop is requested."""
+    def watch_report(
+        self,
+        show: Callable[[Facts], None],
+        *,
+        proof: bool = True,
+        period: Callable[[], Period | None] = lambda: None,
+        stopping: threading.Event,
+    ) -> None:
+        """Call `show` with the facts of the report page whenever they change, until a stop is requested.
+
+        Args:
+            show: receives the facts.
+            proof: run a proof whenever something is new.
+            period: returns the period to report on at this moment; None for all that is in the lake.
+            stopping: the request to stop.
+        """
         chain, spark = self._with_spark
-        watch(chain, spark, show, stopping, proof=proof)
+        watch(chain, spark, show, proof=proof, period=period).until(stopping)
 
     # --- alerts ---
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from oncelake.exactly_once.link import Link
+from oncelake.observe.alerts.state import AlertStatus
 from oncelake.observe.report.facts import (
     BatchFacts,
     ChangeFacts,
@@ -69,7 +70,7 @@ FACTS = Facts(
         StageFacts("bronze", "aligned", True, "at batch 1", 1, 20_260, 0, "files", AT - 60_000, "entry 1"),
         StageFacts("silver", "aligned", True, "at batch 1", 1, 20_200, 0, "rows", AT - 49_000, "version 2"),
     ),
-    lines=LinesFacts("gold.log_volume", 60, (MINUTE, MINUTE + 60), {"INFO": (90, 80), "ERROR": (10, 0)}),
+    lines=LinesFacts("gold.log_volume", 60, (MINUTE, MINUTE + 60), {"INFO": (90, 80), "ERROR": (10, 0)}, "level"),
     late=LateFacts(20_200, {"up to a minute": 0, "more than a day": 200}, 3_463_200, 1),
     batches=(
         BatchFacts("bronze", 0, AT - 90_000, 4.3, 20_000, 4.3, None),
@@ -81,6 +82,7 @@ FACTS = Facts(
     settings={"lake.root": "/lake"},
     period=PERIOD,
     measures=(MEASURE,),
+    alerts=(AlertStatus("errors", "log_count of error_log > 5", "command", "open", 1),),
 )
 
 
@@ -109,5 +111,6 @@ def hostile(text: str) -> Facts:
         measures=(replace(MEASURE, how=text, groups={text: MEASURE.others}),),
         not_drawn=(text,),
         begun=text,
+        alerts=(AlertStatus(text, text, text, "open", failed=text, last_sent=text),),
         troubles={"quarantine": text},
     )

@@ -80,6 +80,7 @@ app.command(
 app.command(
     rich_help_panel=LOOK, epilog=examples("report", "report -o /tmp/lake.html --no-proof", "report --watch --port 8000")
 )(report.report)
+app.command("open", rich_help_panel=LOOK, epilog=examples("open", "open --since 24h"))(report.open_page)
 app.add_typer(
     census.census,
     name="census",

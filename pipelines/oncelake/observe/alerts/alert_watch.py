@@ -145,9 +145,18 @@ def alert_statuses(
     Raises:
         StateError: the state of an alert cannot be read.
     """
-    declared = chain.settings.alerts
     if send:
-        round_of(chain, spark, warn, *declared)
+        round_of(chain, spark, warn, *chain.settings.alerts)
+    return alert_states(chain)
+
+
+def alert_states(chain: Chain) -> list[AlertStatus]:
+    """Return the states of the declared alerts, as the last look at each left them.
+
+    Raises:
+        StateError: the state of an alert cannot be read.
+    """
+    declared = chain.settings.alerts
     states = read_states(files_at(chain.lake.root, chain.spark), chain.lake.root, declared)
     return [status_of(name, alert.when, alert.to.kind, states[name]) for name, alert in declared.items()]
 

@@ -28,6 +28,7 @@ from oncelake.engine.start_gate import unfinished
 from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.lease import writing
 from oncelake.exactly_once.link import Link
+from oncelake.observe.alerts.alert_watch import alert_states
 from oncelake.observe.record import LOOK, record
 from oncelake.observe.report.facts import (
     BatchFacts,
@@ -101,6 +102,7 @@ class Collector:
             measures=measures,
             not_drawn=tuple(drawn.not_drawn),
             begun=unfinished(chain),
+            alerts=tuple(self._try("alerts", lambda: alert_states(chain)) or ()),
             troubles=self.troubles,
         )
         shown: Facts = masked(facts)

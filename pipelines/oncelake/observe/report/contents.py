@@ -1,19 +1,20 @@
 """Content of the page: the sentences at the top and the rows of its tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
 from oncelake.common.wording import count_of, duration, number, share, size
 from oncelake.exactly_once.link import Claim
-from oncelake.observe.report.facts import GROUPS, BatchFacts, ChangeFacts, Facts, PeriodFacts
+from oncelake.observe.report.facts import ERRORS, GROUPS, BatchFacts, ChangeFacts, Facts, LinesFacts, PeriodFacts
 from oncelake.observe.report.figures import stage_colours
 
 Tone = Literal["good", "bad", "open"]
-# At most this many entries of a long list are shown.
-LISTED = 10
+# At most this many entries of a long list are shown, and this many commands for the lines behind peaks.
+LISTED, COMMANDS = 10, 3
 
 
 WORDS = (
@@ -85,9 +86,11 @@ def verdict(facts: Facts) -> ReportVerdict:
 
 
 def attention(facts: Facts) -> Iterator[str]:
-    """Yield the warnings of the report that are not links of the proof: stages, accepted losses, failed checks."""
+    """Yield the warnings of the report that are not links of the proof: stages, alerts, accepted losses, checks."""
     if facts.begun:
         yield facts.begun
+    yield from (f"alert {alert.alert} is open: {alert.when}" for alert in facts.alerts if alert.state == "open")
+    yield from (f"alert {alert.alert} is not sent: {alert.failed}" for alert in facts.alerts if alert.failed)
     for stage in facts.stages:
         if not stage.may_start:
             yield stage.detail
@@ -123,6 +126,7 @@ def contents(facts: Facts) -> dict[str, Any]:
     """Return all values that the template uses."""
     lines = facts.lines
     bins = zip(lines.starts, lines.errors, lines.all, strict=True) if lines else ()
+    most = sorted((peak for peak in bins if peak[1]), key=lambda peak: (-peak[1], peak[0]))[: LISTED // 2]
     return {
         "changes": list(changes(facts.period)) if facts.period else [],
         "groups": GROUPS,
@@ -132,7 +136,13 @@ def contents(facts: Facts) -> dict[str, Any]:
         "notices": list(attention(facts)),
         "balance": balance(facts),
         "layers": list(_layers(facts)),
-        "peaks": sorted((peak for peak in bins if peak[1]), key=lambda peak: (-peak[1], peak[0]))[: LISTED // 2],
+        "newest": max(
+            (batch for batch in facts.batches if batch.freshness is not None and not batch.stage.startswith("bronze")),
+            key=lambda batch: batch.committed_ms,
+            default=None,
+        ),
+        "peaks": most,
+        "peak_lines": [] if lines is None else [*_lines_commands(lines, [start for start, _, _ in most])][:COMMANDS],
         "stages": list(stage_colours(batch.stage for batch in facts.batches)),
         "sums": list(_sums(facts)),
         "warned": [batch for batch in reversed(facts.batches) if batch.warned][:LISTED],
@@ -168,6 +178,15 @@ def _difference(change: ChangeFacts) -> str:
     # a narrow column breaks between the two numbers, not before the percent sign
     relative = f" ({sign}{share(abs(by), change.before)})".replace(" %", "\u00a0%") if change.before else ""
     return f"{sign}{number(int(abs(by)))}{relative}"
+
+
+def _lines_commands(lines: LinesFacts, starts: Iterable[int]) -> Iterator[str]:
+    """Yield the commands that show the errors of some bins; none if a bin is more than one window of a gold table."""
+    for start in starts if lines.key else ():
+        for level in ERRORS:
+            if level in lines.levels and lines.levels[level][lines.starts.index(start)]:
+                at = f"{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%S}".removesuffix(":00")
+                yield f"oncelake lines {lines.table} --at {at} --key {lines.key}={level}"
 
 
 def _layers(facts: Facts) -> Iterator[tuple[str, list[tuple[str, int | None, str]]]]:

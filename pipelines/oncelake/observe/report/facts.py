@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.link import Link
+from oncelake.observe.alerts.state import AlertStatus
 
 # The levels that the page counts as errors.
 ERRORS = ("ERROR", "FATAL")
@@ -83,12 +85,14 @@ class LinesFacts:
         seconds: the length of a bin.
         starts: the start of each bin that has lines, in seconds since 1970, ascending.
         levels: per level, the number of lines in each of these bins.
+        key: the gold table's column of the level, if a bin is one of its windows; otherwise empty.
     """
 
     table: str
     seconds: int
     starts: tuple[int, ...]
     levels: Mapping[str, tuple[int, ...]]
+    key: str = ""
 
     @property
     def totals(self) -> dict[str, int]:
@@ -316,6 +320,7 @@ class Facts:
         measures: the measures of the user's gold tables; with a period, in that period.
         not_drawn: measures that are not among them, each with the reason.
         begun: an unfinished rebuild or replay, and the command that finishes it.
+        alerts: the declared alerts, as the last look at each left them.
         troubles: per part of the page that could not be read, the reason.
     """
 
@@ -338,6 +343,7 @@ class Facts:
     measures: tuple[MeasureFacts, ...] = ()
     not_drawn: tuple[str, ...] = ()
     begun: str | None = None
+    alerts: tuple[AlertStatus, ...] = ()
     troubles: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> TableFacts | None:
@@ -353,6 +359,12 @@ class Facts:
         """Return the lines that a table's rows come from: 0 if it does not exist, None if they could not be counted."""
         table = self.table(name)
         return self.rows(name) if table is None or table.lines is None else table.lines
+
+    @property
+    def ingested(self) -> int | None:
+        """The number of lines in all tables of bronze; None if they could not be counted in one of them."""
+        rows = [table.rows for table in self.tables if table.name.startswith(f"{BRONZE.layer}.")]
+        return None if None in rows else sum(count or 0 for count in rows)
 
     @property
     def last_commit_ms(self) -> int | None:

@@ -7,7 +7,7 @@ are not late.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -38,11 +38,13 @@ class LineCounts:
         rows: `at` bigint, the start of a window in seconds since 1970; `level` string; `lines` bigint.
         table: the table that they come from.
         every: the length of a window, in seconds.
+        key: the column of the level, if the table is one of gold; otherwise empty.
     """
 
     rows: DataFrame
     table: str
     every: int
+    key: str = ""
 
 
 def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> LineCounts | None:
@@ -56,7 +58,7 @@ def counted(chain: Chain, spark: SparkSession, period: Period | None = None) -> 
             table = Table("gold", name)
             level, count = (F.col(column) for column in columns)
             rows = in_period(tables.read(spark, chain.lake.at(table)), period)
-            return LineCounts(_counts(rows, level, count), str(table), declared.seconds)
+            return LineCounts(_counts(rows, level, count), str(table), declared.seconds, columns[0])
     if chain.commit_log(SILVER).newest() is None:
         return None
     rows = in_period(tables.read(spark, chain.lake.at(SILVER)), period)
@@ -82,7 +84,8 @@ def lines_over_time(chain: Chain, spark: SparkSession, period: Period | None = N
         return None
     seconds = bin_length(counts.rows, counts.every)
     rows = counts.rows.groupBy(bin_start(seconds), _level()).agg(F.sum("lines").alias("lines")).collect()
-    return _facts(rows, counts.table, seconds) if rows else None
+    key = counts.key if seconds == counts.every else ""  # `oncelake lines` shows one window
+    return replace(_facts(rows, counts.table, seconds), key=key) if rows else None
 
 
 def _columns(declared: GoldTable) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
 from oncelake.observe.report.collect import Collector, prove
 from oncelake.observe.report.facts import Facts, ProofFacts
+from oncelake.observe.report.period import Period
 
 # The pause after a look and after a proof, as a multiple of the time it took.
 LOOK_REST, PROOF_REST = 2, 5
@@ -91,12 +92,25 @@ class Watch:
 
 
 def watch(
-    chain: Chain, spark: SparkSession, show: Callable[[Facts], None], stopping: threading.Event, *, proof: bool
-) -> None:
-    """Show the facts of a lake whenever they change, with `proof` also a new proof, until a stop is requested."""
-    Watch(
+    chain: Chain,
+    spark: SparkSession,
+    show: Callable[[Facts], None],
+    *,
+    proof: bool,
+    period: Callable[[], Period | None],
+) -> Watch:
+    """Return a watch that shows the facts of a lake whenever they change.
+
+    Args:
+        chain: the chain.
+        spark: the session.
+        show: receives the facts.
+        proof: run a proof whenever something is new.
+        period: returns the period to report on at this moment; None for all that is in the lake.
+    """
+    return Watch(
         heads=lambda: heads(chain),
-        look=lambda result: Collector(chain, spark).facts(result),
+        look=lambda result: Collector(chain, spark, period()).facts(result),
         prove=(lambda: prove(chain, spark)) if proof else None,
         show=show,
-    ).until(stopping)
+    )

@@ -162,7 +162,8 @@ def test_a_proof_that_ended_at_a_broken_link_is_broken() -> None:
 
 def test_a_refused_stage_is_shown_at_the_top() -> None:
     lost = replace(FACTS.stages[1], state="checkpoint lost", may_start=False, detail="silver: checkpoint lost: …")
-    facts = replace(FACTS, stages=(lost,), begun="a rebuild was begun", troubles={"late lines": "a file is gone"})
+    facts = replace(FACTS, stages=(lost,), alerts=(), begun="a rebuild was begun")
+    facts = replace(facts, troubles={"late lines": "a file is gone"})
     said = ["a rebuild was begun", "silver: checkpoint lost: …", "late lines could not be read: a file is gone"]
     assert list(attention(facts)) == said
     assert [text for text in said if text not in Parsed(page(facts)).text] == []
@@ -194,9 +195,35 @@ def test_a_page_can_be_made_of_empty_facts() -> None:
         assert said in text
 
 
+def test_the_lines_behind_the_most_errors_are_one_command_away() -> None:
+    at = "2017-07-30T14:09"
+    command = f"oncelake lines gold.log_volume --at {at} --key level=ERROR"
+    assert command in page(FACTS)
+    assert FACTS.lines is not None
+    fatal = replace(FACTS.lines, levels={"FATAL": (1, 1), "ERROR": (0, 2)}, seconds=30, starts=(MINUTE, MINUTE + 30))
+    html = page(replace(FACTS, lines=fatal))
+    commands = re.findall(r"oncelake lines gold.log_volume --at (\S+) --key level=(\w+)", html)
+    assert commands == [(f"{at}:30", "ERROR"), (f"{at}:30", "FATAL"), (at, "FATAL")]
+    assert "oncelake lines" not in page(replace(FACTS, lines=replace(FACTS.lines, key=""))), "a bin is several windows"
+
+
+def test_an_open_alert_needs_attention() -> None:
+    quiet = replace(FACTS.alerts[0], state="quiet", open=0)
+    assert "alert errors is open: log_count of error_log > 5" in attention(FACTS)
+    assert [*attention(replace(FACTS, alerts=(quiet,)))] == [*attention(replace(FACTS, alerts=()))]
+    unsent = replace(quiet, failed="the receiver does not answer", unsent=1)
+    assert "alert errors is not sent: the receiver does not answer" in attention(replace(FACTS, alerts=(unsent,)))
+
+
+def test_lines_of_all_sources_are_counted_as_ingested() -> None:
+    tables = (replace(FACTS.tables[0], name="bronze.web", rows=3), replace(FACTS.tables[0], name="bronze.app", rows=4))
+    assert replace(FACTS, tables=tables).ingested == 7
+    assert replace(FACTS, tables=(*tables, replace(tables[0], rows=None))).ingested is None
+
+
 def test_the_updated_parts_equal_those_of_the_page() -> None:
     html, blocks = page(FACTS, 3), parts(FACTS)
-    assert len(blocks) == 14
+    assert len(blocks) == 15
     for name, part in blocks.items():
         if name not in ("when", "title"):
             assert part.strip() in html

@@ -81,7 +81,7 @@ def test_a_wrong_period_is_an_error_in_one_line(since: str | None, until: str | 
     [
         (("--since", "soon"), "--since 'soon' is no time"),
         (("--until", "today"), "add --since or remove --until"),
-        (("--since", "7d", "--watch"), "--since cannot be combined with --watch: remove one"),
+        (("--since", "7d", "--until", "1d", "--watch"), "--watch reports up to now: remove --until or --watch"),
     ],
 )
 def test_the_command_refuses_a_wrong_period_in_one_line(arguments: tuple[str, ...], said: str) -> None:
