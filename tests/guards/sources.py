@@ -834,13 +834,14 @@ GUARDS = (
         tests=("model/test_simulate.py::test_what_was_found_by_a_million_sequences_stays_right",),
     ),
     Guard(
-        "read-copy-is-own-file",
-        "a copy that was read as a file of its own is no copy any more",
+        "read-copy-is-forgotten",
+        "a copy that was read, as its log or as a file of its own, is no copy any more",
         "if its end is lost in a crash, what it got after it was a copy counts twice",
-        answers("list(at.copies)"),
+        becomes("set[TailedFile]()"),
         tests=(
             f"{_WHICH}test_a_copy_that_was_known_by_its_beginning_loses_its_end",
             f"{_WHICH}test_a_copy_with_more_than_its_log_had_loses_its_end",
+            _FOUND,
         ),
     ),
     Guard(
@@ -870,13 +871,6 @@ GUARDS = (
         "a log is read again that got another number and another inode at once",
         becomes("original is not None"),
         tests=(f"{_WHICH}test_an_archive_is_followed_beside_an_older_archive_of_its_log",),
-    ),
-    Guard(
-        "device-may-change-number",
-        "a copy that was read as a file of its own is no copy any more, also if its device got another number",
-        "if its end is lost in a crash, what it got after it was a copy counts twice",
-        becomes("[(entry.device, entry.inode, entry.path)]"),
-        tests=(_FOUND,),
     ),
     Guard(
         "unreadable-file-at-its-place",
@@ -912,20 +906,6 @@ GUARDS = (
         "the lines of one twin count twice, and some of the other never",
         removed(),
         tests=(f"{_WHICH}test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin",),
-    ),
-    Guard(
-        "copy-known-by-birth",
-        "a copy that is gone is remembered when another file gets its inode",
-        "its archive, which could not be opened just then, counts as a log of its own",
-        becomes("0"),
-        tests=(_FOUND,),
-    ),
-    Guard(
-        "equal-birth-on-other-device",
-        "a file with the inode number and the birth of a copy, on another device, is another file",
-        "the copy is forgotten, and counts as a log of its own when its log is gone",
-        becomes("[(entry.inode, entry.born)]"),
-        tests=(_FOUND,),
     ),
     Guard(
         "archive-from-line-start",

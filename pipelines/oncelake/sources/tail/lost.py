@@ -1,6 +1,6 @@
 """Find which of the files that are gone a file may continue: by its path, a rotated form of its name, or its time."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from posixpath import join, split
 
 from oncelake.sources.directory.listing import is_packed
@@ -30,15 +30,16 @@ class LostFiles:
         self,
         files: Mapping[int, TailedFile],
         copies: Mapping[int, TailedFile],
-        places: Container[str],
+        places: Collection[str],
         packed: Container[int],
     ) -> None:
         self._places = places
+        forms = set(map(unpacked, places))
         self.files = files
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
-            for key in _keys_of(entry, places, is_packed=number in packed) if entry.digest else ():
+            for key in _keys_of(entry, places, forms, is_packed=number in packed) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
 
@@ -81,7 +82,9 @@ class LostFiles:
         return known | {entry.offset for entry in self.old.values()}
 
 
-def _keys_of(entry: TailedFile, places: Container[str], *, is_packed: bool) -> Iterator[tuple[object, ...]]:
+def _keys_of(
+    entry: TailedFile, places: Container[str], forms: Container[str], *, is_packed: bool
+) -> Iterator[tuple[object, ...]]:
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
@@ -95,7 +98,7 @@ def _keys_of(entry: TailedFile, places: Container[str], *, is_packed: bool) -> I
     if shift is not None:
         yield "shift", directory, *shift
     # otherwise each number may be a log of its own
-    is_taken = entry.path in places or unpacked(entry.path) in places
+    is_taken = unpacked(entry.path) in forms
     # guard: raised-number-beside-log
     if numbered is not None and is_taken and any(join(directory, origin) in places for origin in origins(base)):
         yield "number", directory, numbered

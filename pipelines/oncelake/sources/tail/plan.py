@@ -164,33 +164,26 @@ class TailFiles:
         copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]
         names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
         pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
-        births: dict[Identity | None, int] = {}
         for file, original in pairs:
             number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
-            births[file.identity] = 0
             try:
                 size = self._surveyor.contents.size(file)
                 if size <= offset:
                     digest = self._surveyor.contents.digests(file, [size])[size]
                     copy = self._moved(file, self._copy(file, size, digest, number))
                     copies.append(copy._replace(doubtful=int(file.identity in survey.doubtful)))
-                    births[file.identity] = copy.born  # guard: copy-known-by-birth
             except OSError:
-                copies += [copy for copy in at.copies if copy[:2] == file.identity]
+                copies += [copy for copy, now in survey.found.items() if now is file]
         now_ms = int(self._store.now() * 1000)
-        places = {(identity[1], self._surveyor.name(file)) for file, _ in pairs if (identity := file.identity)}
-
-        def is_there(copy: TailedFile) -> bool:
-            born = births.get(copy[:2])  # 0 if it is not known
-            is_born = born is not None and (born == copy.born or not born or not copy.born)
-            return is_born or (copy.inode, copy.path) in places
-
+        identities = {file.identity for file, _ in pairs} | read.keys()
+        # guard: read-copy-is-forgotten
+        done = {copy for copy, file in survey.found.items() if file.identity in identities}
         others = (
             copy._replace(gone=copy.gone or now_ms)
             for copy in at.copies
             if copy not in survey.spent
             and copy not in survey.orphans
-            and not is_there(copy)
+            and copy not in done
             and now_ms - (copy.gone or now_ms) < _REMEMBERED_MS
         )
         return (*others, *copies)

@@ -61,6 +61,7 @@ class Survey:
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
         orphans: undecided files that the position knows as copies, and whose originals are gone.
+        found: the copies that the position knows, each with the file that it is now, whatever that holds by now.
         doubtful: the copies and undecided files that are told apart only by the setting `rotation`.
         aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
         unreadable: files that cannot be opened or read, with the reason.
@@ -76,6 +77,7 @@ class Survey:
     undecided: list[tuple[ListedFile, str]] = field(default_factory=list)
     spent: dict[TailedFile, ListedFile] = field(default_factory=dict)
     orphans: dict[TailedFile, ListedFile] = field(default_factory=dict)
+    found: dict[TailedFile, ListedFile] = field(default_factory=dict)
     doubtful: set[Identity | None] = field(default_factory=set)
     aside: list[tuple[ListedFile, str]] = field(default_factory=list)
     unreadable: list[tuple[ListedFile, str]] = field(default_factory=list)
@@ -237,23 +239,6 @@ class Surveyor:
         return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
 
 
-def _still_copies(at: TailPosition) -> list[TailedFile]:  # guard: read-copy-is-own-file
-    """Return the copies of a position that were not read as files of their own since."""
-    read: dict[tuple[object, ...], int] = {}
-    for entry in at.files.values() if at.copies else ():
-        for key in _births_of(entry):
-            read[key] = max(read.get(key, 0), entry.offset)
-    return [copy for copy in at.copies if all(read.get(key, -1) < copy.offset for key in _births_of(copy))]
-
-
-def _births_of(entry: TailedFile) -> list[tuple[object, ...]]:
-    """Return what tells a file from another one that gets its inode later, or has its inode on another device."""
-    if not entry.born:
-        return [(entry.inode, entry.path)]  # guard: device-may-change-number
-    # guard: equal-birth-on-other-device
-    return [(entry.inode, entry.born, entry.device), (entry.inode, entry.born, entry.path)]
-
-
 class _Comparison:
     """One comparison of listed files with a position."""
 
@@ -277,7 +262,6 @@ class _Comparison:
         every = [*surveyor.others, *self._files]
         self._places = {self._name(file): self._identities.get(file.identity, file) for file in every}
         self._packed: dict[str, int] = {}
-        self._known_copies = _still_copies(at)
         self._copies: list[tuple[ListedFile, TailedFile]] = []
         self._lost_copies: dict[int, TailedFile] = {}
 
@@ -350,6 +334,7 @@ class _Comparison:
                 self._try(self._check_growth, file, entry)
             elif entry.ended and not is_packed(file.path):
                 self._try(self._check_end, file, entry)
+        survey.found = {entry: file for file, entry in copies}
         survey.away = [number for number in self._lost() if number not in self._blocked]
         return survey
 
@@ -379,7 +364,7 @@ class _Comparison:
     def _by_inode(self) -> list[ListedFile]:
         """Find the files and the copies whose inodes the position has; return the other files."""
         copies: dict[int, list[TailedFile]] = {}
-        for entry in sorted(self._known_copies, key=lambda copy: -copy.offset):
+        for entry in sorted(self._at.copies, key=lambda copy: -copy.offset):
             copies.setdefault(entry.inode, []).append(entry)
         others: list[ListedFile] = []
         for file in self._files:
@@ -489,7 +474,7 @@ class _Comparison:
     def _copies_not_found(self) -> dict[int, TailedFile]:
         """Return the copies that are not found yet, by numbers below 0."""
         matched = {copy for _, copy in self._copies}
-        return {-number: copy for number, copy in enumerate(self._known_copies, 1) if copy not in matched}
+        return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in matched}
 
     def _is_text(self, file: ListedFile, index: LostFiles) -> bool:
         """Return True if a file's content can be read to its end, and is text; note why not."""
