@@ -42,9 +42,16 @@ class Lines(Listing):
 
     Attributes:
         holders: the inodes of the files that hold each line, by stream.
+        sizes: the size of each file, by its inode.
     """
 
     holders: Mapping[bytes, Mapping[bytes, set[int]]] = field(default_factory=dict, compare=False)
+    sizes: Mapping[int, int] = field(default_factory=dict, compare=False)
+
+    def has_grown(self, before: "Lines") -> bool:
+        """Return True if there are lines that were not there before, or a file has more bytes."""
+        is_larger = (size > before.sizes.get(inode, size) for inode, size in self.sizes.items())
+        return bool(self.files.keys() - before.files.keys()) or any(is_larger)
 
 
 @dataclass
@@ -109,7 +116,9 @@ class Logs(LogPlace, World):
         self.within |= {_part(line, number): names for line, names in within.items() for number in range(len(TWINS))}
         missing = not os.path.isdir(self.place.root)
         found = {part: Content(0, 0, (part,)) for part in parts}
-        return Lines(found, listing.loops, tuple(strange), missing, holders)
+        status = [os.stat(self.place.root + b"/" + name) for name in listing.files]
+        sizes = {file.st_ino: file.st_size for file in status}
+        return Lines(found, listing.loops, tuple(strange), missing, holders, sizes)
 
     def held(self, table: Path) -> Mapping[bytes, BronzeFiles]:
         """Return what bronze holds of each line; a header only if there are more than were written."""
@@ -159,11 +168,12 @@ class Logs(LogPlace, World):
         """Return the lines that were in the same files all the time, or in more.
 
         What is deleted before it is planned is gone unseen, and what gets another inode waits for the next run. If
-        a record is written while a run reads, the one before it is whole only for the next run.
+        a record, or its first half, is written while a run reads, the one before it is whole only for the next run.
         """
-        if self.records and any(listing.files.keys() - seen[0].files.keys() for listing in seen):
+        listings = [listing for listing in seen if isinstance(listing, Lines)]
+        if self.records and any(listing.has_grown(listings[0]) for listing in listings):
             return ()
-        first, *later = (listing.holders for listing in seen if isinstance(listing, Lines))
+        first, *later = (listing.holders for listing in listings)
         return [
             _part(line, number)
             for line, streams in first.items()

@@ -345,6 +345,14 @@ TAIL_RECORDS = {
         run
         prove-deep
     """,
+    "half a record that is written behind a whole one while a run reads": """
+        append one/job.log #4 #8
+        append-twins one/job.log two/job.log #12 #8
+        append-twins one/job.log two/job.log #16 #2
+        run {2 writing half two/job.log #17}
+        run
+        prove
+    """,
 }
 
 SOURCES = {
@@ -390,6 +398,18 @@ SOURCES = {
 
 # On the whole chain: silver, a gold table and a sink.
 WHOLE = {
+    "a batch of silver that ends within a version of bronze and refuses a line, and one that refuses none": """
+        create sub/f.log.gz #1 #5
+        create e.log.gz #2 #5
+        run {0 before stop} {1 after stop}
+        create c.log #6 #5
+        watch #2
+        forget
+        create sub/deep/d.log #8 #2
+        watch #3
+        run {1 writing stop} {2 writing create sub/deep/d.log #10 #4}
+        prove-full
+    """,
     "a change of gold that is cut off at its files, while a run goes on, and another change before it is finished": """
         create a.log #1 #6
         create b.log #2 #6

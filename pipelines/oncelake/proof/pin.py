@@ -62,6 +62,13 @@ class PinnedLake:
         return [table for table in tables if table]
 
 
+def within_version(metadata: CommitMetadata) -> str | None:
+    """Return why a batch that ends within a version of its source may be incomplete; None if it does not."""
+    if is_whole(metadata.end):
+        return None
+    return "it has not yet read the first snapshot, or a large version, of its source to the end; run oncelake run"
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits on the part of a table that is proven.
@@ -76,7 +83,7 @@ class Limits:
     begin: Begin
     proven: ProvenTable | None = None
     newest: int | None = None
-    until: Until = lambda _: None
+    until: Until = within_version
 
 
 def from_record(proven: ProvenTable | None, table_id: str | None) -> Begin:
@@ -129,7 +136,7 @@ def pin_lake(
     gold = {stage.name: fix(stage.writes[0].table) for stage in chain.stages if stage.layer == "gold"}
     newest, written_whole = _written_whole(chain)
     newest_repeats = chain.commit_log(DUPLICATES).newest()
-    silver = fix(SILVER, Limits(fix.begin(SILVER), until=written_whole))
+    silver = fix(SILVER, Limits(fix.begin(SILVER), until=lambda batch: written_whole(batch) or within_version(batch)))
     start = silver.span.start if silver else None
     end: CommitMetadata | ProvenTable | None = (
         silver.span.commits[-1].metadata if silver and silver.span.commits else start
@@ -295,7 +302,7 @@ def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMe
     """Cut a table after its last complete batch; return the remaining entries, and the excluded batches."""
     chain = list(_of_chain(entries))
     count = len(chain)
-    while count and not (is_whole(chain[count - 1].metadata.end) and until(chain[count - 1].metadata) is None):
+    while count and until(chain[count - 1].metadata) is not None:
         count -= 1
     if count == len(chain):
         return entries, []
@@ -306,6 +313,5 @@ def _cut(entries: list[Entry], until: Until) -> tuple[list[Entry], list[CommitMe
 
 def _left_out(batches: list[CommitMetadata], until: Until) -> str:
     """Return which batches are excluded, and why the last one is, in words."""
-    within = "it has not yet read the first snapshot, or a large version, of its source to the end; run oncelake run"
     verb = "is" if len(batches) == 1 else "are"
-    return f"{batch_words([batch.batch_id for batch in batches])} {verb} excluded: {until(batches[-1]) or within}"
+    return f"{batch_words([batch.batch_id for batch in batches])} {verb} excluded: {until(batches[-1])}"
