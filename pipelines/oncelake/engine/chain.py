@@ -192,7 +192,8 @@ class Chain:
         if not stage.reads:
             kind, table = self.kind(stage), stage.tables[0]
             source = kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
-            source = source.after(lambda: self.commit_log(table).state().metadata)
+            commit_log = self.commit_log(table)
+            source = source.after(lambda: commit_log.state().metadata, commit_log.columns)
             if self.spark is None:
                 return source
             return kind.comparing(source, self.lake.at(table), mask_versions(self.lake, self.spark), self.compared)

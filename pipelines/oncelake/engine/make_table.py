@@ -1,7 +1,5 @@
 """Create a stage's empty tables before its query starts, and add missing columns to existing ones."""
 
-import json
-
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
@@ -62,7 +60,7 @@ def _made_by_delta_rs(spark: SparkSession, target: Target, path: str) -> bool:
 
 
 def _add_columns(spark: SparkSession, target: Target, path: str, commit_log: DeltaLog) -> None:
-    existing = {field["name"] for field in json.loads((commit_log.metadata() or {})["schemaString"])["fields"]}
+    existing = commit_log.columns()
     missing = [field for field in target.schema(spark) if field.name not in existing]
     if missing:
         columns = ", ".join(map(_definition, missing))

@@ -240,6 +240,11 @@ class DeltaLog:
                 return dict(metadata)
         return _metadata_in_checkpoint(self.place) if self.versions() else None
 
+    def columns(self) -> list[str]:
+        """Return the names of the table's columns; none without a table."""
+        schema = (self.metadata() or {}).get("schemaString", '{"fields": []}')
+        return [field["name"] for field in json.loads(schema)["fields"]]
+
     def properties(self) -> Mapping[str, str]:
         """Return the table's properties; empty without a table."""
         return dict((self.metadata() or {}).get("configuration", {}))

@@ -45,13 +45,14 @@ class Fault(StrEnum):
     NO_TEXT = "no text"
     NOT_UNPACKED = "cannot be unpacked"
     NOT_WHOLE = "not whole"
+    NOT_READ_ON = "not read on"
     UNDECIDED = "copy or log"
     SOURCE_EMPTY = "source is empty"
     SOURCE_AWAY = "source is away"
 
 
 # Files that no run reads because of what they hold; the run goes on without them.
-SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE, Fault.UNDECIDED})
+SET_ASIDE = frozenset({Fault.NO_TEXT, Fault.NOT_UNPACKED, Fault.NOT_WHOLE, Fault.NOT_READ_ON, Fault.UNDECIDED})
 # Spark cannot read such a name now, but bronze may have read the file in another locale.
 _OF_A_NAME = (None, Problem.NAME)
 
@@ -299,7 +300,10 @@ def fault_message(faulty: Faulty, stage: str) -> str:
         return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
     if fault in SET_ASIDE:
         aside = "it is set aside, and its lines are in no table"
-        return f"{name}: {faulty.why or fault}: {aside}; {_REPAIR[fault]}; or {_command(faulty, 'accept')}"
+        if fault is Fault.NOT_READ_ON:
+            aside = "what it holds beyond what was read is in no table"
+        repair = _REPAIR[fault].format(stage=stage)
+        return f"{name}: {faulty.why or fault}: {aside}; {repair}; or {_command(faulty, 'accept')}"
     if fault is Fault.CHANGED:
         return f"{name}: {_DESCRIPTION[fault]}; {_other(faulty)}"
     return f"{name}: {faulty.why or _DESCRIPTION[fault]}; {_way_out(faulty, stage)}"
@@ -324,6 +328,7 @@ _REPAIR: Mapping[Fault, str] = {
     Fault.NO_TEXT: "put text in its place, or take it away",
     Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
     Fault.NOT_WHOLE: "put a whole file in its place",
+    Fault.NOT_READ_ON: "to read all files again: oncelake rebuild {stage}",
     Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
 }
 _COMMAND: Mapping[Fault, str] = {

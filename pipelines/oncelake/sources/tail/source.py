@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from oncelake.bronze.mask import VERSION
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed, shown_path
-from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
+from oncelake.exactly_once.source import Backlog, Columns, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.census import Census, Fault, FaultKey, Faulty
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import NOT_COMPLETE
 from oncelake.sources.tail.plan import TailFiles, half_read, range_words
 from oncelake.sources.tail.position import TailPosition
-from oncelake.sources.tail.survey import Survey
+from oncelake.sources.tail.survey import CUT_AND_MASKED, HAD_NO_END, Survey
 
 # The answer to a request that fails begins with this; TailSource.java has the same mark.
 _FAILED = "!"
@@ -29,15 +30,17 @@ class TailSource(Source):
     path: str
     rotation: Rotation | None = None
     last: LastCommit = lambda: None
+    columns: Columns = tuple
 
     @cached_property
     def files(self) -> TailFiles:
-        """Return the files of the directory."""
-        return TailFiles(self.path, rotation=self.rotation)
+        """Return the files of the directory; a run asks bronze for what was read of a file, unless it is masked."""
+        masked = VERSION in self.columns()  # guard: masked-cut-log-is-fault
+        return TailFiles(self.path, rotation=self.rotation, ingested=(lambda *_: None) if masked else None)
 
-    def after(self, last: LastCommit) -> "TailSource":
-        """Return the source with access to bronze's last commit."""
-        return replace(self, last=last)
+    def after(self, last: LastCommit, columns: Columns = tuple) -> "TailSource":
+        """Return the source with access to bronze's last commit and columns."""
+        return replace(self, last=last, columns=columns)
 
     def identity(self) -> Mapping[str, str]:
         """Return the directory."""
@@ -161,6 +164,8 @@ def _fault_of(survey: Survey, file: ListedFile, reason: str) -> Fault:
         return Fault.RIGHTS
     if any(file is other for other, _ in survey.undecided):
         return Fault.UNDECIDED
+    if reason in (HAD_NO_END, CUT_AND_MASKED):
+        return Fault.NOT_READ_ON
     return Fault.NOT_WHOLE if reason == NOT_COMPLETE else Fault.NO_TEXT
 
 

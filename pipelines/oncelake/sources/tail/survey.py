@@ -45,7 +45,12 @@ _UNDECIDED = (
     "its whole content is the beginning of {}: a copy that logrotate's copytruncate makes, or a log of its own? Set "
     "source.rotation to copytruncate or to rename"
 )
-_HAD_NO_END = "its last line had no end when it was read, and has more text now; see docs/tail.md"
+HAD_NO_END = "its last line had no end when it was read, and has more text now"
+CUT_AND_MASKED = "it was cut after it was read, and bronze has its lines masked, so they cannot be compared"
+
+
+class NotComparableError(OSError):
+    """Raised when nothing says which bytes of a file were read."""
 
 
 @dataclass
@@ -63,7 +68,8 @@ class Survey:
         orphans: undecided files that the position knows as copies, and whose originals are gone.
         found: the copies that the position knows, each with the file that it is now, whatever that holds by now.
         doubtful: the copies and undecided files that are told apart only by the setting `rotation`.
-        aside: files that hold no text, or are compressed and cannot be read to their end, with the reason.
+        aside: files that hold no text, are compressed and cannot be read to their end, or cannot be read on, with the
+            reason.
         unreadable: files that cannot be opened or read, with the reason.
         away: the IDs of the files that are not there.
         others: what is not read: hidden files, what is not a regular file, and what has a problem.
@@ -222,7 +228,7 @@ class Surveyor:
         entry = files[number]
         ingested = self._ingested(number, max(low, entry.start)) if self._ingested is not None else None
         if ingested is None:
-            raise OSError("it was cut after it was read, and bronze has its lines masked, so they cannot be compared")
+            raise NotComparableError(CUT_AND_MASKED)
         first, text = ingested
         if entry.start > low and entry.original in files:
             before, head, _ = self._read_before(entry.original, files, low)
@@ -345,12 +351,14 @@ class _Comparison:
         except FileMovedError:
             if not self._is_last:  # guard: renamed-file-listed-again
                 raise
-            reason = "it is renamed again and again"
+            faults, reason = self._survey.unreadable, "it is renamed again and again"
+        except NotComparableError as error:
+            faults, reason = self._survey.aside, str(error)
         except OSError as error:
-            reason = f"it cannot be read: {error.strerror or error}"
+            faults, reason = self._survey.unreadable, f"it cannot be read: {error.strerror or error}"
         if file.identity not in self._faulty:
             self._faulty.add(file.identity)
-            self._survey.unreadable.append((file, reason))  # guard: unopened-file-is-fault
+            faults.append((file, reason))  # guard: unopened-file-is-fault
         return False
 
     def _lost(self) -> list[int]:
@@ -402,7 +410,7 @@ class _Comparison:
         """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.still_begins_with(file, entry):
-            problem = _HAD_NO_END
+            problem = HAD_NO_END
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
@@ -410,7 +418,7 @@ class _Comparison:
     def _check_end(self, file: ListedFile, entry: TailedFile) -> None:
         """Note an unpacked file that goes on within the last line that was read."""
         if not self._contents.has_end(file, entry):
-            self._survey.aside.append((file, _HAD_NO_END))
+            self._survey.aside.append((file, HAD_NO_END))
 
     def _has_grown(self, file: ListedFile, entry: TailedFile) -> bool:
         return self._contents.written(file) > entry.offset
