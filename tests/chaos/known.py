@@ -128,6 +128,12 @@ FILES = {
         run
         root-back
     """,
+    "a file that is renamed over one whose name has a colon, and a rebuild": """
+        create sub/f.log.gz #3 #2
+        run {0 after unhide co%3Alon.log}
+        rename-over sub/f.log.gz co%3Alon.log
+        rebuild
+    """,
 }
 
 TOPICS = {
@@ -330,6 +336,19 @@ TAIL = {
 }
 
 # On growing files whose log format puts several lines together.
+TAIL_RULES = {
+    "a log whose lines are masked in bronze, and that loses its end and grows": """
+        append app.log #1 #1
+        append sub/web.log #2 #3
+        run
+        append app.log #8 #30
+        crash sub/web.log #80
+        append sub/web.log #10 #2
+        run
+        prove
+    """,
+}
+
 TAIL_RECORDS = {
     "a record that is written in two parts, in a log that is rotated": """
         append app.log #1 #8
@@ -356,6 +375,17 @@ TAIL_RECORDS = {
 }
 
 SOURCES = {
+    "a rebuild that accepts that silver has no line of a source that is removed, and the source comes back": """
+        create access_log/c.log #1 #1
+        append tail/app.log #1 #2
+        run
+        remove #1
+        rebuild-accept
+        prove
+        return #1
+        run
+        prove-full
+    """,
     "a source that is removed, before and after silver has read its lines, and comes back": """
         create access_log/a.log #1 #6
         append tail/app.log #1 #6

@@ -43,11 +43,13 @@ class Sources(World):
         lake: the lake.
         each: the sources, by name.
         declared: the names of those that are in the settings.
+        left_out: those that were not when silver was rebuilt with --accept-loss, so that it has none of their lines.
     """
 
     lake: Several
     each: Mapping[str, Directory | Logs]
     declared: list[str] = field(default_factory=lambda: [FILES, TAIL])
+    left_out: set[str] = field(default_factory=set)
     layers: tuple[str, ...] = ("bronze", "silver")
 
     @classmethod
@@ -142,6 +144,7 @@ class Sources(World):
         """Record that the bronze tables were emptied and begin with the current sources."""
         for name in self.declared:
             self.each[name].emptied(accepted=accepted)
+        self.left_out = self.each.keys() - set(self.declared) if accepted else set()
 
     def wrong(self, table: Path, *, whole: bool) -> Iterator[str]:
         """Yield the sources with another number of lines in silver and quarantine than in bronze."""
@@ -153,7 +156,7 @@ class Sources(World):
         silver = Counter(row["source"] for each in ("access_log", "quarantine") for row in _silver(lake, each))
         for name in self.each:
             rows = len(rows_of(table.parent / name, ["value"]))
-            if rows != silver[name]:
+            if rows != silver[name] and (name not in self.left_out or silver[name]):
                 yield f"bronze holds {rows} rows of {name}, silver and quarantine hold {silver[name]}"
 
     @property
@@ -167,6 +170,7 @@ class Sources(World):
             self.declared.remove(name)
         else:
             self.declared.append(name)
+            self.left_out.discard(name)
         self.declare()
         return True
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.chaos.draw import seeds
 from tests.chaos.kinds import KINDS
-from tests.chaos.known import RECORDS, RULES, SOURCES, TAIL, TAIL_RECORDS, WHOLE
+from tests.chaos.known import RECORDS, RULES, SOURCES, TAIL, TAIL_RECORDS, TAIL_RULES, WHOLE
 from tests.chaos.play import Table
 from tests.chaos.steps import parsed
 
@@ -15,14 +15,19 @@ pytestmark = pytest.mark.spark
 
 SECONDS = 20.0
 # what other tests do not cover: the rest is in make test-long
-IN_MAKE_TEST = ("bytes that are deleted after a batch planned or read them, before it was done", *RULES, *WHOLE)
+IN_MAKE_TEST = (
+    "bytes that are deleted after a batch planned or read them, before it was done",
+    *RULES,
+    *TAIL_RULES,
+    *WHOLE,
+)
 SEQUENCES = {
     "records": RECORDS,
     "rules": RULES,
     "tail": TAIL,
     "tail-records": TAIL_RECORDS,
+    "tail-rules": TAIL_RULES,
     "sources": SOURCES,
-    "tail-rules": {},
     "whole": WHOLE,
 }
 KNOWN = [

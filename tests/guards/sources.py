@@ -1121,6 +1121,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_logs_with_equal_ends_and_another_middle_are_two",),
     ),
     Guard(
+        "masked-cut-log-is-fault",
+        "a log that was cut, and whose lines bronze has masked, is named",
+        "its later lines are in no table, and the proof calls them waiting for ever",
+        becomes("False"),
+        tests=("unit/sources/tail/test_source.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
+    ),
+    Guard(
         "binary-growing-file-aside",
         "a file that holds no text is set aside",
         "the bytes of an archive become lines, or stop the source",

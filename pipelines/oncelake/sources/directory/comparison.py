@@ -277,12 +277,22 @@ def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions:
 
 def _same_lines(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
     then = {row["file"]: tuple(row[name] for name in SUMS) for row in summed(files.then).collect()}
-    paths = sorted({path for others in pairs.values() for path in others})
-    rows = summed(files.read(paths)).collect()
+    rows = _sums_of(files, sorted({path for others in pairs.values() for path in others}))
     now = {place_of(row["file"]): tuple(row[name] for name in SUMS) for row in rows}
     return [
         (one, path) for one, others in pairs.items() for path in others if one in then and then[one] == now.get(path)
     ]
+
+
+def _sums_of(files: ReadSame, paths: Sequence[str]) -> list[Row]:
+    """Return the sums of the lines of files, without the files that cannot be read to their end."""
+    try:
+        return summed(files.read(paths)).collect() if paths else []
+    except (Py4JJavaError, PySparkException):
+        broken = {*broken_of(files.spark, paths)}
+        if not broken:
+            raise
+        return _sums_of(files, [path for path in paths if path not in broken])
 
 
 def summed(lines: DataFrame) -> DataFrame:

@@ -216,11 +216,8 @@ def _gone(census: Census, bronze: BronzeFiles) -> Iterator[str]:
     pairs = _renamed({path: sizes[path] for path in census.gone if path in sizes}, existing)
     if pairs and bronze.rows is not None:
         by_path = {file.place: file.uri for file in bronze.files}
-        try:
-            candidates = {by_path[one]: others for one, others in pairs.items()}
-            same = same_lines_as(bronze.rows, candidates, bronze.versions)
-        except (Py4JJavaError, PySparkException):  # one of the files can no longer be read; skip the note
-            return
+        candidates = {by_path[one]: others for one, others in pairs.items()}
+        same = same_lines_as(bronze.rows, candidates, bronze.versions)
         renames = [
             f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
         ]
