@@ -207,6 +207,19 @@ def test_the_lines_behind_the_most_errors_are_one_command_away() -> None:
     assert "oncelake lines" not in page(replace(FACTS, lines=replace(FACTS.lines, key=""))), "a bin is several windows"
 
 
+def test_the_page_tells_how_old_the_proof_is_and_only_of_one_that_holds() -> None:
+    def proven(proof: ProofFacts) -> str:
+        return page(replace(FACTS, proof=proof)).split("<dt>Proven</dt>")[1].split("</div>")[0]
+
+    assert "all commits" in proven(replace(FACTS.proof, at_ms=AT - 90_000))
+    assert 'class="ago"' in proven(replace(FACTS.proof, at_ms=AT - 90_000))
+    assert "later commits are not" in proven(replace(FACTS.proof, behind=True))
+    broken = replace(FACTS.proof, links=(replace(FACTS.proof.links[0], holds=False),))
+    for proof, said in ((broken, "it does not hold"), (ProofFacts("left out"), "no proof"), (EMPTY.proof, "all")):
+        assert said in proven(proof)
+        assert (said == "all") == ('class="ago"' in proven(proof))
+
+
 def test_an_open_alert_needs_attention() -> None:
     quiet = replace(FACTS.alerts[0], state="quiet", open=0)
     assert "alert errors is open: log_count of error_log > 5" in attention(FACTS)
