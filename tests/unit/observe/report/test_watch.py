@@ -5,19 +5,26 @@ import json
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 
-from oncelake.cli.report import check_place, write_page
+from oncelake.cli.report import LivePage, check_place, write_page
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import Lake
 from oncelake.engine.chain import chain_of
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.engine.configuration import configured
 from oncelake.exactly_once.lease import NAME, writer
+from oncelake.lakehouse import Lakehouse
 from oncelake.observe.report.facts import Facts, ProofFacts
+from oncelake.observe.report.period import Period
 from oncelake.observe.report.serve import serving
 from oncelake.observe.report.versions import masked, settings_summary
 from oncelake.observe.report.watch import LOOK_REST, PROOF_REST, Heads, Watch
@@ -153,6 +160,29 @@ def test_a_page_is_written_atomically(tmp_path: Path) -> None:
         assert reader.read() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert file.read_text() == "new"
+
+
+def test_a_live_page_is_opened_where_it_is_served_and_its_period_ends_now(capsys: pytest.CaptureFixture[str]) -> None:
+    urls: list[str] = []
+    periods: list[Period | None] = []
+
+    class FollowedLake:
+        def watch_report(self, show: Callable[[Facts], None], **given: Any) -> None:
+            assert given["proof"] is False
+            show(FACTS)
+            connection = http.client.HTTPConnection(urlsplit(urls[0]).netloc)
+            connection.request("GET", "/")
+            assert b"oncelake" in connection.getresponse().read()
+            periods.extend(given["period"]() for _ in range(2))
+
+    live = LivePage(cast(Lakehouse, FollowedLake()), "24h", proof=False, as_json=True, shown=urls.append)
+    live.serve(0, threading.Event())
+    assert json.loads(capsys.readouterr().out)["url"] == urls[0]
+    first, second = periods
+    assert first is not None
+    assert second is not None
+    assert first.until < second.until, "it ends now, at each look"
+    assert second.until - second.since == timedelta(days=1)
 
 
 def test_an_unwritable_path_is_an_error_before_the_lake_is_read(tmp_path: Path) -> None:
