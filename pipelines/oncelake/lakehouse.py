@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.newest_line import NewestLines
 from oncelake.observe.openlineage.follow import check_installed, lineage
+from oncelake.observe.plan.plan import Plan, plan_after, plan_of
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -145,6 +147,26 @@ class Lakehouse(OpenLake):
             once=once, followers=(alerting,), failed=failed, writers=writers
         )
         return RunResult(batches, stopping.is_set(), without_end(self.chain) if once else ())
+
+    def plan(self, *, against: str | PathLike[str] | None = None, sets: Sequence[str] = (), sample: int = 0) -> Plan:
+        """Return what `run` would do with the configuration. Change nothing.
+
+        Args:
+            against: another configuration file, to compare with it and not with the lake.
+            sets: settings that override that file, such as those that override this one.
+            sample: start Spark, make the checks that need it, and try the rules on this many lines.
+
+        Raises:
+            ConfigError: the other file is invalid, or both `against` and `sample` are given.
+        """
+        if against is not None:
+            if sample:
+                raise ConfigError("a sample is read from the lake; leave out --sample, or --against")
+            with OpenLake.open(against, sets) as other:
+                return plan_after(self._declared, other._declared, Path(against))
+        if sample:
+            self._session(quick=True)
+        return plan_of(self.chain, sample=sample)
 
     # --- look ---
 

@@ -53,7 +53,7 @@ GUARDS = (
         "doctor-checks-tables",
         "doctor says that a table does not fit the settings",
         "doctor finds nothing, and every run is refused",
-        calls("refused_tables", "None"),
+        calls("refused_tables", "()"),
         tests=(f"{_CHANGED}test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration",),
     ),
     Guard(

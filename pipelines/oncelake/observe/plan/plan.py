@@ -1,0 +1,297 @@
+"""Plan the next run: what changed, what it builds, what is refused, and what stays as it is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.graph import DECLARATION, Stage
+from oncelake.engine.preflight import (
+    is_changed,
+    preflight,
+    refuse_another_order,
+    refuse_other_declaration,
+    refuse_other_types,
+)
+from oncelake.engine.rebuild import served_from, stages_from
+from oncelake.engine.sources import is_comparable, refused_after
+from oncelake.engine.start_gate import block_reason, waits
+from oncelake.exactly_once.checkpoint import Checkpoint
+from oncelake.observe.doctor import refusals, statuses
+from oncelake.observe.openlineage.follow import check_installed
+from oncelake.observe.plan.changes import Change, changes_after, changes_of
+from oncelake.observe.plan.sample import Sample, take_sample
+from oncelake.observe.plan.work import Estimates, Work
+
+Action = Literal["go on", "build", "refused", "wait"]
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What a run does with a stage.
+
+    Attributes:
+        stage: the stage's name.
+        action: `go on` from its position, `build` its table from all input, `refused`, or `wait` for its database.
+        work: what it reads now; None if it reads nothing new.
+    """
+
+    stage: str
+    action: Action
+    work: Work | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan of the stage for JSON."""
+        work = self.work.to_dict() if self.work is not None else None
+        return {"stage": self.stage, "action": self.action, "work": work}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that a run does not do by itself.
+
+    Attributes:
+        command: the command.
+        what: what it does.
+        work: what it reads; None if it is not known.
+        needed: True if the run is refused without it.
+    """
+
+    command: str
+    what: str
+    work: Work | None = None
+    needed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the command for JSON."""
+        work = self.work.to_dict() if self.work is not None else None
+        return {"command": self.command, "what": self.what, "needed": self.needed, "work": work}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does with a configuration.
+
+    Attributes:
+        lake: the lake's root, or its catalog.
+        changes: what is not as the lake records it, or as in the other configuration.
+        stages: what a run does with each stage.
+        refused: why a run is refused, each with what to do.
+        commands: what a run does not do by itself.
+        unchecked: what only a run, or `--sample`, checks.
+        against: the other configuration; None for the lake.
+        sample: which lines the rules would move; None without a sample.
+    """
+
+    lake: str
+    changes: Sequence[Change]
+    stages: Sequence[StagePlan]
+    refused: Sequence[str] = ()
+    commands: Sequence[Command] = ()
+    unchecked: Sequence[str] = ()
+    against: str | None = None
+    sample: Sample | None = field(default=None)
+
+    @property
+    def holds(self) -> bool:
+        """Return True if a run is not refused."""
+        return not self.refused
+
+    @property
+    def is_new(self) -> bool:
+        """Return True if the lake has no table yet."""
+        return self.against is None and all(stage.action == "build" for stage in self.stages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        return {
+            "lake": self.lake,
+            "against": self.against,
+            "changes": [change.to_dict() for change in self.changes],
+            "stages": [stage.to_dict() for stage in self.stages],
+            "refused": [*self.refused],
+            "commands": [command.to_dict() for command in self.commands],
+            "unchecked": [*self.unchecked],
+            "sample": self.sample.to_dict() if self.sample is not None else None,
+        }
+
+
+def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
+    """Return the plan for a lake. Change nothing.
+
+    Args:
+        chain: the chain; with a session, if `sample` is given.
+        sample: also make the checks that need Spark, and try the rules on this many lines.
+    """
+    states: dict[str, StageState] = {}
+    refused = []
+    for row, state in statuses(chain):
+        if state is not None:
+            states[row.stage] = state
+        if not row.may_start and (state is None or not waits(state)):
+            refused.append(row.detail)
+    refused += [*refusals(chain, [*states.values()]), *_not_installed(chain)]
+    changes, estimates = changes_of(chain, [*states.values()]), Estimates.of(chain)
+    new = {change.stage for change in changes if change.kind == "new"}
+    stages = [_of_stage(stage, states.get(stage.name), chain, estimates, new) for stage in chain.stages]
+    commands = [
+        *(_rebuild(chain, stage, estimates, states) for stage in chain.stages if _is_changed(chain, stage)),
+        *_offers(chain, changes, estimates, states),
+    ]
+    plan = Plan(_place(chain), changes, stages, [*dict.fromkeys(refused)], commands, _unchecked(chain))
+    return plan if not sample else _with_spark(plan, chain, sample)
+
+
+def _with_spark(plan: Plan, chain: Chain, sample: int) -> Plan:
+    """Return the plan with what only Spark can check, and a sample of the lines."""
+    assert chain.spark is not None, "given for a sample"
+    refused, tables = [*plan.refused], [target.table for stage in chain.stages for target in stage.writes]
+    tried = None
+    try:
+        preflight(chain.spark, chain, emptied=tables if refused else ())  # guard: plan-checks-what-run-checks
+        tried = take_sample(chain, chain.spark, sample)
+    except OncelakeError as error:
+        refused.append(str(error))
+    return replace(plan, refused=[*dict.fromkeys(refused)], unchecked=(), sample=tried)
+
+
+def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
+    """Return the plan for a lake that was filled by another configuration, as far as the two of them say.
+
+    Args:
+        chain: the chain.
+        before: the chain of the other configuration.
+        against: the file of the other configuration.
+    """
+    refused, stopped = [], set()
+    for stage, reason in _refused_after(chain, before):
+        refused.append(reason)
+        stopped.add(stage)
+    changes = changes_after(chain, before)
+    new = {change.stage for change in changes if change.kind == "new"}
+    stages = [
+        StagePlan(stage.name, "refused" if stage.name in stopped else "build" if stage.name in new else "go on")
+        for stage in chain.stages
+    ]
+    commands = [
+        *(_rebuild(chain, stage) for stage in chain.stages if stage.layer == "gold" and stage.name in stopped),
+        *_offers(chain, changes),
+    ]
+    unchecked = [*_unchecked(chain), "what depends on the lake: where each stage is, and what the sources hold"]
+    return Plan(_place(chain), changes, stages, [*dict.fromkeys(refused)], commands, unchecked, str(against))
+
+
+def _place(chain: Chain) -> str:
+    return chain.lake.catalog or chain.lake.root
+
+
+def _not_installed(chain: Chain) -> list[str]:
+    try:
+        check_installed(chain.settings.openlineage)
+    except ConfigError as error:
+        return [str(error)]
+    return []
+
+
+def _is_changed(chain: Chain, stage: Stage) -> bool:
+    return stage.layer == "gold" and is_changed(chain, stage.tables[0].name)
+
+
+def _of_stage(stage: Stage, state: StageState | None, chain: Chain, estimates: Estimates, new: set[str]) -> StagePlan:
+    if state is None or (not state.diagnosis.may_start and not waits(state)) or _is_changed(chain, stage):
+        return StagePlan(stage.name, "refused")
+    if waits(state):
+        return StagePlan(stage.name, "wait")
+    if stage.name in new:
+        return StagePlan(stage.name, "build", estimates.of_stage(stage, state))
+    waiting = state.source.backlog(state.first.end, changes=stage.served is not None)
+    if not waiting.count:
+        return StagePlan(stage.name, "go on")
+    reads = ", ".join(map(str, stage.reads)) or "the source"
+    return StagePlan(stage.name, "go on", Work(reads, waiting.count, waiting.unit))
+
+
+def _rebuild(
+    chain: Chain,
+    stage: Stage,
+    estimates: Estimates | None = None,
+    states: Mapping[str, StageState] | None = None,
+) -> Command:
+    """Return the command that builds a gold table by its new declaration."""
+    served = served_from(chain, stage)
+    after = f", then fills {', '.join(other.name for other in served)} again" if served else ""
+    work = estimates.together([stage], states or {}) if estimates is not None else None
+    return Command(f"oncelake rebuild {stage.name}", f"builds {stage.name} beside the old one{after}", work, True)
+
+
+def _offers(
+    chain: Chain,
+    changes: Sequence[Change],
+    estimates: Estimates | None = None,
+    states: Mapping[str, StageState] | None = None,
+) -> list[Command]:
+    """Return the commands that apply changed rules to the rows that are there."""
+    commands = []
+    for change in (change for change in changes if change.kind == "changed" and _has_rules(change)):
+        layer = change.stage.partition(".")[0]
+        if layer not in (BRONZE.layer, SILVER.layer):
+            continue
+        stages = stages_from(chain.stages, change.stage)
+        if layer == SILVER.layer:
+            lines = estimates.of_table(QUARANTINE) if estimates is not None else None
+            if lines is None or lines.count:
+                work = replace(lines, unit="rows", versions=None, bytes=None) if lines is not None else None
+                commands.append(Command("oncelake quarantine replay", "tries the lines in quarantine again", work))
+        known = estimates.together(stages, states or {}) if estimates is not None else None
+        tables = f"makes {change.stage} and what follows it again"
+        commands.append(Command(f"oncelake rebuild {change.stage}", tables, known))
+    return commands
+
+
+def _has_rules(change: Change) -> bool:
+    """Return True if the rules of a stage changed, and not only the place of its source."""
+    return any(not difference.key.startswith("source.") for difference in change.differences) or bool(change.note)
+
+
+def _refused_after(chain: Chain, before: Chain) -> list[tuple[str, str]]:
+    """Return why a run would be refused after another configuration: the stage, and the reason."""
+    refused = []
+    old = {stage.name: stage for stage in before.stages}
+
+    def check(stage: str, refuse: Any, *arguments: Any) -> None:
+        try:
+            refuse(*arguments)
+        except ConfigError as error:
+            refused.append((stage, str(error)))
+
+    for stage in chain.stages:
+        if is_comparable(chain, stage) and stage.name in old and is_comparable(before, old[stage.name]):
+            source = chain.source(stage)
+            diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
+            if diagnosis is not None:
+                path = chain.lake.checkpoint(stage.name)
+                state = StageState(stage, path, Checkpoint(), {}, {}, source, diagnosis)
+                refused.append((stage.name, block_reason(state)))
+    changed = refused_after(chain, before)
+    if changed is not None:
+        refused.append(("", changed))
+    check("silver", refuse_other_types, chain.silver.added_fields, before.silver.schema)
+    built = {name: old[f"gold.{name}"].writes[0].properties[DECLARATION] for name in before.settings.gold}
+    for name, declared in chain.settings.gold.items():
+        check(f"gold.{name}", refuse_other_declaration, name, declared, built.get(name))
+    for stage in chain.stages:
+        if stage.served is not None and stage.name in old:
+            name = stage.served.table.name
+            check(f"gold.{name}", refuse_another_order, chain, stage.served, built.get(name))
+    check("", check_installed, chain.settings.openlineage)
+    return refused
+
+
+def _unchecked(chain: Chain) -> list[str]:
+    """Return what is checked only with Spark."""
+    parts = ["log formats", "suites" if chain.suites else "", "expressions of gold tables"]
+    parts += ["silver.transform"] if chain.silver.transform is not None else []
+    return [f"{', '.join(part for part in parts if part)}, which need Spark: oncelake plan --sample 1000"]
