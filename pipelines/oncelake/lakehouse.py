@@ -27,7 +27,7 @@ from oncelake.engine.conf_file import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
 from oncelake.engine.open_lake import OpenLake, unheard
-from oncelake.engine.preflight import no_hard_links, other_log_store
+from oncelake.engine.preflight import is_changed, no_hard_links, other_log_store
 from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
@@ -119,12 +119,17 @@ class Lakehouse(OpenLake):
         stopping: threading.Event | None = None,
         sink: EventSink = unheard,
         show: Show | None = None,
+        rebuild: Callable[[Plan], bool] | None = None,
+        say: Callable[[str], None] = unheard,
     ) -> RunResult:
         """Run every stage until a stop is requested; with `once`, process all available input and return.
 
         Args:
             once: True to return when no input is left.
             sink: receives the events of the batches, on the batches' threads.
+            rebuild: called with the plan if only changed declarations of gold tables stop the run; if it returns True,
+                these tables are built again first.
+            say: called with a line for each step of such a rebuild.
 
         Raises:
             ConfigError: the configuration does not fit Spark, the source or the tables; nothing was started.
@@ -137,6 +142,10 @@ class Lakehouse(OpenLake):
         check_port(self.settings.metrics)
         check_installed(self.settings.openlineage)
         writers = other_log_store(chain.lake, self.settings.spark)
+        if rebuild is not None and any(is_changed(self._table_chain, name) for name in self.settings.gold):
+            plan = self.plan()
+            for stage in plan.rebuilt if plan.rebuilt and rebuild(plan) else ():
+                self._exclusive(stopping, show).rebuild(stage, say, accept_loss=False, dry_run=False)
         if once and self._spark is None and not needs_spark(self.settings):
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:

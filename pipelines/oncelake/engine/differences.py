@@ -1,9 +1,8 @@
 """Compare the rules that made a stage's rows with the declared ones, key by key, for people."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
-from itertools import zip_longest
 from typing import Any
 
 from pydantic import BaseModel
@@ -49,11 +48,25 @@ class Difference:
         return asdict(self)
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
-    """Return the keys in which two nested mappings differ, in the order of the new one; a secret value is hidden."""
-    old, new = dict(_flat(before)), dict(_flat(now))
-    keys = [*new, *(key for key in old if key not in new)]
-    return [Difference(key, _text(key, old), _text(key, new)) for key in keys if old.get(key) != new.get(key)]
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[Difference]:
+    """Return the keys in which two nested mappings differ, in the order of the new one; a secret value is hidden.
+
+    Args:
+        before: the old mapping.
+        now: the new mapping.
+        within: the key of both; empty at the top.
+    """
+    found = []
+    for name in dict.fromkeys((*now, *before)):
+        key = f"{within}.{name}" if within else name
+        old, new = (_by_name(values.get(name)) for values in (before, now))
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += differences(old, new, key)
+        else:
+            found.append(Difference(key, *(None if value is None else _text(value, key) for value in (old, new))))
+    return found
 
 
 def differing_rules(
@@ -64,6 +77,8 @@ def differing_rules(
 ) -> list[Difference]:
     """Return in which keys two lists of rules of one stage differ.
 
+    The format of a source that only one of them has is left out.
+
     Args:
         before: the recorded rules.
         now: the declared rules.
@@ -71,17 +86,25 @@ def differing_rules(
             the names are not known.
         sources: the names of the sources now.
     """
-    return differences(_labelled(before, sources_before), _labelled(now, sources))
+    old, new = _formats(before, sources_before), _formats(now, sources)
+    both = [name for name in new if name in old]
+    formats = []
+    for name in both:
+        label = "format" if len(both) == 1 else f"format of {name}"
+        formats += differences(old[name], new[name], label)
+    return [*formats, *differences(_others(before), _others(now))]
 
 
-def _labelled(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict[str, Any]:
-    """Return a stage's rules as one mapping; only one kind of rule has each key."""
+def _formats(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the log formats among a stage's rules by their sources, or by numbers if these are not known."""
+    formats = [_with_defaults(rule, LogFormat) for rule in rules if _is_format(rule)]
+    names = sorted(sources) if len(sources) == len(formats) else map(str, range(1, len(formats) + 1))
+    return dict(zip(names, formats, strict=True))
+
+
+def _others(rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rules that are no log format as one mapping; each kind of rule has keys of its own."""
     labelled: dict[str, Any] = {}
-    formats = [rule for rule in rules if _is_format(rule)]
-    names: Sequence[str | None] = sorted(sources) if len(sources) == len(formats) else ()
-    for number, (rule, name) in enumerate(zip_longest(formats, names), 1):
-        label = "format" if len(formats) == 1 else f"format of {name or f'source {number}'}"
-        labelled[label] = _with_defaults(rule or {}, LogFormat)
     for rule in (rule for rule in rules if not _is_format(rule)):
         if "expectation" in rule:
             expectation = {key: value for key, value in rule.items() if key not in ("id", "expectation")}
@@ -94,8 +117,17 @@ def _labelled(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dic
         elif rule.keys() <= TimeLimits.model_fields.keys():
             labelled |= _with_defaults(rule, TimeLimits)
         else:
-            labelled |= {"mask": rule} if "rules" in rule else rule
+            labelled |= {"mask": _mask(rule)} if "rules" in rule else {"record": rule}
     return labelled
+
+
+def _mask(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rules that mask data by their names, with what people declare of them."""
+    named = {
+        one["name"]: {key: value for key, value in one.items() if key not in ("name", "check") and value}
+        for one in rule["rules"]
+    }
+    return {**named, **{key: value for key, value in rule.items() if key not in ("rules", "way")}}
 
 
 def _is_format(rule: Mapping[str, Any]) -> bool:
@@ -112,28 +144,27 @@ def _with_defaults(rule: Mapping[str, Any], model: type[BaseModel]) -> dict[str,
     return {**{key: value for key, value in defaults.items() if isinstance(value, str | int)}, **rule}
 
 
-def _flat(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each value inside a nested one."""
+def _by_name(value: Any) -> Any:
+    """Return a list of mappings as a mapping, by their names or numbers; any other value as it is."""
+    if not isinstance(value, list | tuple) or not any(isinstance(item, Mapping) for item in value):
+        return value
+    return {
+        str(item.get("name", number) if isinstance(item, Mapping) else number): item
+        for number, item in enumerate(value, 1)
+    }
+
+
+def _text(value: Any, key: str) -> str:
+    """Return a value as text, without what is secret in it."""
+    if is_secret(key):
+        return HIDDEN
+    value = _by_name(value)
     if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _flat(inner, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        for number, item in enumerate(value, 1):
-            yield from _flat(item, f"{key}.{item.get('name', number) if isinstance(item, Mapping) else number}")
-    elif value is not None:
-        yield key, _plain(value)
-
-
-def _plain(value: object) -> str:
+        parts = (f"{name} {_text(inner, f'{key}.{name}')}" for name, inner in value.items() if inner is not None)
+        return ", ".join(parts) or "without keys"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_plain, value)) or "none"
+        return ", ".join(_text(item, key) for item in value) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _text(key: str, values: Mapping[str, str]) -> str | None:
-    if key not in values:
-        return None
-    return HIDDEN if is_secret(key) else values[key]
 
 
 def is_secret(key: str) -> bool:

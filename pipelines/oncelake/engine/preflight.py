@@ -156,10 +156,10 @@ def _table_checks(
         )
     for name in chain.settings.gold:
         if Table("gold", name) not in emptied:
-            yield partial(refuse_other_declaration, name, chain.settings.gold[name], _built(chain, name))
+            yield partial(refuse_other_declaration, name, chain.settings.gold[name], built_as(chain, name))
     for stage in chain.stages:
         if stage.served is not None and Table("gold", stage.served.table.name) not in emptied:
-            yield partial(refuse_another_order, chain, stage.served, _built(chain, stage.served.table.name))
+            yield partial(refuse_another_order, chain, stage.served, built_as(chain, stage.served.table.name))
 
 
 def refuse_other_declaration(name: str, declared: GoldTable, built: str | None) -> None:
@@ -236,7 +236,7 @@ def refused_tables(chain: Chain) -> Iterator[str]:
 
 def is_changed(chain: Chain, name: str) -> bool:
     """Return True if the table of a gold declaration was built from another declaration."""
-    built = _built(chain, name)
+    built = built_as(chain, name)
     return built is not None and is_other(chain.settings.gold[name], built)
 
 
@@ -256,7 +256,7 @@ def built_by(chain: Chain, name: str) -> GoldTable:
     Raises:
         ConfigError: this version of oncelake does not accept the table's declaration.
     """
-    built = _built(chain, name)
+    built = built_as(chain, name)
     try:
         return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
     except ValidationError as error:
@@ -305,7 +305,7 @@ def refuse_other_types(
             )
 
 
-def _built(chain: Chain, name: str) -> str | None:
+def built_as(chain: Chain, name: str) -> str | None:
     """Return the declaration that a gold table was built from; None if there is no table."""
     return chain.commit_log(Table("gold", name)).properties().get(DECLARATION)
 
@@ -315,7 +315,7 @@ def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: Gold
     try:
         check_gold(spark, name, declared, chain.silver.table_schema(spark))
     except ConfigError as error:
-        if _built(chain, name) is None:
+        if built_as(chain, name) is None:
             raise
         raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 

@@ -109,7 +109,8 @@ def _recorded(
     before: Sequence[Mapping[str, Any]] = known["rules"] if known is not None else ()
     names = [Table.named(name).name for name in table_ids(source)] if SILVER in state.stage.tables else []
     keys = differing_rules(before, declared_rules(state.stage), names, [*chain.settings.by_name])
-    return keys, "" if keys else "the same rules, in the form of another version of oncelake"
+    same_sources = sorted(names) == sorted(chain.settings.by_name) or not names
+    return keys, "the same rules, in the form of another version of oncelake" if same_sources and not keys else ""
 
 
 def _after(chain: Chain, stage: Stage, before: Chain, old: Stage) -> list[Difference]:
@@ -191,17 +192,24 @@ def _stays(chain: Chain, name: str) -> str:
 
 def _other_settings(now: Settings, before: Settings) -> Iterator[Difference]:
     """Yield the settings that differ and are no part of a stage's rules."""
-    for difference in differences(_values(before), _values(now)):
+    for difference in differences(_values(before, now), _values(now, before)):
         section, _, rest = difference.key.partition(".")
-        of_source = {"source": rest, "sources": rest.partition(".")[2]}.get(section, "").partition(".")[0]
+        of_source = rest.partition(".")[2].partition(".")[0] if section == "sources" else None
         is_rule = section in ("gold", "silver") or of_source in ("format", "zone", "inside", "mask", *_OF_SOURCE)
         if not is_rule and difference.key != "quality.expectations":
             yield difference
 
 
-def _values(settings: Settings) -> dict[str, Any]:
-    """Return the settings with their secrets, to compare them; `differences` hides the values."""
-    return {name: _plain(getattr(settings, name)) for name in type(settings).model_fields}
+def _values(settings: Settings, other: Settings) -> dict[str, Any]:
+    """Return the settings with their secrets, to compare them; `differences` hides the values.
+
+    Args:
+        settings: the settings.
+        other: those that they are compared with; a source that only one of them has is left out.
+    """
+    values = {name: _plain(getattr(settings, name)) for name in type(settings).model_fields if name != "source"}
+    sources = {name: source for name, source in settings.by_name.items() if name in other.by_name}
+    return {**values, "sources": _plain(sources)}
 
 
 def _plain(value: Any) -> Any:
@@ -220,5 +228,7 @@ def _effect(changed: Iterable[Difference]) -> str:
     """Return what the settings beside the stages do to the tables."""
     sections = {difference.key.partition(".")[0] for difference in changed}
     if "lake" in sections:
-        return "another place for the tables: a run fills it from the sources"
+        return "another place for the tables, which a run fills from the sources"
+    if "checkpoints" in sections:
+        return "move the checkpoints to the new place before the next run, or write them again: oncelake recover"
     return "" if sections - {*_WITHOUT_ROWS} else "no table changes by these"

@@ -1,7 +1,8 @@
 """Plan the next run: what changed, what it builds, what is refused, and what stays as it is."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.preflight import (
+    built_as,
     is_changed,
     preflight,
     refuse_another_order,
@@ -72,6 +74,25 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a run is refused.
+
+    Attributes:
+        stage: the stage; None if it is about the lake or the sources as a whole.
+        reason: why, and what to do.
+        command: the command that builds the table again and so solves it; None if there is more to decide.
+    """
+
+    stage: str | None
+    reason: str
+    command: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the refusal for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a run does with a configuration.
 
@@ -89,7 +110,7 @@ class Plan:
     lake: str
     changes: Sequence[Change]
     stages: Sequence[StagePlan]
-    refused: Sequence[str] = ()
+    refused: Sequence[Refusal] = ()
     commands: Sequence[Command] = ()
     unchecked: Sequence[str] = ()
     against: str | None = None
@@ -99,6 +120,13 @@ class Plan:
     def holds(self) -> bool:
         """Return True if a run is not refused."""
         return not self.refused
+
+    @property
+    def rebuilt(self) -> list[str]:
+        """The gold tables whose rebuild lets a run start; none if a run is refused for another reason too."""
+        if not all(refusal.command for refusal in self.refused):
+            return []
+        return [command.command.rpartition(" ")[2] for command in self.commands if command.needed]
 
     @property
     def is_new(self) -> bool:
@@ -112,7 +140,7 @@ class Plan:
             "against": self.against,
             "changes": [change.to_dict() for change in self.changes],
             "stages": [stage.to_dict() for stage in self.stages],
-            "refused": [*self.refused],
+            "refused": [refusal.to_dict() for refusal in self.refused],
             "commands": [command.to_dict() for command in self.commands],
             "unchecked": [*self.unchecked],
             "sample": self.sample.to_dict() if self.sample is not None else None,
@@ -132,8 +160,11 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
         if state is not None:
             states[row.stage] = state
         if not row.may_start and (state is None or not waits(state)):
-            refused.append(row.detail)
-    refused += [*refusals(chain, [*states.values()]), *_not_installed(chain)]
+            refused.append(Refusal(row.stage, row.detail))
+    refused += _of_changed_gold(chain, states)
+    known = {refusal.reason for refusal in refused}
+    others = [*refusals(chain, [*states.values()]), *_not_installed(chain)]
+    refused += [Refusal(None, reason) for reason in others if reason not in known]
     changes, estimates = changes_of(chain, [*states.values()]), Estimates.of(chain)
     new = {change.stage for change in changes if change.kind == "new"}
     stages = [_of_stage(stage, states.get(stage.name), chain, estimates, new) for stage in chain.stages]
@@ -141,7 +172,7 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
         *(_rebuild(chain, stage, estimates, states) for stage in chain.stages if _is_changed(chain, stage)),
         *_offers(chain, changes, estimates, states),
     ]
-    plan = Plan(_place(chain), changes, stages, [*dict.fromkeys(refused)], commands, _unchecked(chain))
+    plan = Plan(_place(chain), changes, stages, refused, commands, _unchecked(chain))
     return plan if not sample else _with_spark(plan, chain, sample)
 
 
@@ -151,11 +182,12 @@ def _with_spark(plan: Plan, chain: Chain, sample: int) -> Plan:
     refused, tables = [*plan.refused], [target.table for stage in chain.stages for target in stage.writes]
     tried = None
     try:
-        preflight(chain.spark, chain, emptied=tables if refused else ())  # guard: plan-checks-what-run-checks
+        # what the tables refuse is known already, and would hide what comes after it
+        preflight(chain.spark, chain, emptied=tables if refused else ())  # guard: plan-makes-the-checks-of-a-run
         tried = take_sample(chain, chain.spark, sample)
     except OncelakeError as error:
-        refused.append(str(error))
-    return replace(plan, refused=[*dict.fromkeys(refused)], unchecked=(), sample=tried)
+        refused.append(Refusal(None, str(error)))
+    return replace(plan, refused=refused, unchecked=(), sample=tried)
 
 
 def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
@@ -166,22 +198,23 @@ def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
         before: the chain of the other configuration.
         against: the file of the other configuration.
     """
-    refused, stopped = [], set()
-    for stage, reason in _refused_after(chain, before):
-        refused.append(reason)
-        stopped.add(stage)
+    elsewhere = chain.settings.lake != before.settings.lake
+    refused = [Refusal(None, reason) for reason in _not_installed(chain)]
+    refused += [] if elsewhere else _refused_after(chain, before)
+    stopped = {refusal.stage for refusal in refused}
     changes = changes_after(chain, before)
     new = {change.stage for change in changes if change.kind == "new"}
-    stages = [
-        StagePlan(stage.name, "refused" if stage.name in stopped else "build" if stage.name in new else "go on")
-        for stage in chain.stages
-    ]
-    commands = [
-        *(_rebuild(chain, stage) for stage in chain.stages if stage.layer == "gold" and stage.name in stopped),
-        *_offers(chain, changes),
-    ]
-    unchecked = [*_unchecked(chain), "what depends on the lake: where each stage is, and what the sources hold"]
-    return Plan(_place(chain), changes, stages, [*dict.fromkeys(refused)], commands, unchecked, str(against))
+    stages = [_after(stage.name, stopped, new, is_built=elsewhere) for stage in chain.stages]
+    rebuilt = [stage for stage in chain.stages if any(stage.name == one.stage and one.command for one in refused)]
+    commands = [*(_rebuild(chain, stage) for stage in rebuilt), *(() if elsewhere else _offers(chain, changes))]
+    unchecked = [*_unchecked(chain), "what the lake and the sources hold: oncelake plan without --against"]
+    return Plan(_place(chain), changes, stages, refused, commands, unchecked, str(against))
+
+
+def _after(stage: str, stopped: set[str | None], new: set[str], *, is_built: bool) -> StagePlan:
+    if stage in stopped:
+        return StagePlan(stage, "refused")
+    return StagePlan(stage, "build" if is_built or stage in new else "go on")
 
 
 def _place(chain: Chain) -> str:
@@ -214,6 +247,25 @@ def _of_stage(stage: Stage, state: StageState | None, chain: Chain, estimates: E
     return StagePlan(stage.name, "go on", Work(reads, waiting.count, waiting.unit))
 
 
+def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Refusal]:
+    """Return the refusals because a gold table was built, or is served, by another declaration."""
+    refused = []
+    for stage in (stage for stage in chain.stages if _is_changed(chain, stage)):
+        name, command = stage.tables[0].name, rebuilding(stage)
+        other = partial(refuse_other_declaration, name, chain.settings.gold[name], built_as(chain, name))
+        refused += _of_error(stage.name, other, command)
+        for served in (served for served in served_from(chain, stage) if served.name in states):
+            assert served.served is not None, "a stage that serves"
+            otherwise = served.served.counted_otherwise(states[served.name].first.last, served.rules)
+            refused += [Refusal(served.name, otherwise, command)] if otherwise else []
+    return refused
+
+
+def rebuilding(stage: Stage) -> str:
+    """Return the command that builds a stage's tables again."""
+    return f"oncelake rebuild {stage.name}"
+
+
 def _rebuild(
     chain: Chain,
     stage: Stage,
@@ -224,7 +276,7 @@ def _rebuild(
     served = served_from(chain, stage)
     after = f", then fills {', '.join(other.name for other in served)} again" if served else ""
     work = estimates.together([stage], states or {}) if estimates is not None else None
-    return Command(f"oncelake rebuild {stage.name}", f"builds {stage.name} beside the old one{after}", work, True)
+    return Command(rebuilding(stage), f"builds {stage.name} beside the old one{after}", work, True)
 
 
 def _offers(
@@ -256,42 +308,46 @@ def _has_rules(change: Change) -> bool:
     return any(not difference.key.startswith("source.") for difference in change.differences) or bool(change.note)
 
 
-def _refused_after(chain: Chain, before: Chain) -> list[tuple[str, str]]:
-    """Return why a run would be refused after another configuration: the stage, and the reason."""
-    refused = []
+def _refused_after(chain: Chain, before: Chain) -> list[Refusal]:
+    """Return why a run would be refused after another configuration."""
     old = {stage.name: stage for stage in before.stages}
-
-    def check(stage: str, refuse: Any, *arguments: Any) -> None:
-        try:
-            refuse(*arguments)
-        except ConfigError as error:
-            refused.append((stage, str(error)))
-
-    for stage in chain.stages:
-        if is_comparable(chain, stage) and stage.name in old and is_comparable(before, old[stage.name]):
-            source = chain.source(stage)
-            diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
-            if diagnosis is not None:
-                path = chain.lake.checkpoint(stage.name)
-                state = StageState(stage, path, Checkpoint(), {}, {}, source, diagnosis)
-                refused.append((stage.name, block_reason(state)))
+    refused = [*_of_other_sources(chain, before, old)]
     changed = refused_after(chain, before)
-    if changed is not None:
-        refused.append(("", changed))
-    check("silver", refuse_other_types, chain.silver.added_fields, before.silver.schema)
+    refused += [Refusal(None, changed)] if changed is not None else []
+    refused += _of_error("silver", partial(refuse_other_types, chain.silver.added_fields, before.silver.schema))
     built = {name: old[f"gold.{name}"].writes[0].properties[DECLARATION] for name in before.settings.gold}
-    for name, declared in chain.settings.gold.items():
-        check(f"gold.{name}", refuse_other_declaration, name, declared, built.get(name))
     for stage in chain.stages:
-        if stage.served is not None and stage.name in old:
-            name = stage.served.table.name
-            check(f"gold.{name}", refuse_another_order, chain, stage.served, built.get(name))
-    check("", check_installed, chain.settings.openlineage)
+        name = stage.tables[0].name
+        if stage.layer == "gold":
+            other = partial(refuse_other_declaration, name, chain.settings.gold[name], built.get(name))
+            refused += _of_error(stage.name, other, rebuilding(stage))
+        elif stage.served is not None and stage.name in old:
+            refused += _of_error(f"gold.{name}", partial(refuse_another_order, chain, stage.served, built.get(name)))
     return refused
+
+
+def _of_other_sources(chain: Chain, before: Chain, old: Mapping[str, Stage]) -> Iterator[Refusal]:
+    """Yield the stages that read another source than they did."""
+    for stage in (stage for stage in chain.stages if stage.name in old and is_comparable(chain, stage)):
+        if not is_comparable(before, old[stage.name]):
+            continue
+        source = chain.source(stage)
+        diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
+        if diagnosis is not None:
+            path = chain.lake.checkpoint(stage.name)
+            yield Refusal(stage.name, block_reason(StageState(stage, path, Checkpoint(), {}, {}, source, diagnosis)))
+
+
+def _of_error(stage: str, refuse: Callable[[], None], command: str | None = None) -> list[Refusal]:
+    try:
+        refuse()
+    except ConfigError as error:
+        return [Refusal(stage, str(error), command)]
+    return []
 
 
 def _unchecked(chain: Chain) -> list[str]:
     """Return what is checked only with Spark."""
     parts = ["log formats", "suites" if chain.suites else "", "expressions of gold tables"]
     parts += ["silver.transform"] if chain.silver.transform is not None else []
-    return [f"{', '.join(part for part in parts if part)}, which need Spark: oncelake plan --sample 1000"]
+    return [f"{', '.join(part for part in parts if part)}: oncelake plan --sample 1000, which starts Spark"]

@@ -7,7 +7,7 @@ from itertools import groupby
 from oncelake.common.wording import count_of, number, printable
 from oncelake.engine.differences import Difference
 from oncelake.observe.plan.changes import Change
-from oncelake.observe.plan.plan import Command, Plan, StagePlan
+from oncelake.observe.plan.plan import Command, Plan, Refusal, StagePlan
 from oncelake.observe.plan.sample import Sample, Tried
 
 # A difference that is longer than this goes into lines of its own.
@@ -61,11 +61,11 @@ def _changes(plan: Plan) -> Iterator[tuple[int, str]]:
         yield from _change(change)
 
 
-def _refused(refused: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _refused(refused: Sequence[Refusal]) -> Iterator[tuple[int, str]]:
     if refused:
         yield 0, "refused: a run would change nothing"
-    for reason in refused:
-        yield from ((2, line) for line in reason.splitlines())
+    for refusal in refused:
+        yield from ((2, line) for line in refusal.reason.splitlines())
 
 
 def _unchanged(plan: Plan) -> str:
