@@ -22,6 +22,7 @@ from oncelake.engine.rebuild import served_from, stages_from
 from oncelake.engine.sources import is_comparable, refused_after
 from oncelake.engine.start_gate import block_reason, waits
 from oncelake.exactly_once.checkpoint import Checkpoint
+from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.observe.doctor import refusals, statuses
 from oncelake.observe.openlineage.follow import check_installed
 from oncelake.observe.plan.changes import Change, changes_after, changes_of
@@ -164,6 +165,7 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
     refused += _of_changed_gold(chain, states)
     known = {refusal.reason for refusal in refused}
     others = [*refusals(chain, [*states.values()]), *_not_installed(chain)]
+    # guard: plan-refuses-what-a-run-refuses
     refused += [Refusal(None, reason) for reason in others if reason not in known]
     changes, estimates = changes_of(chain, [*states.values()]), Estimates.of(chain)
     new = {change.stage for change in changes if change.kind == "new"}
@@ -327,12 +329,14 @@ def _refused_after(chain: Chain, before: Chain) -> list[Refusal]:
 
 
 def _of_other_sources(chain: Chain, before: Chain, old: Mapping[str, Stage]) -> Iterator[Refusal]:
-    """Yield the stages that read another source than they did."""
-    for stage in (stage for stage in chain.stages if stage.name in old and is_comparable(chain, stage)):
-        if not is_comparable(before, old[stage.name]):
-            continue
-        source = chain.source(stage)
-        diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
+    """Yield the stages that read another source or table than they did."""
+    for stage in (stage for stage in chain.stages if stage.name in old):
+        source, diagnosis = chain.source(stage), None
+        if is_comparable(chain, stage) and is_comparable(before, old[stage.name]):
+            diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
+        elif stage.served is not None and stage.reads != old[stage.name].reads:
+            seen = f"positions are of {old[stage.name].reads[0]}, the stage now reads {stage.reads[0]}"
+            diagnosis = Diagnosis(State.SOURCE_REPLACED, seen)
         if diagnosis is not None:
             path = chain.lake.checkpoint(stage.name)
             yield Refusal(stage.name, block_reason(StageState(stage, path, Checkpoint(), {}, {}, source, diagnosis)))
