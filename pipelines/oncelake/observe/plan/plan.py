@@ -165,7 +165,7 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
     refused += _of_changed_gold(chain, states)
     known = {refusal.reason for refusal in refused}
     others = [*refusals(chain, [*states.values()]), *_not_installed(chain)]
-    # guard: plan-refuses-what-a-run-refuses
+    # guard: plan-refuses-as-run
     refused += [Refusal(None, reason) for reason in others if reason not in known]
     changes, estimates = changes_of(chain, [*states.values()]), Estimates.of(chain)
     new = {change.stage for change in changes if change.kind == "new"}
@@ -185,7 +185,7 @@ def _with_spark(plan: Plan, chain: Chain, sample: int) -> Plan:
     tried = None
     try:
         # what the tables refuse is known already, and would hide what comes after it
-        preflight(chain.spark, chain, emptied=tables if refused else ())  # guard: plan-makes-the-checks-of-a-run
+        preflight(chain.spark, chain, emptied=tables if refused else ())  # guard: plan-checks-with-spark
         tried = take_sample(chain, chain.spark, sample)
     except OncelakeError as error:
         refused.append(Refusal(None, str(error)))
