@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import OncelakeError
 from oncelake.observe.plan.plan import Plan
 from oncelake.observe.plan.text import plan_lines
-from tests.support.house import House, error_log_conf
+from tests.support.house import House, Recorder, error_log_conf
 from tests.support.lakes import BATCHES
 from tests.support.terminal import Terminal
 
@@ -47,7 +47,7 @@ class Lake:
     def run(self, spark: SparkSession, rebuild: Callable[[Plan], bool] | None = None) -> set[str]:
         """Run once, and return the stages that committed."""
         before = len(self.house.reports)
-        self.house.lakehouse(spark).run(once=True, show=self.house._recorder, rebuild=rebuild)
+        self.house.lakehouse(spark).run(once=True, show=lambda *_: Recorder(self.house.reports), rebuild=rebuild)
         return {report.stage for report in self.house.reports[before:]}
 
 
@@ -178,13 +178,18 @@ def _same(error: str, reason: str) -> bool:
 def test_a_run_that_may_rebuild_builds_the_changed_tables_and_goes_on(lake: Lake, spark: SparkSession) -> None:
     lake.declare(with_gold(lake.conf, error_log=OTHER, by_hour=HOURLY))
     plan, asked = lake.plan(), list[Plan]()
+
+    def refuse(plan: Plan) -> bool:
+        asked.append(plan)
+        return False
+
     assert plan.rebuilt == ["gold.error_log"]
     text = "\n".join(plan_lines(plan))
     assert "where: level = 'ERROR' becomes level <> 'INFO'" in text
     assert "reads 3 rows, " in text
     assert " of silver.access_log, about 1 s" in text or " of silver.access_log, about 2 s" in text
     with pytest.raises(OncelakeError, match="is declared as"):
-        lake.run(spark, rebuild=lambda plan: bool(asked.append(plan)))
+        lake.run(spark, rebuild=refuse)
     assert [plan.rebuilt for plan in asked] == [["gold.error_log"]]
     assert lake.run(spark, rebuild=lambda _: True) >= {"gold.by_hour"}
     assert {row["level"] for row in lake.house.rows("gold/error_log")} == {"ERROR"}
@@ -194,7 +199,7 @@ def test_a_run_that_may_rebuild_builds_the_changed_tables_and_goes_on(lake: Lake
     # something else stops the run too, so nobody is asked
     lake.declare({**with_gold(lake.conf, error_log=HOURLY), "checkpoints": str(lake.house.root / "none")})
     with pytest.raises(OncelakeError):
-        lake.run(spark, rebuild=lambda plan: bool(asked.append(plan)))
+        lake.run(spark, rebuild=refuse)
     assert len(asked) == 1
 
 

@@ -26,10 +26,11 @@ def plan(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say what a run would do with the configuration.
+    """Show what a run would do with the configuration.
 
     Compares the configuration with what the lake records: what changed, which tables a run builds and from how much,
     what it refuses, and the command that solves it. Nothing is changed. Times are those of the lake's own batches.
+    Spark starts only with --sample, for Kafka, and for tables that are not on a local disk.
 
     With --against, no lake is needed: in CI, compare the file of a branch with that of main. Exit code 1 if a run would
     be refused.

@@ -86,11 +86,11 @@ def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collec
 
 def _begun(chain: Chain, states: list[StageState], session: Session) -> str | None:
     """Return why no run may start although each stage could; None if there is nothing."""
-    return next(refusals(chain, states), None) or _refused_code(chain, session)
+    return next(refusals(chain, states), None) or _unreadable(chain) or _refused_code(chain, session)
 
 
 def refusals(chain: Chain, states: Sequence[StageState]) -> Iterator[str]:
-    """Yield why no run may start although each stage could, as far as this is known without Spark."""
+    """Yield why no run may start although each stage could and each source can be read, as known without Spark."""
     answering = replace(chain, stages=tuple(state.stage for state in states))
     yield from filter(
         None, (unfinished(chain), refused_root(chain.lake), refused_change(answering), missing_key(chain))
@@ -100,9 +100,6 @@ def refusals(chain: Chain, states: Sequence[StageState]) -> Iterator[str]:
     yield from filter(
         None, (sink.counted_otherwise(state.first.last, state.stage.rules) for sink, state in served if sink)
     )
-    unreadable_sources = _unreadable(chain)
-    if unreadable_sources is not None:
-        yield unreadable_sources
 
 
 def _unreadable(chain: Chain) -> str | None:

@@ -25,7 +25,7 @@ _OF_SOURCE = ("kind", "path", "topic")
 
 
 @dataclass(frozen=True)
-class Change:
+class StageChange:
     """A stage, or a setting beside the stages, that is not as it was.
 
     Attributes:
@@ -46,7 +46,7 @@ class Change:
         return {"stage": self.stage, "kind": self.kind, "keys": keys, "note": self.note}
 
 
-def changes_of(chain: Chain, states: Sequence[StageState]) -> list[Change]:
+def changes_of(chain: Chain, states: Sequence[StageState]) -> list[StageChange]:
     """Return what is not as the lake's tables record it.
 
     Args:
@@ -57,10 +57,10 @@ def changes_of(chain: Chain, states: Sequence[StageState]) -> list[Change]:
     declared = {name: chain.commit_log(Table.named(name)).properties().get(DECLARATION) for name in removed}
     changes = [change for state in states for change in _of_stage(chain, state)]
     changes = [_renamed(chain, change, declared) for change in changes]
-    return [*changes, *(Change(name, "removed", note=_stays(chain, name)) for name in removed)]
+    return [*changes, *(StageChange(name, "removed", note=_stays(chain, name)) for name in removed)]
 
 
-def changes_after(chain: Chain, before: Chain) -> list[Change]:
+def changes_after(chain: Chain, before: Chain) -> list[StageChange]:
     """Return what differs from the chain of another configuration."""
     old, stages = {stage.name: stage for stage in before.stages}, {stage.name for stage in chain.stages}
     removed = [name for name in old if name not in stages]
@@ -69,24 +69,24 @@ def changes_after(chain: Chain, before: Chain) -> list[Change]:
         for name, stage in old.items()
         if name in removed and stage.layer == "gold"
     }
-    changes: list[Change] = []
+    changes: list[StageChange] = []
     for stage in chain.stages:
         if stage.name not in old:
-            changes.append(_renamed(chain, Change(stage.name, "new"), declared))
+            changes.append(_renamed(chain, StageChange(stage.name, "new"), declared))
         elif keys := _after(chain, stage, before, old[stage.name]):
-            changes.append(Change(stage.name, "changed", keys))
-    changes += [Change(name, "removed", note=_stays(before, name)) for name in removed]
+            changes.append(StageChange(stage.name, "changed", keys))
+    changes += [StageChange(name, "removed", note=_stays(before, name)) for name in removed]
     others = list(_other_settings(chain.settings, before.settings))
-    return [*changes, *([Change("settings", "changed", others, _effect(others))] if others else [])]
+    return [*changes, *([StageChange("settings", "changed", others, _effect(others))] if others else [])]
 
 
-def _of_stage(chain: Chain, state: StageState) -> Iterator[Change]:
+def _of_stage(chain: Chain, state: StageState) -> Iterator[StageChange]:
     stage, last = state.stage, state.first.last
     built = chain.commit_log(stage.tables[0]).properties().get(DECLARATION) if stage.layer == "gold" else None
     if last is None:
         exists = stage.served is None and chain.commit_log(stage.tables[0]).newest() is not None
         if not exists and state.damaged is None and state.diagnosis.may_start:
-            yield Change(stage.name, "new")
+            yield StageChange(stage.name, "new")
     if built is not None:
         keys, note = gold_differences(chain.settings.gold[stage.tables[0].name], built), ""
     elif last is None or stage.served is not None or last.metadata.rules == stage.rules:
@@ -96,7 +96,7 @@ def _of_stage(chain: Chain, state: StageState) -> Iterator[Change]:
     if not stage.reads and last is not None:
         keys = [*_of_identity(last.metadata.source, state.source.identity()), *keys]
     if keys or note:
-        yield Change(stage.name, "changed", keys, note)
+        yield StageChange(stage.name, "changed", keys, note)
 
 
 def _recorded(
@@ -132,7 +132,7 @@ def _of_identity(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[Di
     return differences({"source": old}, {"source": new}) if old.keys() == new.keys() else []
 
 
-def _renamed(chain: Chain, change: Change, declared: Mapping[str, str | None]) -> Change:
+def _renamed(chain: Chain, change: StageChange, declared: Mapping[str, str | None]) -> StageChange:
     """Return the change; of a new gold table, with the removed one that has the same declaration."""
     layer, _, name = change.stage.partition(".")
     if change.kind != "new" or layer != "gold":
@@ -140,7 +140,9 @@ def _renamed(chain: Chain, change: Change, declared: Mapping[str, str | None]) -
     same = [old for old, text in declared.items() if text and not gold_differences(chain.settings.gold[name], text)]
     if not same:
         return change
-    return Change(change.stage, "new", note=f"declared as {same[0]} was; a table keeps its name, so this is a new one")
+    return StageChange(
+        change.stage, "new", note=f"declared as {same[0]} was; a table keeps its name, so this is a new one"
+    )
 
 
 def _removed(chain: Chain) -> Iterator[str]:

@@ -19,15 +19,16 @@ from oncelake.engine.preflight import (
     refuse_other_types,
 )
 from oncelake.engine.rebuild import served_from, stages_from
-from oncelake.engine.sources import is_comparable, refused_after
+from oncelake.engine.sources import is_comparable, refused_after, stands_alone, unreadable
 from oncelake.engine.start_gate import block_reason, waits
 from oncelake.exactly_once.checkpoint import Checkpoint
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.observe.doctor import refusals, statuses
 from oncelake.observe.openlineage.follow import check_installed
-from oncelake.observe.plan.changes import Change, changes_after, changes_of
-from oncelake.observe.plan.sample import Sample, take_sample
+from oncelake.observe.plan.changes import StageChange, changes_after, changes_of
+from oncelake.observe.plan.sample import LineSample, take_sample
 from oncelake.observe.plan.work import Estimates, Work
+from oncelake.observe.status import StageStatus
 
 Action = Literal["go on", "build", "refused", "wait"]
 
@@ -82,11 +83,13 @@ class Refusal:
         stage: the stage; None if it is about the lake or the sources as a whole.
         reason: why, and what to do.
         command: the command that builds the table again and so solves it; None if there is more to decide.
+        alone: True if a run leaves out only this source, and goes on with the others.
     """
 
     stage: str | None
     reason: str
     command: str | None = None
+    alone: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the refusal for JSON."""
@@ -109,18 +112,23 @@ class Plan:
     """
 
     lake: str
-    changes: Sequence[Change]
+    changes: Sequence[StageChange]
     stages: Sequence[StagePlan]
     refused: Sequence[Refusal] = ()
     commands: Sequence[Command] = ()
     unchecked: Sequence[str] = ()
     against: str | None = None
-    sample: Sample | None = field(default=None)
+    sample: LineSample | None = field(default=None)
 
     @property
     def holds(self) -> bool:
         """Return True if a run is not refused."""
         return not self.refused
+
+    @property
+    def starts(self) -> bool:
+        """Return True if a run starts, perhaps without a source."""
+        return all(refusal.alone for refusal in self.refused)
 
     @property
     def rebuilt(self) -> list[str]:
@@ -156,20 +164,21 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
         sample: also make the checks that need Spark, and try the rules on this many lines.
     """
     states: dict[str, StageState] = {}
-    refused = []
+    rows: dict[str, StageStatus] = {}
     for row, state in statuses(chain):
+        rows[row.stage] = row
         if state is not None:
             states[row.stage] = state
-        if not row.may_start and (state is None or not waits(state)):
-            refused.append(Refusal(row.stage, row.detail))
-    refused += _of_changed_gold(chain, states)
-    known = {refusal.reason for refusal in refused}
-    others = [*refusals(chain, [*states.values()]), *_not_installed(chain)]
-    # guard: plan-refuses-as-run
-    refused += [Refusal(None, reason) for reason in others if reason not in known]
-    changes, estimates = changes_of(chain, [*states.values()]), Estimates.of(chain)
+    refused = _refused(chain, rows, states)
+    changes, estimates = changes_of(chain, [*states.values()]), Estimates(chain)
     new = {change.stage for change in changes if change.kind == "new"}
-    stages = [_of_stage(stage, states.get(stage.name), chain, estimates, new) for stage in chain.stages]
+    stopped = {refusal.stage for refusal in refused}
+    stages = [
+        _of_stage(stage, rows[stage.name], states.get(stage.name), estimates, is_new=stage.name in new)
+        if stage.name not in stopped
+        else StagePlan(stage.name, "refused")
+        for stage in chain.stages
+    ]
     commands = [
         *(_rebuild(chain, stage, estimates, states) for stage in chain.stages if _is_changed(chain, stage)),
         *_offers(chain, changes, estimates, states),
@@ -235,18 +244,39 @@ def _is_changed(chain: Chain, stage: Stage) -> bool:
     return stage.layer == "gold" and is_changed(chain, stage.tables[0].name)
 
 
-def _of_stage(stage: Stage, state: StageState | None, chain: Chain, estimates: Estimates, new: set[str]) -> StagePlan:
-    if state is None or (not state.diagnosis.may_start and not waits(state)) or _is_changed(chain, stage):
-        return StagePlan(stage.name, "refused")
-    if waits(state):
+def _refused(chain: Chain, rows: Mapping[str, StageStatus], states: Mapping[str, StageState]) -> list[Refusal]:
+    """Return why a run is refused, as far as this is known without Spark."""
+    refused = []
+    for stage in chain.stages:
+        row, state = rows[stage.name], states.get(stage.name)
+        if not row.may_start and (state is None or not waits(state)):
+            refused.append(Refusal(stage.name, row.detail, alone=stands_alone(chain, stage)))
+    refused += [*_of_changed_gold(chain, states), *_unreadable(chain)]
+    known = {refusal.reason for refusal in refused}
+    others = [*refusals(chain, [*states.values()]), *_not_installed(chain)]
+    # guard: plan-refuses-as-run
+    refused += [Refusal(None, reason) for reason in others if reason not in known]
+    return refused
+
+
+def _unreadable(chain: Chain) -> list[Refusal]:
+    try:
+        return [Refusal(stage, f"{stage}: {why}", alone=True) for stage, why in unreadable(chain).items()]
+    except OncelakeError as error:
+        return [Refusal(None, str(error))]
+
+
+def _of_stage(
+    stage: Stage, row: StageStatus, state: StageState | None, estimates: Estimates, *, is_new: bool
+) -> StagePlan:
+    if state is not None and waits(state):
         return StagePlan(stage.name, "wait")
-    if stage.name in new:
+    if is_new:
         return StagePlan(stage.name, "build", estimates.of_stage(stage, state))
-    waiting = state.source.backlog(state.first.end, changes=stage.served is not None)
-    if not waiting.count:
+    if not row.backlog:
         return StagePlan(stage.name, "go on")
     reads = ", ".join(map(str, stage.reads)) or "the source"
-    return StagePlan(stage.name, "go on", Work(reads, waiting.count, waiting.unit))
+    return StagePlan(stage.name, "go on", Work(reads, row.backlog, row.backlog_unit))
 
 
 def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Refusal]:
@@ -283,7 +313,7 @@ def _rebuild(
 
 def _offers(
     chain: Chain,
-    changes: Sequence[Change],
+    changes: Sequence[StageChange],
     estimates: Estimates | None = None,
     states: Mapping[str, StageState] | None = None,
 ) -> list[Command]:
@@ -305,7 +335,7 @@ def _offers(
     return commands
 
 
-def _has_rules(change: Change) -> bool:
+def _has_rules(change: StageChange) -> bool:
     """Return True if the rules of a stage changed, and not only the place of its source."""
     return any(not difference.key.startswith("source.") for difference in change.differences) or bool(change.note)
 

@@ -43,7 +43,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LineSample:
     """Which lines the declared formats and rules would move.
 
     Attributes:
@@ -59,10 +59,10 @@ class Sample:
         return asdict(self)
 
 
-def take_sample(chain: Chain, spark: SparkSession, most: int) -> Sample:
+def take_sample(chain: Chain, spark: SparkSession, most: int) -> LineSample:
     """Try at most this many lines of quarantine, and as many of those that silver has read and did not refuse."""
     if any(chain.commit_log(table).newest() is None for table in (SILVER, QUARANTINE)):
-        return Sample(Tried(), Tried())
+        return LineSample(Tried(), Tried())
     quarantine = tables.read(spark, chain.lake.at(QUARANTINE))
     of = quarantine.count()
     known = _of_declared(chain, quarantine)
@@ -71,7 +71,7 @@ def take_sample(chain: Chain, spark: SparkSession, most: int) -> Sample:
     silver = chain.commit_log(SILVER).state().rows
     passed = [rows.join(read, _same(rows, read), "left_anti") for rows in _bronze(chain, spark, most)]
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), passed)
-    return Sample(out, _tried(parsed_again(chain.silver, rows), silver, moved=False))
+    return LineSample(out, _tried(parsed_again(chain.silver, rows), silver, moved=False))
 
 
 def _bronze(chain: Chain, spark: SparkSession, most: int) -> Iterator[DataFrame]:

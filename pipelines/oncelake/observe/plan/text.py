@@ -6,9 +6,9 @@ from itertools import groupby
 
 from oncelake.common.wording import count_of, number, printable
 from oncelake.engine.differences import Difference
-from oncelake.observe.plan.changes import Change
-from oncelake.observe.plan.plan import Command, Plan, Refusal, StagePlan
-from oncelake.observe.plan.sample import Sample, Tried
+from oncelake.observe.plan.changes import StageChange
+from oncelake.observe.plan.plan import Command, Plan, StagePlan
+from oncelake.observe.plan.sample import LineSample, Tried
 
 # A difference that is longer than this goes into lines of its own.
 _SHORT = 74
@@ -45,8 +45,8 @@ def _lines(plan: Plan) -> Iterator[tuple[int, str]]:
         yield 0, _unchanged(plan)
     else:
         yield from _changes(plan)
-        yield from _refused(plan.refused)
-        yield from _work(plan.stages) if plan.holds else ()
+        yield from _refused(plan)
+        yield from _work(plan.stages) if plan.starts else ()
         yield from _commands(plan.commands)
     if plan.sample is not None:
         yield from _sample(plan.sample)
@@ -61,10 +61,10 @@ def _changes(plan: Plan) -> Iterator[tuple[int, str]]:
         yield from _change(change)
 
 
-def _refused(refused: Sequence[Refusal]) -> Iterator[tuple[int, str]]:
-    if refused:
-        yield 0, "refused: a run would change nothing"
-    for refusal in refused:
+def _refused(plan: Plan) -> Iterator[tuple[int, str]]:
+    if plan.refused:
+        yield 0, "refused: a run goes on without it" if plan.starts else "refused: a run would change nothing"
+    for refusal in plan.refused:
         yield from ((2, line) for line in refusal.reason.splitlines())
 
 
@@ -79,7 +79,7 @@ def _unchanged(plan: Plan) -> str:
     return f"nothing changed; a run reads {', '.join(waiting)}" if waiting else "nothing changed, and nothing to read"
 
 
-def _change(change: Change) -> Iterator[tuple[int, str]]:
+def _change(change: StageChange) -> Iterator[tuple[int, str]]:
     if change.kind != "changed":
         yield 2, f"{change.stage}: {change.kind}{f'; {change.note}' if change.note else ''}"
         return
@@ -120,7 +120,7 @@ def _commands(commands: Iterable[Command]) -> Iterator[tuple[int, str]]:
             yield 4, f"{command.what}{f'; reads {command.work}' if command.work is not None else ''}"
 
 
-def _sample(sample: Sample) -> Iterator[tuple[int, str]]:
+def _sample(sample: LineSample) -> Iterator[tuple[int, str]]:
     yield 0, "on a sample"
     for name, tried, words in (
         ("quarantine", sample.out, "would pass; `oncelake quarantine replay` moves them"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from oncelake.common.lake import Table, is_name, opened_by_delta_rs
@@ -67,19 +68,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The work of stages, by what the lake has measured.
-
-    Attributes:
-        rates: the rate of each stage that has one, by name.
-    """
+    """The work of stages, by what the lake has measured."""
 
     chain: Chain
-    rates: Mapping[str, Rate]
 
-    @classmethod
-    def of(cls, chain: Chain) -> "Estimates":
-        """Return the estimates of a lake."""
-        return cls(chain, _rates(chain))
+    @cached_property
+    def rates(self) -> Mapping[str, Rate]:
+        """The rate of each stage that has one, by name."""
+        return _rates(self.chain)
 
     def of_stage(self, stage: Stage, state: StageState | None = None) -> Work:
         """Return the work of building the tables of a stage from all of its input."""
