@@ -54,7 +54,11 @@ def changes_of(chain: Chain, states: Sequence[StageState]) -> list[StageChange]:
         states: the states of its stages.
     """
     removed = list(_removed(chain))
-    declared = {name: chain.commit_log(Table.named(name)).properties().get(DECLARATION) for name in removed}
+    declared = {
+        name: chain.commit_log(Table.named(name)).properties().get(DECLARATION)
+        for name in removed
+        if name.startswith("gold.")
+    }
     changes = [change for state in states for change in _of_stage(chain, state)]
     changes = [_renamed(chain, change, declared) for change in changes]
     return [*changes, *(StageChange(name, "removed", note=_stays(chain, name)) for name in removed)]
