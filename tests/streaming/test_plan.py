@@ -241,6 +241,8 @@ def test_a_run_on_a_terminal_asks_and_obeys_the_answer(lake: Lake) -> None:
 
     code, said = answered("\n")
     assert (code, "where: level = 'ERROR' becomes level <> 'INFO'" in said) == (2, True)
+    assert "oncelake: gold.error_log is declared as where level <> 'INFO'" in said
+    assert "starting Spark" not in said
     code, said = answered("y\n")
     assert code == 0, said
     assert "gold.error_log is now the new table" in said

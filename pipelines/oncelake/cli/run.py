@@ -86,9 +86,10 @@ def run(
 
 
 def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading.Event) -> bool:
-    """Show a plan, and return whether its tables are to be built again.
+    """Show a plan, and return True if its tables are to be built again.
 
     Raises:
+        ConfigError: the answer is no, so the run is refused.
         StoppedError: a stop was requested instead of an answer.
     """
     from oncelake.observe.plan.text import plan_lines
@@ -101,7 +102,9 @@ def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading
     while not select.select([sys.stdin], [], [], 0.2)[0]:
         if stopping.is_set():
             raise StoppedError("stopped; nothing was changed")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError(plan.refused[0].reason)  # as the run would, after the start of Spark
+    return True
 
 
 def _say_step(console: Console, text: str, *, as_json: bool) -> None:

@@ -86,6 +86,26 @@ def test_another_source_is_refused_as_a_run_does(tmp_path: Path, conf: Conf, now
     assert "oncelake rebuild bronze" in refusal.reason
 
 
+def test_a_served_table_that_would_follow_another_one_is_refused(tmp_path: Path, conf: Conf) -> None:
+    serving = {"url": f"sqlite:///{tmp_path}/served.db", "tables": ["error_log"]}
+    modes = [{**conf, "serving": {**serving, "mode": mode}} for mode in ("idempotent", "transactional")]
+    plan = compared(tmp_path, *modes)
+    assert [refusal.stage for refusal in plan.refused] == ["serving.error_log"]
+    assert "Replay it from silver.access_log: oncelake rebuild serving.error_log" in plan.refused[0].reason
+    assert "serving.mode: idempotent becomes transactional" in text(plan)
+
+
+def test_a_declaration_of_a_served_table_keeps_its_order(tmp_path: Path, conf: Conf) -> None:
+    def served(*names: str) -> Conf:
+        table = {"every": "1 hour", "by": {name: name for name in names}, "measures": {"lines": "count"}}
+        serving = {"url": f"sqlite:///{tmp_path}/served.db", "tables": ["by"]}
+        return {**conf, "gold": {"by": table}, "serving": serving}
+
+    (refusal,) = compared(tmp_path, served("level", "message"), served("message", "level")).refused
+    assert "gold.by.by has the order message, level, but its table was built with level, message" in refusal.reason
+    assert compared(tmp_path, served("level", "message"), served("level", "message")).holds
+
+
 def test_a_column_of_another_type_is_refused(tmp_path: Path, conf: Conf) -> None:
     def typed(name: str, kind: str) -> Conf:
         path = tmp_path / f"{name}.yaml"
