@@ -1,7 +1,7 @@
 """Plan the next run: what changed, what it builds, what is refused, and what stays as it is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -118,7 +118,7 @@ class Plan:
     commands: Sequence[Command] = ()
     unchecked: Sequence[str] = ()
     against: str | None = None
-    sample: LineSample | None = field(default=None)
+    sample: LineSample | None = None
 
     @property
     def holds(self) -> bool:
@@ -283,7 +283,7 @@ def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Ref
     """Return the refusals because a gold table was built, or is served, by another declaration."""
     refused = []
     for stage in (stage for stage in chain.stages if _is_changed(chain, stage)):
-        name, command = stage.tables[0].name, rebuilding(stage)
+        name, command = stage.tables[0].name, _rebuilding(stage)
         other = partial(refuse_other_declaration, name, chain.settings.gold[name], built_as(chain, name))
         refused += _of_error(stage.name, other, command)
         for served in (served for served in served_from(chain, stage) if served.name in states):
@@ -293,7 +293,7 @@ def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Ref
     return refused
 
 
-def rebuilding(stage: Stage) -> str:
+def _rebuilding(stage: Stage) -> str:
     """Return the command that builds a stage's tables again."""
     return f"oncelake rebuild {stage.name}"
 
@@ -308,7 +308,7 @@ def _rebuild(
     served = served_from(chain, stage)
     after = f", then fills {', '.join(other.name for other in served)} again" if served else ""
     work = estimates.together([stage], states or {}) if estimates is not None else None
-    return Command(rebuilding(stage), f"builds {stage.name} beside the old one{after}", work, True)
+    return Command(_rebuilding(stage), f"builds {stage.name} beside the old one{after}", work, True)
 
 
 def _offers(
@@ -352,7 +352,7 @@ def _refused_after(chain: Chain, before: Chain) -> list[Refusal]:
         name = stage.tables[0].name
         if stage.layer == "gold":
             other = partial(refuse_other_declaration, name, chain.settings.gold[name], built.get(name))
-            refused += _of_error(stage.name, other, rebuilding(stage))
+            refused += _of_error(stage.name, other, _rebuilding(stage))
         elif stage.served is not None and stage.name in old:
             refused += _of_error(f"gold.{name}", partial(refuse_another_order, chain, stage.served, built.get(name)))
     return refused

@@ -12,7 +12,7 @@ from oncelake.observe.plan.sample import LineSample, Tried
 
 # A difference that is longer than this goes into lines of its own.
 _SHORT = 74
-_KINDS = {"go on": "go on with", "build": "build", "refused": "leave out", "wait": "wait for the database of"}
+_KINDS = {"go on": "go on with", "refused": "leave out", "wait": "wait for the database of"}
 
 
 def plan_lines(plan: Plan, width: int | None = None) -> Iterator[str]:

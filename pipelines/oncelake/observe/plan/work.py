@@ -12,7 +12,6 @@ from oncelake.engine.graph import Stage
 from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.observe.record import record
-from oncelake.observe.status import backlog
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,14 @@ class Estimates:
 
     def of_stage(self, stage: Stage, state: StageState | None = None) -> Work:
         """Return the work of building the tables of a stage from all of its input."""
+        rate = self._rate(stage)
         if not stage.reads:
-            waiting = backlog(state) if state is not None else None
-            count, unit = (waiting.count, waiting.unit) if waiting is not None else (None, "files")
-            text = state.source.waiting_bytes(None) if state is not None else None
-            return Work("the source", count, unit, None, text if unit != "bytes" else None)
+            read = self.chain.commit_log(stage.tables[0]).state().rows
+            seconds = rate.of(read) if rate is not None and read else None
+            if state is None:
+                return Work("the source", None, "files", seconds=seconds)
+            held, text = state.source.backlog(None), state.source.waiting_bytes(None)
+            return Work("the source", held.count, held.unit, None, text if held.unit != "bytes" else None, seconds)
         works = [self.of_table(table) for table in stage.reads]
         first, *others = works
         count, seen = sum(work.count or 0 for work in works), [work.bytes for work in works]
@@ -94,7 +96,6 @@ class Estimates:
             versions=first.versions if not others else None,
             bytes=sum(one or 0 for one in seen) if None not in seen else None,
         )
-        rate = self._rate(stage)
         return replace(work, seconds=rate.of(count) if rate is not None and count else None)
 
     def of_table(self, table: Table) -> Work:
