@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from oncelake.engine.conf_file import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
 from oncelake.engine.open_lake import OpenLake, unheard
-from oncelake.engine.preflight import no_hard_links, other_log_store
+from oncelake.engine.preflight import is_changed, no_hard_links, other_log_store
 from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
@@ -48,6 +49,7 @@ from oncelake.observe.log_cache import cached
 from oncelake.observe.measure import measured
 from oncelake.observe.newest_line import NewestLines
 from oncelake.observe.openlineage.follow import check_installed, lineage
+from oncelake.observe.plan.plan import Plan, plan_after, plan_of
 from oncelake.observe.progress import Display, Progress
 from oncelake.observe.record import record
 from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
@@ -117,12 +119,17 @@ class Lakehouse(OpenLake):
         stopping: threading.Event | None = None,
         sink: EventSink = unheard,
         show: Show | None = None,
+        rebuild: Callable[[Plan], bool] | None = None,
+        say: Callable[[str], None] = unheard,
     ) -> RunResult:
         """Run every stage until a stop is requested; with `once`, process all available input and return.
 
         Args:
             once: True to return when no input is left.
             sink: receives the events of the batches, on the batches' threads.
+            rebuild: called with the plan if only changed declarations of gold tables stop the run; if it returns True,
+                these tables are built again first.
+            say: called with a line for each step of such a rebuild.
 
         Raises:
             ConfigError: the configuration does not fit Spark, the source or the tables; nothing was started.
@@ -135,6 +142,10 @@ class Lakehouse(OpenLake):
         check_port(self.settings.metrics)
         check_installed(self.settings.openlineage)
         writers = other_log_store(chain.lake, self.settings.spark)
+        if rebuild is not None and any(is_changed(self._table_chain, name) for name in self.settings.gold):
+            plan = self.plan()
+            for stage in plan.rebuilt if plan.rebuilt and rebuild(plan) else ():
+                self._exclusive(stopping, show).rebuild(stage, say, accept_loss=False, dry_run=False)
         if once and self._spark is None and not needs_spark(self.settings):
             before = outlook(chain, failed, self.warn, writers)
             if before.nothing:
@@ -145,6 +156,26 @@ class Lakehouse(OpenLake):
             once=once, followers=(alerting,), failed=failed, writers=writers
         )
         return RunResult(batches, stopping.is_set(), without_end(self.chain) if once else ())
+
+    def plan(self, *, against: str | PathLike[str] | None = None, sets: Sequence[str] = (), sample: int = 0) -> Plan:
+        """Return what `run` would do with the configuration. Change nothing.
+
+        Args:
+            against: another configuration file, to compare with it and not with the lake.
+            sets: settings that override that file, such as those that override this one.
+            sample: start Spark, make the checks that need it, and try the rules on this many lines.
+
+        Raises:
+            ConfigError: the other file is invalid, or both `against` and `sample` are given.
+        """
+        if against is not None:
+            if sample:
+                raise ConfigError("a sample is read from the lake; leave out --sample, or --against")
+            with OpenLake.open(against, sets) as other:
+                return plan_after(self._declared, other._declared, Path(against))
+        if sample:
+            self._session(quick=True)
+        return plan_of(self.chain, sample=sample)
 
     # --- look ---
 

@@ -50,10 +50,24 @@ GUARDS = (
         tests=(f"{_CHANGED}test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration",),
     ),
     Guard(
+        "plan-checks-with-spark",
+        "a plan with Spark makes the checks of a run",
+        "the plan accepts a configuration that the run refuses",
+        removed(),
+        tests=("streaming/test_plan.py::test_a_sample_says_which_lines_a_format_moves_as_a_replay_does",),
+    ),
+    Guard(
+        "plan-refuses-as-run",
+        "a plan names what a run is refused for",
+        "the plan of a change is good, and the run after it is refused",
+        removed(),
+        tests=("streaming/test_plan.py::test_what_the_plan_refuses_a_run_refuses_by_the_same_words",),
+    ),
+    Guard(
         "doctor-checks-tables",
         "doctor says that a table does not fit the settings",
         "doctor finds nothing, and every run is refused",
-        calls("refused_tables", "None"),
+        calls("refused_tables", "()"),
         tests=(f"{_CHANGED}test_what_looks_at_a_lake_sees_an_old_table_by_its_own_declaration",),
     ),
     Guard(

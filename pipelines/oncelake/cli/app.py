@@ -16,6 +16,7 @@ from oncelake.cli import (
     lab,
     log_format,
     look,
+    plan,
     prove,
     quality,
     repair,
@@ -60,6 +61,9 @@ app.command(
         "run --once", "run -c conf/prod.yaml", "run --set source.path=/var/log/app --set lake.root=/data/lake"
     ),
 )(run.run)
+app.command(
+    rich_help_panel=RUN, epilog=examples("plan", "plan --sample 1000", "plan --against ../main/conf/local.yaml")
+)(plan.plan)
 app.command(rich_help_panel=RUN, epilog=examples("maintain", "maintain --json"))(repair.maintain)
 app.command(rich_help_panel=LOOK, epilog=examples("status", "status --watch --every 5", "status --json"))(look.status)
 app.command(rich_help_panel=LOOK, epilog=examples("doctor", "doctor --json"))(look.doctor)

@@ -1,5 +1,7 @@
 """`oncelake run`: run the chain, and with --prove prove what it wrote."""
 
+import select
+import sys
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +18,7 @@ from oncelake.common.wording import count_of
 
 if TYPE_CHECKING:
     from oncelake.engine.exclusive import RunResult
+    from oncelake.observe.plan.plan import Plan
 
 
 def run(
@@ -24,6 +27,9 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Process all available input, then exit.")] = False,
     prove: Annotated[
         bool, typer.Option("--prove", help="With --once: then prove what is new, as `prove` does.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Build gold tables whose declaration changed again, without asking.")
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -34,6 +40,9 @@ def run(
     Lines flow from the source through bronze and silver to the gold tables and the serving database. A run continues
     where the last one stopped, also after a crash, and counts every line exactly once. After Ctrl-C or SIGTERM it ends
     between two batches. With --prove, exit code 0 means that all input was processed and every link of the proof holds.
+
+    A run with a changed declaration of a gold table is refused. On a terminal, it shows the plan, and asks whether to
+    build the table again first.
     """
     stopping, signals = threading.Event(), ExitStack()
     ran: RunResult | None = None
@@ -52,7 +61,14 @@ def run(
 
         if prove and not once:
             raise ConfigError("--prove needs --once, as only such a run ends; beside another one, run: oncelake prove")
-        ran = lake.run(once=once, stopping=stopping, show=showing(console, "oncelake run", as_json=as_json))
+        asks = yes or (not as_json and not quiet and sys.stdin.isatty() and sys.stdout.isatty())
+        ran = lake.run(
+            once=once,
+            stopping=stopping,
+            show=showing(console, "oncelake run", as_json=as_json),
+            rebuild=partial(_is_wanted, console, yes=yes, stopping=stopping) if asks else None,
+            say=partial(_say_step, console, as_json=as_json),
+        )
         if not once or not ran.stopped:
             _say_end(console, ran, as_json=as_json)
             if prove:
@@ -67,6 +83,35 @@ def run(
             raise StoppedError("stopped before all input was processed; the next run continues from there")
     if proven is not None and not proven.holds:
         raise typer.Exit(1)
+
+
+def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading.Event) -> bool:
+    """Show a plan, and return True if its tables are to be built again.
+
+    Raises:
+        ConfigError: the answer is no, so the run is refused.
+        StoppedError: a stop was requested instead of an answer.
+    """
+    from oncelake.observe.plan.text import plan_lines
+
+    for line in plan_lines(plan, console.width if console.is_terminal else None):
+        console.print(line)
+    if yes:
+        return True
+    console.print(f"Build {' and '.join(plan.rebuilt)} again now? [y/N] ", end="")
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        if stopping.is_set():
+            raise StoppedError("stopped; nothing was changed")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError(plan.refused[0].reason)  # as the run would, after the start of Spark
+    return True
+
+
+def _say_step(console: Console, text: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json_line("rebuild", text=text))
+    else:
+        console.print(text)
 
 
 def _say_end(console: Console, ran: "RunResult", *, as_json: bool) -> None:

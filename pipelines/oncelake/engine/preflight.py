@@ -8,14 +8,15 @@ a commit that another process wrote between the two steps.
 import json
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from oncelake.common.errors import ConfigError, TargetAwayError
 from oncelake.common.lake import SILVER, Lake, Table, is_local
@@ -23,6 +24,7 @@ from oncelake.common.spark import direct_file_system, first_use
 from oncelake.common.spark.runtime import check_catalog, is_given, on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
+from oncelake.engine.differences import Difference, differences, sides
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.sources import Failed, try_sources
 from oncelake.engine.start_gate import unfinished_rebuild
@@ -136,33 +138,61 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
         ConfigError: a table is set to expire its transactions, so a replayed batch would be counted twice; a gold
             table was built from another declaration; or a declared column has another type in silver's table.
     """
+    for check in _table_checks(chain, emptied, spark):
+        check()
+
+
+def _table_checks(
+    chain: Chain, emptied: Collection[Table] = frozenset(), spark: SparkSession | None = None
+) -> Iterator[Callable[[], None]]:
+    """Yield the checks of `check_tables`, each of which raises ConfigError."""
     if SILVER not in emptied:
-        _check_columns(chain, spark)
+        yield partial(_check_columns, chain, spark)
     for target in (target for stage in chain.stages for target in stage.writes):
         columns = target.schema(spark) if spark is not None and target.table not in emptied else None
         # guard: altering-table-change-refused
-        refuse_altered(target.table, chain.lake.at(target.table), chain.commit_log(target.table), columns)
-    for name, declared in chain.settings.gold.items():
-        if Table("gold", name) not in emptied and is_changed(chain, name):
-            raise ConfigError(
-                f"gold.{name} is declared as {declared.model_dump_json(exclude_none=True)}, but its table was built as "
-                f"{_built(chain, name)}. {_CHANGE}{name}. Or put the old one back, and {_REMEDY}"
-            )
+        yield partial(
+            refuse_altered, target.table, chain.lake.at(target.table), chain.commit_log(target.table), columns
+        )
+    for name in chain.settings.gold:
+        if Table("gold", name) not in emptied:
+            yield partial(refuse_other_declaration, name, chain.settings.gold[name], built_as(chain, name))
     for stage in chain.stages:
         if stage.served is not None and Table("gold", stage.served.table.name) not in emptied:
-            _refuse_another_order(chain, stage.served)
+            yield partial(refuse_another_order, chain, stage.served, built_as(chain, stage.served.table.name))
 
 
-def _refuse_another_order(chain: Chain, served: "Served") -> None:
+def refuse_other_declaration(name: str, declared: GoldTable, built: str | None) -> None:
+    """Raise ConfigError if a gold table was built from another declaration.
+
+    Args:
+        name: the table's name.
+        declared: its declaration in the settings.
+        built: the declaration that it was built from, as JSON; None without a table.
+    """
+    if built is None or not is_other(declared, built):
+        return
+    now, before = sides(gold_differences(declared, built))
+    raise ConfigError(
+        f"gold.{name} is declared as {now}, but its table was built as {before}. {_CHANGE}{name}. "
+        f"Or put the old one back, and {_REMEDY}"
+    )
+
+
+def gold_differences(declared: GoldTable, built: str) -> list[Difference]:
+    """Return in which keys a declaration differs from the one that a gold table was built from."""
+    return differences(json.loads(built), declared.model_dump(mode="json", exclude_none=True))
+
+
+def refuse_another_order(chain: Chain, served: "Served", built: str | None) -> None:
     """Raise ConfigError if the declaration of a served gold table has another order than its table was built with.
 
     The key of a served row is made of the gold table's keys in their order. A served table that counts by itself is
     compared by the hash of the declaration, which depends on the order too.
     """
     name = served.table.name
-    built = _built(chain, name)
     built_declaration, declared = (None if built is None else json.loads(built)), chain.settings.gold[name]
-    if built_declaration is None or is_changed(chain, name):
+    if built is None or built_declaration is None or is_other(declared, built):
         return
     orders = {"by": declared.by} if served.follows_changes else {"by": declared.by, "measures": declared.measures}
     for part, names in orders.items():
@@ -195,20 +225,29 @@ def refused_root(lake: Lake) -> str | None:  # guard: lake-root-is-no-file
     return None
 
 
-def refused_tables(chain: Chain) -> str | None:
-    """Return why a table does not fit the settings, and what to do, see `check_tables`; None if all do."""
-    try:
-        check_tables(chain)
-    except ConfigError as error:
-        return str(error)
-    return None
+def refused_tables(chain: Chain) -> Iterator[str]:
+    """Yield why a table does not fit the settings, and what to do, see `check_tables`."""
+    for check in _table_checks(chain):
+        try:
+            check()
+        except ConfigError as error:
+            yield str(error)
 
 
 def is_changed(chain: Chain, name: str) -> bool:
     """Return True if the table of a gold declaration was built from another declaration."""
-    built = _built(chain, name)
-    declared = chain.settings.gold[name].model_dump_json(exclude_none=True)
-    return built is not None and json.loads(built) != json.loads(declared)
+    built = built_as(chain, name)
+    return built is not None and is_other(chain.settings.gold[name], built)
+
+
+def is_other(declared: GoldTable, built: str) -> bool:
+    """Return True if a declaration is another one than a table was built from; the order of its keys does not matter.
+
+    Args:
+        declared: the declaration.
+        built: the other one, as JSON.
+    """
+    return bool(json.loads(built) != json.loads(declared.model_dump_json(exclude_none=True)))
 
 
 def built_by(chain: Chain, name: str) -> GoldTable:
@@ -217,7 +256,7 @@ def built_by(chain: Chain, name: str) -> GoldTable:
     Raises:
         ConfigError: this version of oncelake does not accept the table's declaration.
     """
-    built = _built(chain, name)
+    built = built_as(chain, name)
     try:
         return GoldTable.model_validate_json(built) if built is not None else chain.settings.gold[name]
     except ValidationError as error:
@@ -241,18 +280,32 @@ def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
     metadata = chain.commit_log(SILVER).metadata() if declared else None
     if metadata is None:
         return
-    existing = {field.name.lower(): field for field in StructType.fromJson(json.loads(metadata["schemaString"]))}
+    refuse_other_types(declared, StructType.fromJson(json.loads(metadata["schemaString"])), by)
+
+
+def refuse_other_types(
+    declared: Iterable[StructField], schema: Iterable[StructField], by: Mapping[str, str] | None = None
+) -> None:
+    """Raise ConfigError if silver's table has a declared column with another type or spelling.
+
+    Args:
+        declared: the columns that the settings declare.
+        schema: the columns of silver's table.
+        by: what declares a column, if it is not the log format.
+    """
+    existing = {field.name.lower(): field for field in schema}
     for field in declared:
         actual = existing.get(field.name.lower(), field)
         if (actual.name, actual.dataType) != (field.name, field.dataType):
             raise ConfigError(  # guard: typed-columns-match
-                f"{by.get(field.name, f'columns.{field.name} is declared as')} {field.dataType.simpleString()}, but "
+                f"{(by or {}).get(field.name, f'columns.{field.name} is declared as')} "
+                f"{field.dataType.simpleString()}, but "
                 f"{SILVER} has the column {actual.name} of type {actual.dataType.simpleString()}. Declare it under "
                 "another name, or make silver and gold again from bronze: oncelake rebuild silver"
             )
 
 
-def _built(chain: Chain, name: str) -> str | None:
+def built_as(chain: Chain, name: str) -> str | None:
     """Return the declaration that a gold table was built from; None if there is no table."""
     return chain.commit_log(Table("gold", name)).properties().get(DECLARATION)
 
@@ -262,7 +315,7 @@ def _check_declared(spark: SparkSession, chain: Chain, name: str, declared: Gold
     try:
         check_gold(spark, name, declared, chain.silver.table_schema(spark))
     except ConfigError as error:
-        if _built(chain, name) is None:
+        if built_as(chain, name) is None:
             raise
         raise ConfigError(f"{error}; the existing table gold.{name} is unchanged: {_REMEDY}") from None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
@@ -43,7 +43,7 @@ from oncelake.silver.transform import accepted, is_accepted
 # The directory below the lake's root that holds the verdicts until the replay is finished.
 PLACE = "_replay"
 # The columns that identify a line. Equal lines of a file have the same values here, and get the same verdict.
-_LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
+LINE = ("topic", "partition", "offset", "file", "ingested_at", "value")
 # The column for the reasons that quarantine had before the replay.
 _WAS = "_was"
 
@@ -103,7 +103,9 @@ class Replay:
             return ReplayResult(finished=finished)
         metadata = self._note(reasons)
         self._files.remove(self._place())
-        self._compared(self._judged(rows), metadata.txn_version).write.format("delta").save(self._place(metadata))
+        self._compared(
+            parsed_again(self.silver, rows, F.col("reasons").alias(_WAS)), metadata.txn_version
+        ).write.format("delta").save(self._place(metadata))
         verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
@@ -131,7 +133,12 @@ class Replay:
         rows = self._lines_to_check(reasons)
         if rows is None:
             return ReplayResult()
-        return _counted(self._compared(self._judged(rows), self.chain.commit_log(SILVER).newest() or 0))[0]
+        return _counted(
+            self._compared(
+                parsed_again(self.silver, rows, F.col("reasons").alias(_WAS)),
+                self.chain.commit_log(SILVER).newest() or 0,
+            )
+        )[0]
 
     def _lines_to_check(self, reasons: Sequence[str]) -> DataFrame | None:
         """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""
@@ -150,12 +157,6 @@ class Replay:
         if SOURCE.name in rows.columns:  # a removed source has no format any more
             rows = rows.where(source_name().isin([*self.silver.parsers]))
         return rows.where(F.arrays_overlap("reasons.rule", F.array(*map(F.lit, reasons)))) if reasons else rows
-
-    def _judged(self, rows: DataFrame) -> DataFrame:
-        if self.silver.named and SOURCE.name not in rows.columns:
-            rows = rows.withColumn(SOURCE.name, F.lit(None).cast(SOURCE.dataType))
-        columns = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
-        return self.silver.parse(rows.select(*columns, F.col("reasons").alias(_WAS)))
 
     def _compared(self, parsed: DataFrame, version: int) -> DataFrame:
         """Add the twin of each line that repeats one of these lines, or of a version of silver, if they are dropped."""
@@ -207,7 +208,7 @@ class Replay:
         moved = verdicts.where(is_accepted()).count()
         self.fence()
         mine = self._of(QUARANTINE, metadata)
-        line = [*_LINE, *([SOURCE.name] if SOURCE.name in verdicts.columns else [])]
+        line = [*LINE, *([SOURCE.name] if SOURCE.name in verdicts.columns else [])]
         same = " AND ".join(f"held.{name} <=> verdict.{name}" for name in line)
         move_out(verdicts.dropDuplicates(line), self._path(QUARANTINE), mine, same)
         self._receipt(QUARANTINE, mine, -moved)
@@ -260,6 +261,20 @@ class Replay:
     @property
     def _files(self) -> Files:
         return files_at(self.chain.lake.root, self.spark)
+
+
+def parsed_again(silver: Silver, rows: DataFrame, *beside: Column) -> DataFrame:
+    """Return lines of bronze or quarantine as the declared formats and rules read them.
+
+    Args:
+        silver: the formats and rules.
+        rows: the lines; of their columns, only those of bronze are kept.
+        beside: further columns to keep.
+    """
+    if silver.named and SOURCE.name not in rows.columns:
+        rows = rows.withColumn(SOURCE.name, F.lit(None).cast(SOURCE.dataType))
+    columns = [name for name in (*BRONZE_SCHEMA.fieldNames(), SOURCE.name) if name in rows.columns]
+    return silver.parse(rows.select(*columns, *beside))
 
 
 def _is_of(state: TableState, metadata: CommitMetadata) -> bool:

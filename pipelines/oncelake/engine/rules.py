@@ -25,8 +25,13 @@ def record_rules(lake: Lake, stages: Iterable[Stage], spark: SparkSession | None
     for stage in stages:
         path = _path(lake, stage.rules)
         if stage.made_by and files.read(path) is None:
-            rules = [json.loads(rule.model_dump_json(exclude_defaults=True, by_alias=True)) for rule in stage.made_by]
-            files.write(path, json.dumps({"stage": stage.name, "rules": rules}, indent=1, ensure_ascii=False))
+            rules = {"stage": stage.name, "rules": declared_rules(stage)}
+            files.write(path, json.dumps(rules, indent=1, ensure_ascii=False))
+
+
+def declared_rules(stage: Stage) -> list[Mapping[str, Any]]:
+    """Return the rules of a stage, without defaults, as the lake keeps them."""
+    return [json.loads(rule.model_dump_json(exclude_defaults=True, by_alias=True)) for rule in stage.made_by]
 
 
 def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapping[str, Any] | None:

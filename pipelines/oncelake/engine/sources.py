@@ -1,14 +1,14 @@
 """Several sources in one lake: refuse changes of `sources` that lose or repeat lines, and isolate a failed source."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask import check_key
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, StageError
-from oncelake.common.lake import BRONZE, SILVER, Table, bronze_stage
+from oncelake.common.lake import BRONZE, SILVER, Table, bronze_of, bronze_stage
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -46,7 +46,31 @@ def refused_change(chain: Chain) -> str | None:
             f"{unread[0]} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
             "run oncelake run --once, then remove it"
         )
-    return next(_renamed(chain, recorded), None) or next(_read_twice(chain), None)
+    states = {name: chain.commit_log(Table.named(name)).state().metadata for name in recorded}
+    places = {name: metadata.source for name, metadata in states.items() if metadata}
+    return next(_renamed(chain, recorded, places), None) or next(_read_twice(chain), None)
+
+
+def refused_after(chain: Chain, before: Chain) -> str | None:
+    """Return why the sources do not fit a lake that was filled by other settings, as far as these say; None if they do.
+
+    Args:
+        chain: the chain of the settings.
+        before: the chain of the other settings.
+    """
+    if before.silver.named and not chain.silver.named:
+        return _without_names([str(bronze_of(name)) for name in before.settings.by_name])
+    answering = replace(chain, stages=tuple(stage for stage in chain.stages if is_comparable(chain, stage)))
+    places = {
+        str(stage.tables[0]): before.source(stage).identity() for stage in before.stages if is_comparable(before, stage)
+    }
+    recorded = [str(bronze_of(name)) for name in before.settings.by_name]
+    return next(_renamed(answering, recorded, places), None)
+
+
+def is_comparable(chain: Chain, stage: Stage) -> bool:
+    """Return True if a stage reads a source whose identity is in its settings, and not in a broker."""
+    return not stage.reads and not chain.kind(stage).needs_spark
 
 
 def missing_key(chain: Chain) -> str | None:
@@ -60,7 +84,7 @@ def missing_key(chain: Chain) -> str | None:
     return None
 
 
-def _without_names(recorded: Mapping[str, str]) -> str:
+def _without_names(recorded: Iterable[str]) -> str:
     names = ", ".join(sorted(recorded))
     return (
         f"the settings have source, but silver has read {names} as sources of their own names. Write sources instead, "
@@ -68,10 +92,16 @@ def _without_names(recorded: Mapping[str, str]) -> str:
     )
 
 
-def _renamed(chain: Chain, recorded: Mapping[str, str]) -> Iterator[str]:  # guard: source-keeps-name
-    """Yield each source that silver has not read yet, and that reads what another name reads or has read."""
-    states = {name: chain.commit_log(Table.named(name)).state().metadata for name in recorded}
-    places = {name: metadata.source for name, metadata in states.items() if metadata}
+def _renamed(  # guard: source-keeps-name
+    chain: Chain, recorded: Collection[str], places: dict[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Yield each source that silver has not read yet, and that reads what another name reads or has read.
+
+    Args:
+        chain: the chain.
+        recorded: the bronze tables that silver has read.
+        places: the identities of their sources, by table; each further source is added.
+    """
     for stage in chain.stages:
         table = stage.tables[0]
         if stage.reads or str(table) in recorded:

@@ -1,6 +1,6 @@
 """`doctor`: the state of each stage, and everything else that stops a run from starting."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -86,13 +86,20 @@ def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collec
 
 def _begun(chain: Chain, states: list[StageState], session: Session) -> str | None:
     """Return why no run may start although each stage could; None if there is nothing."""
+    return next(refusals(chain, states), None) or _unreadable(chain) or _refused_code(chain, session)
+
+
+def refusals(chain: Chain, states: Sequence[StageState]) -> Iterator[str]:
+    """Yield why no run may start although each stage could and each source can be read, as known without Spark."""
     answering = replace(chain, stages=tuple(state.stage for state in states))
-    # guard: doctor-checks-tables
-    refused = refused_root(chain.lake) or refused_change(answering) or missing_key(chain) or refused_tables(answering)
+    yield from filter(
+        None, (unfinished(chain), refused_root(chain.lake), refused_change(answering), missing_key(chain))
+    )
+    yield from refused_tables(answering)  # guard: doctor-checks-tables
     served = ((state.stage.served, state) for state in states)
-    otherwise = (sink.counted_otherwise(state.first.last, state.stage.rules) for sink, state in served if sink)
-    begun = unfinished(chain) or refused or next(filter(None, otherwise), None) or _unreadable(chain)
-    return begun or _refused_code(chain, session)
+    yield from filter(
+        None, (sink.counted_otherwise(state.first.last, state.stage.rules) for sink, state in served if sink)
+    )
 
 
 def _unreadable(chain: Chain) -> str | None:

@@ -33,7 +33,7 @@ def call(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.parametrize("command", ["run", "status", "doctor", "recover", "prove", "report"])
+@pytest.mark.parametrize("command", ["run", "plan", "status", "doctor", "recover", "prove", "report"])
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -35,6 +35,21 @@ def test_a_result_has_the_header_of_every_line_and_its_warnings(house: House, co
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", result["time"])
 
 
+def test_a_plan_of_a_new_lake_has_the_same_header_and_its_parts(house: House) -> None:
+    (result,) = objects(house, "plan")
+    parts = {"lake", "against", "changes", "stages", "refused", "commands", "unchecked", "sample"}
+    assert result.keys() == {*HEADER, "command", "warnings", *parts}
+    assert {stage["action"] for stage in result["stages"]} == {"build"}
+
+
+def test_a_plan_that_is_refused_is_an_error(house: House) -> None:
+    house.sets = ["openlineage.enabled=true", f"source.path={house.root / 'none'}"]
+    (result,) = objects(house, "plan", expect=1)
+    assert result["level"] == "error"
+    assert result["refused"][-1].keys() == {"stage", "reason", "command", "alone"}
+    assert any("there is no such directory" in refusal["reason"] for refusal in result["refused"])
+
+
 def test_a_result_of_two_words_names_both(house: House) -> None:
     (result,) = objects(house, "alerts", "send")
     assert result["command"] == "alerts send"

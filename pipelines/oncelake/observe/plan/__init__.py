@@ -1,0 +1,1 @@
+"""`plan`: what a changed configuration does to a lake, before a run does it."""
