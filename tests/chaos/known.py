@@ -137,6 +137,13 @@ FILES = {
 }
 
 TOPICS = {
+    "records that are deleted while a batch is planned, which the last rows of bronze are compared with": """
+        send #0 #1 #7
+        send #3 #2 #1
+        send #1 #3 #8
+        abort #2 #5 #2
+        run {1 before delete-records #2 #60} {2 writing end #0}
+    """,
     "records that are deleted before they are read, also of a partition that was added": """
         send #0 #1 #4
         run

@@ -1121,6 +1121,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_logs_with_equal_ends_and_another_middle_are_two",),
     ),
     Guard(
+        "cut-archive-not-read-again",
+        "a deep proof does not read an archive again that is not complete",
+        "it ends with an error of Spark while something is added to an archive",
+        becomes("set[tuple[int, int] | None]()"),
+        tests=("streaming/test_tail.py::test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to",),
+    ),
+    Guard(
         "masked-cut-log-is-fault",
         "a log that was cut, and whose lines bronze has masked, is named",
         "its later lines are in no table, and the proof calls them waiting for ever",

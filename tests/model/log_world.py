@@ -693,6 +693,8 @@ class World:
             to = path.replace(".h-", "")
         else:
             path = self._chosen([path for path in self.plain(closed=True) if self._is_single(path)], a) or ""
+            if path and not self._may_go(path):
+                return False
             to = f"{path[: -len(basename(path))]}.h-{basename(path)}"
         if not path or to in self.disk.names:
             return False

@@ -1,5 +1,6 @@
 """Growing files: each line counts once, while they are rotated or cut, and after a deletion; the rest is named."""
 
+import gzip
 import os
 import shutil
 import time
@@ -175,6 +176,19 @@ def test_a_deep_proof_names_a_file_whose_beginning_was_changed(house: House, spa
     assert house.doubts(spark) == []
     (fault,) = [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds]
     assert fault == "no longer as they were read: app.log"
+
+
+def test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to(house: House, spark: SparkSession) -> None:
+    append(house, *BATCHES[0])
+    packed = pack(append(house, *BATCHES[1], name="other.log"))
+    house.run(spark)
+    with packed.open("ab") as file:
+        file.write(gzip.compress(TEXT[0])[:-4])
+    links = house.lakehouse(spark).prove(deep=True, full=True).links
+    assert [link.said for link in links if not link.holds] == []
+    (link,) = [link for link in links if link.notes and link.notes[-1].startswith("not read again")]
+    assert [part.said for part in link.uncompared] == [f"{len(BATCHES[1])} lines of files that were not read again"]
+    assert link.notes[-1] == "not read again, as it is compressed and not complete: other.log.gz"
 
 
 def test_a_rebuild_asks_whether_a_file_is_a_copy_if_bronze_has_its_lines(house: House, spark: SparkSession) -> None:

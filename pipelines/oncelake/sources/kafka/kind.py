@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -134,7 +135,9 @@ class KafkaKind(SourceKind):
             if is_known and known.get(at, (None,))[0] == epochs:
                 cached: LastRecords = known[at][1]
                 return cached
-            result = compare_last(lambda: read(versions.spark, at), client, versions)(ends, now, metadata)
+            compare = compare_last(lambda: read(versions.spark, at), client, versions)
+            described = partial(describe, versions.spark, client, sorted(now))
+            result = again_if_expired(compare, described)(ends, now, metadata)
             if is_known and not result.others:
                 known[at] = (epochs, result)
             return result
@@ -211,6 +214,26 @@ class KafkaKind(SourceKind):
             if same and _chooses(spark, other, topic):
                 return f"sources.{name}"
         return None
+
+
+def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, Topic]]) -> CompareLast:
+    """Return a comparison that begins again if records expired while it read them.
+
+    Args:
+        compare: the comparison.
+        described: describes the topics as they are now.
+    """
+
+    def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
+        try:
+            return compare(ends, now, metadata)
+        except Py4JJavaError:
+            later = described()
+            if all(topic.earliest == now[name].earliest for name, topic in later.items() if name in now):
+                raise
+            return compared(ends, later, metadata)
+
+    return compared
 
 
 def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], versions: MaskVersions) -> CompareLast:

@@ -18,7 +18,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
 from oncelake.sources.directory.census import FaultKey, fault_message
 from oncelake.sources.directory.comparison import summed, unequal
-from oncelake.sources.directory.listing import ListedFile
+from oncelake.sources.directory.listing import ListedFile, is_packed
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail.masked_proof import masked_changed
 from oncelake.sources.tail.plan import half_read, ranges
@@ -168,15 +168,23 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     well = f"{count_of(sum(counts.values()), 'row')} of {file_count}, each byte once"
     notes, unread = list[str](), 0
     if deep:
-        known = source.survey(span.end).known
-        again = {number: file for number, file in known.items() if ":" not in file.path}
+        survey = source.survey(span.end)
+        known = survey.known
+        cut = {file.identity for file, _ in survey.aside if is_packed(file.path)}  # guard: cut-archive-not-read-again
+        again = {
+            number: file for number, file in known.items() if ":" not in file.path and file.identity not in cut
+        }
         every = read_version(versions.spark, span.path, span.version)
         unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()
         changed, compared, notes = _changed(span, again, versions)
         faults += changed
-        colons = sorted(shown_name(file.path) for number, file in known.items() if number not in again)
-        if colons:
-            notes = [*notes, f"not read again, as Hadoop reads no name with a colon: {listed(colons)}"]
+        others = [file for number, file in known.items() if number not in again]
+        for why, files in (
+            ("Hadoop reads no name with a colon", [file for file in others if ":" in file.path]),
+            ("it is compressed and not complete", [file for file in others if ":" not in file.path]),
+        ):
+            if files:
+                notes = [*notes, f"not read again, as {why}: {_named(files)}"]
         well = f"{well}, {count_of(compared, 'file')} read again and equal line by line"
     link = Link.of(f"{source.path} → {span.table}", span.table, faults, well, notes)
     gone = sum(rows for ms, rows in counts.items() if ms not in names)  # guard: growing-rows-are-number
