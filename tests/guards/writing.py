@@ -649,6 +649,13 @@ GUARDS = (
         tests=(f"{_AGGREGATED}test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null",),
     ),
     Guard(
+        "shown-from-merged-parts",
+        "what a measure shows is computed from the merged parts",
+        "it shows the share of the last batch alone",
+        reads("*merged.values()", "*(dialect.column('batch', name) for name in merged)"),
+        tests=(f"{_AGGREGATED}test_lines_with_a_condition_are_counted_and_their_share_shown",),
+    ),
+    Guard(
         "windows-with-invalid-texts",
         "the windows of a large batch with such texts leave none out",
         "its rows are inserted a second time",

@@ -10,8 +10,6 @@ from oncelake.common.models import Strict, shown
 from oncelake.gold.measure import Measure, parse_measure
 
 LOG_TIME = "log_time"
-# A declared name starts with a letter, so it cannot clash with a hidden column.
-SKETCH_PREFIX = "_sketch_"
 
 _UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 LONGEST = 36_500 * _UNITS["day"]
@@ -101,11 +99,6 @@ class GoldTable(Strict):
     def parsed(self) -> tuple[Measure, ...]:
         """The measures in declared order."""
         return tuple(parse_measure(name, text) for name, text in self.measures.items())
-
-
-def sketch_column(measure: Measure) -> str:
-    """Return the name of the hidden column with the mergeable sketch of an approx_distinct."""
-    return f"{SKETCH_PREFIX}{measure.name}"
 
 
 def quoted(name: str) -> str:

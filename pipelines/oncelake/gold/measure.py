@@ -12,13 +12,16 @@ Types are chosen so that merging cannot wrap, round, or depend on the order of r
   be no value.
 - A sum of floats depends on the order of its terms, so a replay could differ: it is rejected.
 
+What a measure shows may be computed from other values, which do merge so and are in hidden columns of the table: its
+parts. A rate is shown from two counts.
+
 Floats are ordered and compared as Spark does, here, in gold, and in the recount of a proof: NaN equals NaN and is above
 all numbers, -0.0 is 0.0, null equals null as a key and is no value in a measure.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark.sql import Column
@@ -30,6 +33,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
     IntegralType,
     LongType,
     StringType,
@@ -110,6 +114,32 @@ def _hashed(value: Column, _: DataType) -> Column:
     return F.when(value.isNotNull(), F.xxhash64(value))
 
 
+def _condition(result: DataType) -> Callable[[DataType], DataType | str]:
+    """Return the function from the type of a condition to the type of its measure."""
+    return lambda kind: result if isinstance(kind, BooleanType) else "where needs a condition, such as level = 'ERROR'"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One value that a table keeps of a measure: a batch's is merged with the table's.
+
+    Attributes:
+        merge: how a batch's value is merged with the table's.
+        aggregate: combines the terms of a batch into one value.
+        term: turns a row's value into the term to aggregate, given the part's type.
+        prefix: the prefix of its hidden column's name; empty if it is what the measure shows.
+        kind: its type over values of a type, if it is hidden.
+        comment: its column's comment, with the measure's name.
+    """
+
+    merge: Merge
+    aggregate: Callable[[Column], Column]
+    term: Callable[[Column, DataType], Column] = lambda value, _: value
+    prefix: str = ""
+    kind: Callable[[DataType], DataType] | None = None
+    comment: str = ""
+
+
 @dataclass(frozen=True)
 class Function:
     """A function that a measure can use.
@@ -118,24 +148,54 @@ class Function:
         form: how it is written in a declaration.
         over: returns the measure's type for values of a type; if there is none, a text with the reason and what to
             write.
-        term: turns a row's value into the term to aggregate, given the measure's type.
-        aggregate: combines the terms of a batch into one value.
-        merge: how this value is merged with the table's value.
+        parts: what the table keeps of it.
+        value: what it shows, as SQL over the columns of its parts, if these are hidden.
+        never_null: True if it has a value in every row.
+        in_datafusion: True if DataFusion computes the same value from the parts as Spark does.
     """
 
     form: str
     over: Callable[[DataType], DataType | str]
-    term: Callable[[Column, DataType], Column]
-    aggregate: Callable[[Column], Column]
-    merge: Merge
+    parts: tuple[Part, ...]
+    value: str = ""
+    never_null: bool = False
+    in_datafusion: bool = True
 
+    @property
+    def merge(self) -> Merge | None:
+        """How what it shows is merged; None if that is computed from hidden parts."""
+        return None if self.value else self.parts[0].merge
+
+
+def _long(_: DataType) -> DataType:
+    return LongType()
+
+
+# A sketch that saw rows one by one estimates by their order (HIP). Its union with itself forgets the order, so the
+# estimate depends only on the set of values.
+_ESTIMATE = "hll_sketch_estimate(hll_union({0}, {0}))"
+_SKETCH = Part("sketch", F.hll_sketch_agg, _hashed, "_sketch_", lambda _: BinaryType(), "HLL sketch of {}, mergeable")
+_MET = Part("count", F.count, lambda value, _: F.when(value, 1))
 
 FUNCTIONS: Mapping[str, Function] = {
-    "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "count"),
-    "sum": Function("sum(x)", _sum, _summand, F.sum, "sum"),
-    "min": Function("min(x)", _extreme, one_zero, F.min, "least"),
-    "max": Function("max(x)", _extreme, one_zero, F.max, "greatest"),
-    "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),
+    "count": Function("count", _long, (Part("count", F.count),), never_null=True),
+    "count where": Function("count where CONDITION", _condition(LongType()), (_MET,), never_null=True),
+    "rate where": Function(
+        "rate where CONDITION",
+        _condition(DoubleType()),
+        (
+            replace(_MET, prefix="_count_", kind=_long, comment="lines that {} counts"),
+            Part("count", F.count, lambda *_: F.lit(1), "_lines_", _long, "all lines of {}"),
+        ),
+        "CAST({0} AS DOUBLE) / CAST({1} AS DOUBLE)",
+        never_null=True,
+    ),
+    "sum": Function("sum(x)", _sum, (Part("sum", F.sum, _summand),)),
+    "min": Function("min(x)", _extreme, (Part("least", F.min, one_zero),)),
+    "max": Function("max(x)", _extreme, (Part("greatest", F.max, one_zero),)),
+    "approx_distinct": Function(
+        "approx_distinct(x)", _distinct, (_SKETCH,), _ESTIMATE, never_null=True, in_datafusion=False
+    ),
 }
 ACCEPTED = ", ".join(function.form for function in FUNCTIONS.values())
 
@@ -145,7 +205,7 @@ _QUANTILE = "a quantile of quantiles is not the quantile; declare counts per val
 _ORDER = "which row comes first is not defined; use min(struct(log_time, x)) or max(struct(log_time, x))"
 _SPREAD = "it is not additive; declare a count, a sum(x) and a sum of squares, and compute it when reading"
 _LIST = "a list grows without bound and has no defined order; read silver for the values"
-_COUNT_IF = "it is a sum; declare sum(CASE WHEN … THEN 1 ELSE 0 END)"
+_COUNT_IF = "it is a count of lines; use count where CONDITION"
 
 NOT_ADDITIVE: Mapping[str, str] = {
     **dict.fromkeys(("avg", "mean", "try_avg"), _MEAN),
@@ -161,6 +221,7 @@ NOT_ADDITIVE: Mapping[str, str] = {
     "try_sum": "sum(x) cannot overflow here; use sum(x)",
 }
 
+_WHERE = re.compile(r"(?P<function>count|rate)\s+where\b(?P<condition>.*)", re.DOTALL | re.IGNORECASE)
 _CALL = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<argument>.*)\))?", re.DOTALL | re.ASCII)
 _QUOTED = re.compile(
     r"""(?<![A-Za-z0-9_])[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL
@@ -180,10 +241,25 @@ class Measure:
         """The function that the measure uses."""
         return FUNCTIONS[self.function]
 
+    @property
+    def text(self) -> str:
+        """The measure as it is written."""
+        function, where, _ = self.function.partition(" where")
+        return f"{function}{where} {self.argument}" if where else f"{function}({self.argument})"
 
-def can_overflow(measure: Measure, schema: StructType) -> bool:
-    """Return True if a measure's type holds only some billions of its largest terms: a sum of decimals."""
-    return measure.how.merge == "sum" and schema[measure.name].dataType != _INTEGER_SUM
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The measure's parts by the names of their columns; a declared name begins with a letter, a hidden one not."""
+        return {f"{part.prefix}{self.name}": part for part in self.how.parts}
+
+    def shown(self, *parts: str) -> str:
+        """Return the SQL of what the measure shows, from the SQL of its parts."""
+        return self.how.value.format(*parts) if self.how.value else parts[0]
+
+
+def can_overflow(part: Part, kind: DataType) -> bool:
+    """Return True if a part's type holds only some billions of its largest terms: a sum of decimals."""
+    return part.merge == "sum" and kind != _INTEGER_SUM
 
 
 def parse_measure(name: str, text: str) -> Measure:
@@ -192,6 +268,12 @@ def parse_measure(name: str, text: str) -> Measure:
     Raises:
         ValueError: it is not an accepted measure; the message lists those that are, or says why this one is not.
     """
+    where = _WHERE.fullmatch(text.strip())
+    if where is not None:
+        function = f"{where['function'].lower()} where"
+        if not where["condition"].strip():
+            raise ValueError(f"a condition over silver is needed: {FUNCTIONS[function].form}")
+        return Measure(name, function, where["condition"].strip())
     call = _CALL.fullmatch(text.strip())
     if call is None:
         raise ValueError(f"a measure is one of {ACCEPTED}, where x is an expression over silver")
@@ -204,7 +286,7 @@ def parse_measure(name: str, text: str) -> Measure:
     if argument is not None:
         raise ValueError(
             "count counts lines and is written without parentheses; to count lines where x is not null, "
-            "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
+            "declare count where x IS NOT NULL"
         )
     return Measure(name, function)
 

@@ -4,7 +4,7 @@ Pure: the same rows give the same result in any order and partitioning, and merg
 halves gives the result of the whole.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 from oncelake.common.spark.rows import Collected
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
 from oncelake.exactly_once.writers import Dialect, MergeSql
-from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.expression import column
-from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, can_overflow
+from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, Part, can_overflow
 from oncelake.gold.schema import schema_over
 from oncelake.silver.parsing.columns import FLOATS
 
@@ -65,27 +65,37 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wi
             to be refused; without it, such a sum is an error.
     """
     schema = schema_over(silver, table)
-    keys = [LOG_TIME, *table.by]
-    sums = {measure.name: schema[measure.name].dataType for measure in table.parsed if can_overflow(measure, schema)}
-    partials = [_partial(measure, sums.get(measure.name)).alias(_merge_column(measure)) for measure in table.parsed]
+    keys = [F.col(quoted(key)) for key in (LOG_TIME, *table.by)]
+    parts = {name: part for measure in table.parsed for name, part in measure.parts.items()}
+    sums = {name for name, part in parts.items() if can_overflow(part, schema[name].dataType)}
+    partials = [
+        _partial(name, part, schema[name].dataType if name in sums else None).alias(name)
+        for name, part in parts.items()
+    ]
     terms = _terms(silver, table, schema)
     marks = marks_of(terms.columns) if counting else []
     counts = [F.count_if(name).alias(name) for name in marks]
     counts += [F.count(F.lit(1)).alias(LINES)] if marks else []
     groups = terms.groupBy(*keys).agg(*partials, *counts)
-    shown = [
-        F.expr(_estimate(quoted(_merge_column(measure)))) if measure.how.merge == "sketch" else F.col(measure.name)
-        for measure in table.parsed
-    ]
-    sketches = [F.col(_merge_column(measure)) for measure in table.parsed if measure.how.merge == "sketch"]
-    columns = [*(F.col(key) for key in keys), *shown, *sketches]
     form = _wide if wide else _narrow
-    return groups.select(
+    merged = groups.select(
+        *keys,
         *(
-            form(column, field) if field.name in sums else column.cast(field.dataType).alias(field.name)
+            form(F.col(quoted(name)), schema[name])
+            if name in sums
+            else F.col(quoted(name)).cast(schema[name].dataType).alias(name)
+            for name in parts
+        ),
+        *groups.columns[len(keys) + len(parts) :],
+    )
+    shown = [F.expr(measure.shown(*map(quoted, measure.parts))) for measure in table.parsed]
+    columns = [*keys, *shown, *(F.col(name) for name, part in parts.items() if part.prefix)]
+    return merged.select(
+        *(
+            column.alias(field.name) if field.name in sums else column.cast(field.dataType).alias(field.name)
             for column, field in zip(columns, schema, strict=True)
         ),
-        *groups.columns[len(keys) + len(partials) :],
+        *merged.columns[len(keys) + len(parts) :],
     )
 
 
@@ -98,15 +108,16 @@ def in_gold(field: StructField) -> StructField:
     return StructField(field.name, DecimalType(digits, field.dataType.scale), field.nullable)
 
 
-def _partial(measure: Measure, kind: DataType | None) -> Column:
+def _partial(name: str, part: Part, kind: DataType | None) -> Column:
     """Return the value of a batch's terms.
 
     Args:
-        measure: the measure.
+        name: the column of a part of a measure.
+        part: the part.
         kind: the type of a sum that can overflow: Spark's sum of too many digits is null, as that of no value is.
     """
-    term = F.col(measure.name)
-    value = measure.how.aggregate(term)
+    term = F.col(quoted(name))
+    value = part.aggregate(term)
     if not isinstance(kind, DecimalType):
         return value
     largest = F.lit("9" * (BATCH_SUM_DIGITS - kind.scale) + "." + "9" * kind.scale)
@@ -177,10 +188,11 @@ def merge_into(
     )
     update: dict[str, str] = {}
     for measure in table.parsed:
-        stored = _merge_column(measure)
-        old, new = dialect.column("gold", stored), dialect.column("batch", stored)
-        merged = _MERGES[measure.how.merge].format(old=old, new=new)
-        update |= {measure.name: _estimate(merged), stored: merged} if stored != measure.name else {stored: merged}
+        merged = {
+            name: _MERGES[part.merge].format(old=dialect.column("gold", name), new=dialect.column("batch", name))
+            for name, part in measure.parts.items()
+        }
+        update |= {measure.name: measure.shown(*merged.values()), **merged}  # guard: shown-from-merged-parts
     return MergeSql(condition, update, _ranges(touched))
 
 
@@ -252,26 +264,12 @@ def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
 
     It has no sketches, and it orders floats, lists, structs and binary values in another way.
     """
-    if any(measure.how.merge == "sketch" for measure in table.parsed):
+    if not all(measure.how.in_datafusion for measure in table.parsed):
         return False
-    values, keys = [measure.name for measure in table.parsed], [LOG_TIME, *table.by]
+    values, keys = [name for measure in table.parsed for name in measure.parts], [LOG_TIME, *table.by]
     return all(isinstance(schema[name].dataType, _SAME_ORDER) for name in values) and all(
         isinstance(schema[name].dataType, (*_SAME_ORDER, BooleanType)) for name in keys
     )
-
-
-def _merge_column(measure: Measure) -> str:
-    """Return the name of the column by which two rows are merged."""
-    return sketch_column(measure) if measure.how.merge == "sketch" else measure.name
-
-
-def _estimate(sketch: str) -> str:
-    """Return the SQL of an estimate from the sketch's union with itself.
-
-    A sketch that saw rows one by one estimates by their order (HIP). The union forgets the order, so its estimate
-    depends only on the set of values.
-    """
-    return f"hll_sketch_estimate(hll_union({sketch}, {sketch}))"
 
 
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
@@ -283,7 +281,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
         name: schema[name].dataType for name, text in texts.items() if _may_be_invalid(silver, text, schema[name])
     }
     keys = {name: column(text) for name, text in table.by.items()}
-    terms = {**keys, **{measure.name: _term(measure, schema) for measure in table.parsed}}
+    terms = {**keys, **{name: term for measure in table.parsed for name, term in _measured(measure, schema)}}
     marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
@@ -314,6 +312,8 @@ def window_start(seconds: int) -> Column:
     return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
 
 
-def _term(measure: Measure, schema: StructType) -> Column:
+def _measured(measure: Measure, schema: StructType) -> Iterator[tuple[str, Column]]:
+    """Yield the columns of a measure's parts, and their terms."""
     value = column(measure.argument) if measure.argument else F.lit(1)
-    return measure.how.term(value, schema[measure.name].dataType)
+    for name, part in measure.parts.items():
+        yield name, part.term(value, schema[name].dataType)

@@ -106,7 +106,7 @@ class GoldCell:
         if not any(mask):
             raise OncelakeError(self._no_row(of_window, window))
         wanted = [row for row, is_wanted in zip(of_window, mask, strict=True) if is_wanted]
-        counts = [measure.name for measure in declared.parsed if measure.how.merge == "count"]
+        counts = [measure.name for measure in declared.parsed if measure.function == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
         lines, total = self._silver(declared, rows, gold.filter(mask), version_of(end) - 1, limit)
         return GoldLines(str(self.table), window, wanted, plain_rows(lines), total, counted)

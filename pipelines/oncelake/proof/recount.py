@@ -35,7 +35,7 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     """Prove that a gold table equals its declaration applied to the silver rows that it has read.
 
     Every row and every measure is compared: in all windows, or in those to which the span's batches added a line.
-    An estimated measure is compared by its estimate.
+    A measure is compared by what it shows and by the parts that it is shown from; of a sketch, only what it shows.
 
     Args:
         spark: the session.
@@ -136,7 +136,7 @@ def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Join the rows of both sides by window and keys; a null key equals a null key."""
     keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
-    values = F.struct(*(F.col(quoted(measure)) for measure in declared.measures)).alias("_values")
+    values = F.struct(*(F.col(quoted(name)) for name in _compared(declared))).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
     frames = [
         frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
@@ -151,7 +151,7 @@ def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
     once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
     equal = [
         F.col(f"_gold_values.{quoted(measure)}").eqNullSafe(F.col(f"_silver_values.{quoted(measure)}"))
-        for measure in declared.measures
+        for measure in _compared(declared)
     ]
     return ~reduce(Column.__and__, equal, once)
 
@@ -172,7 +172,13 @@ def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
 def _fields(rows: DataFrame, declared: GoldTable) -> list[StructField]:
     values = rows.schema["_gold_values"].dataType
     assert isinstance(values, StructType)
-    return [values[name] for name in declared.measures]
+    return [values[name] for name in _compared(declared)]
+
+
+def _compared(declared: GoldTable) -> list[str]:  # guard: gold-parts-from-silver
+    """Return the columns to compare: the measures, and their hidden parts, but for sketches, whose bytes may differ."""
+    parts = (name for measure in declared.parsed for name, part in measure.parts.items() if part.merge != "sketch")
+    return [*dict.fromkeys([*declared.measures, *parts])]
 
 
 def _text(column: Column, field: StructField) -> Column:
@@ -191,7 +197,7 @@ def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:
         return f"{where}: is missing in gold, but silver has {count_of(row[_LINES], 'line')}"
     return f"{where}: " + ", ".join(
         f"{name} is {_shown(gold[name], bare=name in bare)}, silver has {_shown(silver[name], bare=name in bare)}"
-        for name in declared.measures
+        for name in _compared(declared)
         if gold[name] != silver[name]
     )
 

@@ -41,6 +41,8 @@ OUTSIDE = GoldTable(
         "first_at": "min(log_time)",
         "last_at": "max(log_time)",
         "highest": "max(try_cast(fields['ms'] AS DECIMAL(20,3)))",
+        "informed": "count where level = 'INFO'",
+        "share": "rate where level = 'INFO'",
     },
 )
 LEFT_TO_SPARK = {

@@ -20,7 +20,7 @@ from pyspark.sql.types import DecimalType, StructType
 from oncelake.common.explain import explain
 from oncelake.exactly_once.writers import MergeSql
 from oncelake.gold import measure
-from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
+from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate, in_gold, merge_into, windows, windows_within
 from oncelake.silver.schema import SILVER
@@ -47,6 +47,8 @@ EVERYTHING = GoldTable(
         "last_line": "max(struct(log_time, message))",
         "texts": "approx_distinct(message)",
         "values": "approx_distinct(try_cast(fields['x'] AS DOUBLE))",
+        "errors": "count where level = 'ERROR'",
+        "error_rate": "rate where level = 'ERROR'",
     },
 )
 
@@ -61,7 +63,7 @@ def lines(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 
 def shown(gold: DataFrame) -> DataFrame:
-    return gold.drop(*(name for name in gold.columns if name.startswith(SKETCH_PREFIX)))
+    return gold.drop(*(name for name in gold.columns if name.startswith("_sketch_")))
 
 
 def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
@@ -150,8 +152,12 @@ def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
         ("last_line", "struct<log_time:timestamp,message:string>"),
         ("texts", "bigint"),
         ("values", "bigint"),
+        ("errors", "bigint"),
+        ("error_rate", "double"),
         ("_sketch_texts", "binary"),
         ("_sketch_values", "binary"),
+        ("_count_error_rate", "bigint"),
+        ("_lines_error_rate", "bigint"),
     ]
     made = aggregate(lines(spark), EVERYTHING)
     assert [(field.name, field.dataType) for field in made.schema] == [(f.name, f.dataType) for f in schema]
@@ -238,6 +244,17 @@ def test_a_sum_that_leaves_its_type_in_a_merge_is_an_error(spark: SparkSession, 
 
 def _sums(gold: DataFrame) -> dict[str, tuple[Decimal | None, Decimal | None]]:
     return {row["level"]: (row["total"], row["exact"]) for row in gold.collect()}
+
+
+def test_lines_with_a_condition_are_counted_and_their_share_shown(spark: SparkSession, fold: Any) -> None:
+    measures = {"errors": "count where level = 'ERROR'", "share": "rate where level = 'ERROR'", "lines": "count"}
+    table = GoldTable(every="1 day", by={"topic": "topic"}, measures=measures)
+    first = lines(spark, line(level="ERROR"), line(), line(level=None), line(topic="quiet", level=None))
+    second = lines(spark, line(level="ERROR"), line(), line(), line(topic="loud", level="ERROR"))
+    expected = {None: (2, 2 / 6, 6), "quiet": (0, 0.0, 1), "loud": (1, 1.0, 1)}
+    for gold in (fold([first, second], table), aggregate(first.unionAll(second), table)):
+        found = {row["topic"]: (row["errors"], row["share"], row["lines"]) for row in gold.collect()}
+        assert found == expected
 
 
 def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:

@@ -10,6 +10,8 @@ from oncelake.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
     [
         ("count", "count", ""),
         (" COUNT ", "count", ""),
+        ("count where level = 'ERROR'", "count where", "level = 'ERROR'"),
+        (" Rate WHERE fields['status'] >= 500 ", "rate where", "fields['status'] >= 500"),
         ("sum(partition)", "sum", "partition"),
         ("min( log_time )", "min", "log_time"),
         ("max (length(trim(message)))", "max", "length(trim(message))"),
@@ -36,6 +38,12 @@ def test_a_measure_that_cannot_be_merged_is_refused_with_the_way_out(function: s
         parse_measure("m", f"{function}(partition)")
 
 
+@pytest.mark.parametrize("text", ["count where", "rate where  "])
+def test_a_count_with_a_condition_needs_the_condition(text: str) -> None:
+    with pytest.raises(ValueError, match=f"a condition over silver is needed: {text.strip()} CONDITION"):
+        parse_measure("m", text)
+
+
 def test_mean_is_refused_with_sum_and_count_as_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"declare a sum\(x\) and a count, and divide when reading"):
         parse_measure("m", "avg(partition)")
@@ -49,12 +57,15 @@ def test_distinct_is_refused_with_approx_distinct_as_the_way_out(text: str) -> N
 
 @pytest.mark.parametrize("text", ["count()", "count(*)", "count(level)"])
 def test_count_takes_no_argument(text: str) -> None:
-    with pytest.raises(ValueError, match=r"written without parentheses; .*sum\(CASE WHEN"):
+    with pytest.raises(ValueError, match=r"written without parentheses; .*count where x IS NOT NULL"):
         parse_measure("m", text)
 
 
 def test_an_unknown_measure_is_refused_with_the_list_of_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no measure total; use one of count, sum\(x\), min\(x\), max\(x\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"no measure total; use one of count, count where CONDITION, rate where CONDITION, sum\(x\), max\(x\)",
+    ):
         parse_measure("m", "total(partition)")
 
 
