@@ -52,6 +52,10 @@ _INTEGER_SUM = DecimalType(38, 0)
 DECIMAL_SUM_DIGITS = 37
 # The digits of the sum of a batch's terms, which Spark adds up before it is merged.
 BATCH_SUM_DIGITS = 38
+# The digits of a value of stddev, before and after the point: decimals of 38 digits hold what is computed from the sum
+# of a billion squares, exactly.
+_WHOLE, _SCALE = 11, 3
+_FLOAT_SUM = "a sum of floats depends on the order of rows, so a replay could differ"
 # How a sum is refused that has more digits than its type.
 OUT_OF_RANGE = "is not within the range of"
 _PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
@@ -76,19 +80,37 @@ def _is_orderable(kind: DataType) -> bool:
     return _is_exact(kind)
 
 
-def _sum(kind: DataType) -> DataType | str:
+def _sum(kind: DataType, function: str = "sum") -> DataType | str:
     if isinstance(kind, IntegralType):
         return _INTEGER_SUM
     if isinstance(kind, FLOATS):
-        return (
-            "a sum of floats depends on the order of rows, so a replay could differ: "
-            "write sum(try_cast(… AS DECIMAL(18,3)))"
-        )
+        return f"{_FLOAT_SUM}: write {function}(try_cast(… AS DECIMAL(18,3)))"
     if not isinstance(kind, DecimalType):
-        return "a sum needs integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
+        return f"a sum needs integers or decimals: write {function}(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
     if kind.precision > TERM_DIGITS:
         return f"a sum accepts decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
     return DecimalType(DECIMAL_SUM_DIGITS, kind.scale)
+
+
+def _sum_type(kind: DataType) -> DataType:
+    """Return the type of the sum of values, which are known to have one."""
+    sum_type = _sum(kind)
+    assert not isinstance(sum_type, str)
+    return sum_type
+
+
+def _mean(kind: DataType) -> DataType | str:
+    sum_type = _sum(kind, "avg")
+    return sum_type if isinstance(sum_type, str) else DoubleType()
+
+
+def _deviation(kind: DataType) -> DataType | str:
+    if isinstance(kind, DecimalType) and kind.scale <= _SCALE and kind.precision - kind.scale <= _WHOLE:
+        return DoubleType()
+    if isinstance(kind, IntegralType) and not isinstance(kind, LongType):
+        return DoubleType()
+    why = _FLOAT_SUM if isinstance(kind, FLOATS) else "squares need room"
+    return f"{why}: write stddev(try_cast(… AS DECIMAL({_WHOLE + _SCALE},{_SCALE}))), or fewer digits"
 
 
 def _extreme(kind: DataType) -> DataType | str:
@@ -167,6 +189,11 @@ class Function:
         return None if self.value else self.parts[0].merge
 
 
+def _square(value: Column, _: DataType) -> Column:
+    narrow = value.cast(DecimalType(_WHOLE + _SCALE, _SCALE))
+    return (narrow * narrow).cast(DecimalType(TERM_DIGITS, 2 * _SCALE))
+
+
 def _long(_: DataType) -> DataType:
     return LongType()
 
@@ -176,6 +203,22 @@ def _long(_: DataType) -> DataType:
 _ESTIMATE = "hll_sketch_estimate(hll_union({0}, {0}))"
 _SKETCH = Part("sketch", F.hll_sketch_agg, _hashed, "_sketch_", lambda _: BinaryType(), "HLL sketch of {}, mergeable")
 _MET = Part("count", F.count, lambda value, _: F.when(value, 1))
+
+_VALUES = Part("count", F.count, lambda value, _: value, "_count_", _long, "values in {}")
+
+# Text of a decimal is exact, and every engine reads it as the nearest double; DataFusion's own cast is not the nearest.
+_AVERAGE = "CAST(CAST({0} AS STRING) AS DOUBLE) / CAST(nullif({1}, 0) AS DOUBLE)"
+
+# The count n, the sum and the sum of squares give Σ(x - m)² without a rounding for any m of few digits. With the m that
+# is nearest to the mean, what is then taken off for m not being the mean is at most half of it: no digits cancel out.
+_N, _SUM, _SQUARES = "CAST({0} AS DECIMAL(20,0))", "CAST({1} AS DECIMAL(37,3))", "CAST({2} AS DECIMAL(37,6))"
+_NEAR = f"CAST(round({_SUM} / nullif({_N}, 0), {_SCALE}) AS DECIMAL(15,3))"
+_OFF = f"({_SUM} - {_NEAR} * {_N})"
+_AROUND = f"CAST({_SQUARES} - {_NEAR} * {_SUM} - {_NEAR} * {_OFF} AS DOUBLE)"
+_SPREAD = (
+    f"sqrt(({_AROUND} - CAST({_OFF} AS DOUBLE) * CAST({_OFF} AS DOUBLE) / CAST(nullif({{0}}, 0) AS DOUBLE))"
+    " / CAST(nullif({0} - 1, 0) AS DOUBLE))"
+)
 
 FUNCTIONS: Mapping[str, Function] = {
     "count": Function("count", _long, (Part("count", F.count),), never_null=True),
@@ -191,6 +234,24 @@ FUNCTIONS: Mapping[str, Function] = {
         never_null=True,
     ),
     "sum": Function("sum(x)", _sum, (Part("sum", F.sum, _summand),)),
+    "avg": Function(
+        "avg(x)", _mean, (Part("sum", F.sum, _summand, "_sum_", _sum_type, "sum of {}"), _VALUES), _AVERAGE
+    ),
+    "stddev": Function(
+        "stddev(x)",
+        _deviation,
+        (
+            _VALUES,
+            Part("sum", F.sum, _summand, "_sum_", lambda _: DecimalType(DECIMAL_SUM_DIGITS, _SCALE), "sum of {}"),
+            Part(
+                *("sum", F.sum, _square, "_squares_"),
+                lambda _: DecimalType(DECIMAL_SUM_DIGITS, 2 * _SCALE),
+                "sum of squares of {}",
+            ),
+        ),
+        _SPREAD,
+        in_datafusion=False,
+    ),
     "min": Function("min(x)", _extreme, (Part("least", F.min, one_zero),)),
     "max": Function("max(x)", _extreme, (Part("greatest", F.max, one_zero),)),
     "approx_distinct": Function(
@@ -199,23 +260,24 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 ACCEPTED = ", ".join(function.form for function in FUNCTIONS.values())
 
-_MEAN = "a mean of means is not the mean; declare a sum(x) and a count, and divide when reading"
 _DISTINCT = "exact distinct values of two batches do not add up; use approx_distinct(x)"
 _QUANTILE = "a quantile of quantiles is not the quantile; declare counts per value range as keys in `by`"
 _ORDER = "which row comes first is not defined; use min(struct(log_time, x)) or max(struct(log_time, x))"
-_SPREAD = "it is not additive; declare a count, a sum(x) and a sum of squares, and compute it when reading"
+_VARIANCE = "it is the square of another measure; use stddev(x)"
+_MOMENTS = "it is not additive; declare sums of the products, and compute it when reading"
 _LIST = "a list grows without bound and has no defined order; read silver for the values"
 _COUNT_IF = "it is a count of lines; use count where CONDITION"
 
 NOT_ADDITIVE: Mapping[str, str] = {
-    **dict.fromkeys(("avg", "mean", "try_avg"), _MEAN),
+    **dict.fromkeys(("mean", "try_avg"), "it has another name; use avg(x)"),
     **dict.fromkeys(("count_distinct", "countdistinct", "distinct"), _DISTINCT),
     "approx_count_distinct": "its result keeps no sketch to merge with; use approx_distinct(x)",
     **dict.fromkeys(("median", "percentile", "percentile_approx", "approx_percentile", "mode"), _QUANTILE),
     **dict.fromkeys(("percentile_cont", "percentile_disc", "approx_top_k", "histogram_numeric"), _QUANTILE),
     **dict.fromkeys(("first", "last", "first_value", "last_value", "any_value", "min_by", "max_by"), _ORDER),
-    **dict.fromkeys(("stddev", "std", "stddev_pop", "stddev_samp", "variance", "var_pop"), _SPREAD),
-    **dict.fromkeys(("var_samp", "corr", "covar_pop", "covar_samp", "skewness", "kurtosis"), _SPREAD),
+    **dict.fromkeys(("std", "stddev_samp"), "it has another name; use stddev(x)"),
+    **dict.fromkeys(("stddev_pop", "variance", "var_pop", "var_samp"), _VARIANCE),
+    **dict.fromkeys(("corr", "covar_pop", "covar_samp", "skewness", "kurtosis"), _MOMENTS),
     **dict.fromkeys(("collect_list", "collect_set", "array_agg", "listagg", "string_agg"), _LIST),
     **dict.fromkeys(("count_if", "countif"), _COUNT_IF),
     "try_sum": "sum(x) cannot overflow here; use sum(x)",

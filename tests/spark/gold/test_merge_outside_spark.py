@@ -43,11 +43,14 @@ OUTSIDE = GoldTable(
         "highest": "max(try_cast(fields['ms'] AS DECIMAL(20,3)))",
         "informed": "count where level = 'INFO'",
         "share": "rate where level = 'INFO'",
+        "mean": "avg(offset)",
+        "mean_ms": "avg(try_cast(fields['ms'] AS DECIMAL(28,9)))",
     },
 )
 LEFT_TO_SPARK = {
     "a sketch": {"measures": {"texts": "approx_distinct(message)"}},
     "a float": {"measures": {"lowest": "min(try_cast(fields['ms'] AS DOUBLE))"}},
+    "a deviation": {"measures": {"spread": "stddev(try_cast(fields['ms'] AS DECIMAL(14,3)))"}},
     "a struct": {"measures": {"last": "max(struct(log_time, message))"}},
     "a float as a key": {"by": {"ratio": "try_cast(fields['ms'] AS DOUBLE)"}, "measures": {"lines": "count"}},
 }

@@ -5,7 +5,7 @@ import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ EVERYTHING = GoldTable(
         "values": "approx_distinct(try_cast(fields['x'] AS DOUBLE))",
         "errors": "count where level = 'ERROR'",
         "error_rate": "rate where level = 'ERROR'",
+        "mean": "avg(try_cast(fields['ms'] AS DECIMAL(28,9)))",
+        "spread": "stddev(try_cast(fields['x'] AS DECIMAL(14,3)))",
     },
 )
 
@@ -154,10 +156,17 @@ def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
         ("values", "bigint"),
         ("errors", "bigint"),
         ("error_rate", "double"),
+        ("mean", "double"),
+        ("spread", "double"),
         ("_sketch_texts", "binary"),
         ("_sketch_values", "binary"),
         ("_count_error_rate", "bigint"),
         ("_lines_error_rate", "bigint"),
+        ("_sum_mean", "decimal(37,9)"),
+        ("_count_mean", "bigint"),
+        ("_count_spread", "bigint"),
+        ("_sum_spread", "decimal(37,3)"),
+        ("_squares_spread", "decimal(37,6)"),
     ]
     made = aggregate(lines(spark), EVERYTHING)
     assert [(field.name, field.dataType) for field in made.schema] == [(f.name, f.dataType) for f in schema]
@@ -255,6 +264,38 @@ def test_lines_with_a_condition_are_counted_and_their_share_shown(spark: SparkSe
     for gold in (fold([first, second], table), aggregate(first.unionAll(second), table)):
         found = {row["topic"]: (row["errors"], row["share"], row["lines"]) for row in gold.collect()}
         assert found == expected
+
+
+@pytest.mark.usefixtures("ansi")
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["1", "2", "4", "x", None],
+        ["0.001"],
+        ["x", None],
+        ["-5", "-5", "-5"],
+        ["99999999999.999", "99999999999.998", "99999999999.999", "-99999999999.999"],
+        # a mean that is a thousand million times the deviation: sums of doubles lose all digits
+        *([f"{base + step}" for step in (0, 0.001, 0.002, 0.001)] for base in (10_000_000_000, 3)),
+        [str(number) for number in range(1000)],
+    ],
+    ids=["mixed", "one", "none", "equal", "largest", "far from zero", "near zero", "many"],
+)
+def test_a_mean_and_a_deviation_are_those_of_exact_numbers(spark: SparkSession, fold: Any, values: list[str]) -> None:
+    number = "try_cast(message AS DECIMAL(14,3))"
+    table = GoldTable(every="1 day", measures={"mean": f"avg({number})", "spread": f"stddev({number})"})
+    rows = [line(message=value) for value in values]
+    exact = [Decimal(value) for value in values if value not in (None, "x")]
+    whole = aggregate(lines(spark, *rows), table)
+    (row,) = whole.collect()
+    with localcontext(prec=80):
+        mean = sum(exact, Decimal()) / len(exact) if exact else None
+        squares = sum(((value - (mean or 0)) ** 2 for value in exact), Decimal())
+        deviation = (squares / (len(exact) - 1)).sqrt() if len(exact) > 1 else None
+    for shown_value, expected in ((row["mean"], mean), (row["spread"], deviation)):
+        assert (shown_value is None) is (expected is None)
+        assert expected is None or math.isclose(shown_value, expected, rel_tol=1e-14)
+    assert bits(fold([lines(spark, *rows[:1]), lines(spark, *rows[1:])], table)) == bits(whole)
 
 
 def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:

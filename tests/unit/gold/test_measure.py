@@ -1,8 +1,20 @@
 """A measure is parsed exactly, and one that cannot be merged is refused by name with the way out."""
 
-import pytest
+import re
 
-from oncelake.gold.measure import ACCEPTED, NOT_ADDITIVE, Measure, parse_measure
+import pytest
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+)
+
+from oncelake.gold.measure import ACCEPTED, FUNCTIONS, NOT_ADDITIVE, Measure, parse_measure
 
 
 @pytest.mark.parametrize(
@@ -44,9 +56,26 @@ def test_a_count_with_a_condition_needs_the_condition(text: str) -> None:
         parse_measure("m", text)
 
 
-def test_mean_is_refused_with_sum_and_count_as_the_way_out() -> None:
-    with pytest.raises(ValueError, match=r"declare a sum\(x\) and a count, and divide when reading"):
-        parse_measure("m", "avg(partition)")
+@pytest.mark.parametrize(
+    ("function", "kind", "way"),
+    [
+        ("avg", DoubleType(), r"depends on the order of rows.*write avg\(try_cast\(… AS DECIMAL\(18,3\)\)\)"),
+        ("avg", StringType(), r"write avg\(try_cast\(… AS BIGINT\)\)"),
+        ("stddev", FloatType(), r"depends on the order of rows.*write stddev\(try_cast\(… AS DECIMAL\(14,3\)\)\)"),
+        ("stddev", LongType(), r"squares need room: write stddev\(try_cast\(… AS DECIMAL\(14,3\)\)\)"),
+        ("stddev", DecimalType(14, 4), r"write stddev\(try_cast"),
+        ("stddev", DecimalType(12, 0), r"write stddev\(try_cast"),
+    ],
+)
+def test_values_that_do_not_add_up_exactly_are_refused_with_a_cast(function: str, kind: DataType, way: str) -> None:
+    refused = FUNCTIONS[function].over(kind)
+    assert isinstance(refused, str)
+    assert re.search(way, refused)
+
+
+@pytest.mark.parametrize("kind", [IntegerType(), ShortType(), DecimalType(14, 3), DecimalType(11, 0)])
+def test_a_deviation_is_of_values_whose_squares_have_room(kind: DataType) -> None:
+    assert FUNCTIONS["stddev"].over(kind) == DoubleType()
 
 
 @pytest.mark.parametrize("text", ["count(DISTINCT level)", "sum(distinct partition)", "max( distinct level)"])
@@ -64,7 +93,7 @@ def test_count_takes_no_argument(text: str) -> None:
 def test_an_unknown_measure_is_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(
         ValueError,
-        match=r"no measure total; use one of count, count where CONDITION, rate where CONDITION, sum\(x\), max\(x\)",
+        match=r"no measure total; use one of count, count where CONDITION, rate where CONDITION, sum\(x\), ",
     ):
         parse_measure("m", "total(partition)")
 
