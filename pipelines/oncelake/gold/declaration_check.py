@@ -19,6 +19,7 @@ from oncelake.common.wording import did_you_mean
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
+from oncelake.gold.window import zone_difference
 
 _AGGREGATE = "is an aggregate, but an expression sees one row; declare aggregates in measures"
 _GENERATOR = "turns one row into several, so a line would count more than once"
@@ -65,8 +66,20 @@ def check(spark: SparkSession, name: str, table: GoldTable, silver_schema: Struc
             for key, text in _expressions(table):
                 _check_expression(silver, key, text)
             schema_over(silver, table)
+            _check_zone(spark, table)
         except ConfigError as error:
             raise ConfigError(f"gold.{name}.{error}") from None
+
+
+def _check_zone(spark: SparkSession, table: GoldTable) -> None:
+    """Refuse a zone that the parts of oncelake with Spark and those without it put into different windows."""
+    difference = zone_difference(spark, table.zone) if table.zone is not None else None
+    if difference is not None:
+        # guard: one-zone-data
+        raise ConfigError(
+            f"zone: {difference}, so the same line would be in different windows; update Java, and tzdata (pip "
+            "install --upgrade tzdata)"
+        )
 
 
 def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:

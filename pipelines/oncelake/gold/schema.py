@@ -26,8 +26,14 @@ def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
     keys = [_key(silver, name, text) for name, text in table.by.items()]
     measures = [_measure(silver, measure) for measure in table.parsed]
     parts = [part for measure in table.parsed for part in _parts(silver, measure)]
-    window = StructField(LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}, UTC"})
+    window = StructField(
+        LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}{_in(table)}, UTC"}
+    )
     return StructType([window, *keys, *measures, *parts])
+
+
+def _in(table: GoldTable) -> str:
+    return f" in {table.zone}" if table.zone is not None else ""
 
 
 def _key(silver: DataFrame, name: str, text: str) -> StructField:

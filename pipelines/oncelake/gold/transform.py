@@ -6,7 +6,7 @@ halves gives the result of the whole.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -29,13 +29,13 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.expression import column
 from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, Part, can_overflow
 from oncelake.gold.schema import schema_over
+from oncelake.gold.window import EPOCH
 from oncelake.silver.parsing.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100
 _SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
 _MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MERGES: Mapping[Merge, str] = {
     "count": "{old} + {new}",
     "sum": "coalesce({old} + {new}, {old}, {new})",
@@ -244,7 +244,13 @@ def windows_within(first: int | None, last: int | None, table: GoldTable) -> lis
     """Return all windows from a first to a last one, in microseconds since 1970, as `windows` does."""
     if first is None or last is None:
         return None
-    return _times([*range(first, last, table.seconds * 1_000_000)[:_NAMED], last])  # guard: windows-with-invalid-texts
+    ends = _times([first, last])
+    if ends is None:
+        return None
+    starts, until = ends[:1], ends[-1]
+    while starts[-1] < until and len(starts) <= _NAMED:
+        starts.append(table.window.end(starts[-1]))
+    return [*(start for start in starts if start < until), until]  # guard: windows-with-invalid-texts
 
 
 def windows_of(counts: Collected) -> list[datetime] | None:
@@ -254,7 +260,7 @@ def windows_of(counts: Collected) -> list[datetime] | None:
 
 def _times(micros: Iterable[int]) -> list[datetime] | None:
     try:
-        return [_EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
+        return [EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
     except OverflowError:
         return None
 
@@ -285,7 +291,7 @@ def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame
     marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
-    return rows.select(window_start(table.seconds).alias(LOG_TIME), *values, *marks)
+    return rows.select(F.expr(table.window.sql).alias(LOG_TIME), *values, *marks)
 
 
 def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
@@ -305,11 +311,6 @@ def by_value(silver: DataFrame) -> DataFrame:
     floats = [field.name for field in silver.schema if isinstance(field.dataType, FLOATS)]
     opaque = {name: F.nanvl(quoted(name), F.lit(float("nan")).cast(silver.schema[name].dataType)) for name in floats}
     return silver.withColumns(opaque) if opaque else silver
-
-
-def window_start(seconds: int) -> Column:
-    """Return log_time rounded down to a multiple of the window since the epoch; before 1970, `div` would round up."""
-    return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
 
 
 def _measured(measure: Measure, schema: StructType) -> Iterator[tuple[str, Column]]:

@@ -1,7 +1,7 @@
 """Recompute a gold table from silver, and compare it with the table's rows."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -13,11 +13,12 @@ from oncelake.common.models import shown
 from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.link import Link, Range, Uncompared, joined, ranges
+from oncelake.exactly_once.link import Link, Range, Uncompared, joined, merged
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
+from oncelake.gold.window import EPOCH, Window
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
@@ -88,12 +89,21 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     if ingestion_times is None:
         return None
     rows = silver.where(_among("ingested_at", ingestion_times, 1_000))
-    length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
-    window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
+    window = F.unix_micros(F.expr(declared.window.sql))
     windows = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
     if len(windows) == _MOST_WINDOWS:
         return None
-    return _among(LOG_TIME, ranges(sorted(row["window"] for row in windows)), length)
+    try:
+        spans = [_span(row["window"], declared.window) for row in windows]
+    except OverflowError:  # a window outside the years 1 to 9999
+        return None
+    return _among(LOG_TIME, merged(sorted(spans)), 1)
+
+
+def _span(start: int, window: Window) -> Range:
+    """Return the first and the last microsecond of a window."""
+    end = window.end(EPOCH + timedelta(microseconds=start))
+    return start, (end - EPOCH) // timedelta(microseconds=1) - 1
 
 
 def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
@@ -121,7 +131,7 @@ def _limits(stats: str | None) -> Range | None:
 
 
 def _ms(text: str) -> int:
-    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
 
 
 def _among(column: str, time_ranges: list[Range], unit: int) -> Column:

@@ -44,6 +44,9 @@ class Measures:
             return
         rows = in_period(tables.read(self.spark, self.chain.lake.at(table)), self.period)
         columns = {field.name: field.dataType for field in rows.schema}
+        if declared.zone is not None:
+            self.not_drawn.append(f"{table}: its windows have no fixed length, as they are those of a zone")
+            return
         numbers = [measure for measure in declared.parsed if isinstance(columns.get(measure.name), NumericType)]
         for measure in declared.parsed:
             if measure not in numbers:
