@@ -7,7 +7,7 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
-from oncelake.common.models import Strict, shown
+from oncelake.common.models import Strict, later, shown
 from oncelake.common.wording import did_you_mean
 from oncelake.gold.measure import Measure, parse_measure
 from oncelake.gold.window import UNITS, FixedWindow, Unit, Window, ZoneWindow
@@ -95,7 +95,7 @@ class GoldTable(Strict):
 
     where: Expression | None = None
     every: Annotated[str, AfterValidator(_check_every)]
-    zone: Annotated[str, AfterValidator(_check_zone)] | None = None
+    zone: Annotated[str, AfterValidator(_check_zone)] | None = later(None)
     by: dict[Name, Expression] = Field(default_factory=dict)
     measures: dict[Name, Annotated[str, AfterValidator(_check_measure)]] = Field(min_length=1)
 
