@@ -656,6 +656,13 @@ GUARDS = (
         tests=(f"{_AGGREGATED}test_lines_with_a_condition_are_counted_and_their_share_shown",),
     ),
     Guard(
+        "lines-once-beside-buckets",
+        "lines are counted once in a table with a percentile, in which they are several rows",
+        "a count of such a table is that of a bucket",
+        reads("F.first(F.when(of_line, value), ignorenulls=True)", "F.min(value)"),
+        tests=(f"{_AGGREGATED}test_percentiles_of_a_million_values_are_within_one_percent",),
+    ),
+    Guard(
         "one-zone-data",
         "a zone has the same windows in Java's data and in Python's",
         "a line is looked for in another window than the one that counts it",

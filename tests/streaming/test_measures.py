@@ -1,5 +1,6 @@
 """Measures that are shown from parts, and windows of a zone, in the whole chain: crashes, a rebuild, the proof."""
 
+import math
 import sqlite3
 import statistics
 from collections.abc import Iterator
@@ -32,7 +33,12 @@ GOLD = {
     "spreads": {
         "every": "1 day",
         "zone": "Europe/Berlin",
-        "measures": {"lines": "count", "spread": f"stddev({NUMBER})"},
+        "measures": {
+            "lines": "count",
+            "spread": f"stddev({NUMBER})",
+            "half": f"percentile({NUMBER}, 0.5)",
+            "last": "last(message)",
+        },
     },
 }
 BATCHES = (
@@ -45,6 +51,8 @@ SHOWN = {
     "error_rate": 0.4,
     "mean": 1062.0,
     "spread": statistics.stdev([250, 1, -3, 4000]),
+    "last": "-3",
+    "half": 2 / (math.exp(0.0199) + 1),  # what is shown for 1
 }
 
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Annotated
 from zoneinfo import available_timezones
 
@@ -10,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from oncelake.common.models import Strict, later, shown
 from oncelake.common.wording import did_you_mean
 from oncelake.gold.measure import Measure, parse_measure
-from oncelake.gold.window import UNITS, FixedWindow, Unit, Window, ZoneWindow
+from oncelake.gold.window import UNITS, FixedWindow, Unit, Windowing, ZoneWindow
 
 LOG_TIME = "log_time"
 
@@ -65,9 +67,14 @@ def _check_every(every: str) -> str:
     return every
 
 
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
 def _check_zone(zone: str) -> str:
-    if zone not in available_timezones():
-        raise ValueError(f"there is no zone {shown(zone)}{did_you_mean(zone, available_timezones())}")
+    if zone not in _zones():
+        raise ValueError(f"there is no zone {shown(zone)}{did_you_mean(zone, _zones())}")
     return zone
 
 
@@ -123,16 +130,21 @@ class GoldTable(Strict):
         return _MONTH if self.every.strip() == "1 month" else window_seconds(self.every)
 
     @property
-    def window(self) -> Window:
-        """How times are put into windows."""
+    def window(self) -> Windowing:
+        """The rule by which times are put into windows."""
         if self.zone is None:
             return FixedWindow(self.seconds)
         return ZoneWindow(_ZONE_UNITS[self.every.strip()], self.zone)
 
     @property
     def parsed(self) -> tuple[Measure, ...]:
-        """The measures in declared order."""
-        return tuple(parse_measure(name, text) for name, text in self.measures.items())
+        """The measures in declared order; percentiles of the same values are shown from the parts of the first one."""
+        first: dict[str, str] = {}
+        measures = [parse_measure(name, text) for name, text in self.measures.items()]
+        for place, measure in enumerate(measures):
+            if measure.function == "percentile":
+                measures[place] = replace(measure, kept_as=first.setdefault(measure.argument, measure.name))
+        return tuple(measures)
 
 
 def quoted(name: str) -> str:

@@ -77,7 +77,7 @@ def _check_zone(spark: SparkSession, table: GoldTable) -> None:
     if difference is not None:
         # guard: one-zone-data
         raise ConfigError(
-            f"zone: {difference}, so the same line would be in different windows; update Java, and tzdata (pip "
+            f"zone: {difference}, so windows would differ with Spark and without it; update Java, and tzdata (pip "
             "install --upgrade tzdata)"
         )
 
@@ -86,7 +86,7 @@ def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:
     if table.where is not None:
         yield "where", table.where
     yield from ((f"by.{name}", text) for name, text in table.by.items())
-    yield from ((f"measures.{measure.name}", measure.argument) for measure in table.parsed if measure.argument)
+    yield from ((f"measures.{measure.name}", measure.expression) for measure in table.parsed if measure.argument)
 
 
 def _check_expression(silver: DataFrame, key: str, text: str) -> None:

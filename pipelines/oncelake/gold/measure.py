@@ -17,6 +17,10 @@ parts. A rate is shown from two counts.
 
 Floats are ordered and compared as Spark does, here, in gold, and in the recount of a proof: NaN equals NaN and is above
 all numbers, -0.0 is 0.0, null equals null as a key and is no value in a measure.
+
+A percentile is estimated from buckets, as a DDSketch does: bucket k counts the values v with w(k-1) < ln v <= wk. Each
+of its values is within tanh(w/2) of 2/(e^-w + 1) e^(w(k-1)), which is shown, whatever the other values are. Counts add
+up, so that no order of rows or batches changes a bit of them.
 """
 
 import re
@@ -34,9 +38,12 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    IntegerType,
     IntegralType,
     LongType,
+    MapType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -45,7 +52,7 @@ from oncelake.common.wording import did_you_mean
 from oncelake.silver.parsing.columns import FLOATS, one_zero
 
 # How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
-Merge = Literal["count", "sum", "least", "greatest", "sketch"]
+Merge = Literal["count", "sum", "least", "greatest", "sketch", "buckets"]
 # The digits of one term of a sum: 28 leave ten for the number of rows in one batch.
 TERM_DIGITS = 28
 _INTEGER_SUM = DecimalType(38, 0)
@@ -126,6 +133,22 @@ def _distinct(kind: DataType) -> DataType | str:
     return LongType() if is_plain(kind) else "approx_distinct needs plain values: use a part of it or cast it to string"
 
 
+def _ordered(kind: DataType) -> DataType | str:
+    assert isinstance(kind, StructType)
+    order, value = (field.dataType for field in kind)
+    if not isinstance(order, (IntegralType, DecimalType, DateType, TimestampType)):
+        return "its order must be a time, a date, an integer or a decimal"
+    return value if is_plain(value) else "first and last need plain values: use a part of it or cast it to string"
+
+
+def _with_order(value: Column, kind: DataType) -> Column:
+    """Return the order and the value of a row, if it has both; of equal orders, the value decides."""
+    assert isinstance(kind, StructType)
+    order, plain = value.getField("at"), value.getField("value")
+    pair = F.struct(order.alias("at"), one_zero(plain, kind["value"].dataType).alias("value"))
+    return F.when(order.isNotNull() & plain.isNotNull(), pair)
+
+
 def _summand(value: Column, sum_type: DataType) -> Column:
     assert isinstance(sum_type, DecimalType)
     return value.cast(DecimalType(TERM_DIGITS, sum_type.scale))
@@ -147,7 +170,7 @@ class Part:
 
     Attributes:
         merge: how a batch's value is merged with the table's.
-        aggregate: combines the terms of a batch into one value.
+        aggregate: combines the terms of a batch into one value; of buckets, those of one bucket.
         term: turns a row's value into the term to aggregate, given the part's type.
         prefix: the prefix of its hidden column's name; empty if it is what the measure shows.
         kind: its type over values of a type, if it is hidden.
@@ -185,13 +208,35 @@ class Function:
 
     @property
     def merge(self) -> Merge | None:
-        """How what it shows is merged; None if that is computed from hidden parts."""
+        """The merge of what it shows; None if that is computed from hidden parts."""
         return None if self.value else self.parts[0].merge
 
 
 def _square(value: Column, _: DataType) -> Column:
     narrow = value.cast(DecimalType(_WHOLE + _SCALE, _SCALE))
     return (narrow * narrow).cast(DecimalType(TERM_DIGITS, 2 * _SCALE))
+
+
+# The width of a bucket of logarithms: values are at most 0.995% from what is shown for them.
+_WIDTH = 0.0199
+_SHOWN_OF_UPPER = 0.9900503283452888
+# The buckets: that of 1, by its number; those of infinity and NaN; values nearer to 0 than this are in that of 0.
+_OF_ONE, _OF_INFINITY, _OF_NAN, _NEAREST = 40_000, 100_000, 100_001, 1e-300
+
+
+def _numeric(kind: DataType) -> DataType | str:
+    if isinstance(kind, (IntegralType, DecimalType, *FLOATS)):
+        return DoubleType()
+    return "a percentile needs numbers: write percentile(try_cast(… AS DOUBLE), p)"
+
+
+def _bucket(value: Column, _: DataType) -> Column:
+    """Return the number of a value's bucket; these are in the order of the values."""
+    number = value.cast(DoubleType())
+    size, sign = F.abs(number), F.signum(number).cast("int")
+    place = F.lit(_OF_ONE) + F.ceil(F.log(size) / F.lit(_WIDTH)).cast("int")
+    known = F.when(F.isnan(number), F.lit(_OF_NAN)).when(size == F.lit(float("inf")), sign * F.lit(_OF_INFINITY))
+    return known.when(size < F.lit(_NEAREST), F.lit(0)).otherwise(sign * place)
 
 
 def _long(_: DataType) -> DataType:
@@ -219,6 +264,43 @@ _SPREAD = (
     f"sqrt(({_AROUND} - CAST({_OFF} AS DOUBLE) * CAST({_OFF} AS DOUBLE) / CAST(nullif({{0}}, 0) AS DOUBLE))"
     " / CAST(nullif({0} - 1, 0) AS DOUBLE))"
 )
+
+# The first bucket with which at least the rank's share of all values is reached, and the value that is shown for it.
+_OF_BUCKET = f"""CASE state.bucket WHEN 0 THEN 0D
+    WHEN {_OF_INFINITY} THEN double('Infinity') WHEN -{_OF_INFINITY} THEN double('-Infinity')
+    WHEN {_OF_NAN} THEN double('NaN')
+    ELSE signum(state.bucket) * least(
+        exp((abs(state.bucket) - {_OF_ONE}) * {_WIDTH}D) * {_SHOWN_OF_UPPER}D, 1.7976931348623157E308D) END"""
+_PERCENTILE = f"""aggregate(
+    array_sort(map_entries({{0}})),
+    named_struct(
+        'rest', CAST(greatest(1, ceil(
+            CAST({{extra}} AS DECIMAL(7,6)) * aggregate(map_values({{0}}), 0L, (total, lines) -> total + lines)
+        )) AS BIGINT),
+        'bucket', CAST(NULL AS INT)
+    ),
+    (state, entry) -> named_struct(
+        'rest', state.rest - entry.value,
+        'bucket', if(state.bucket IS NULL AND state.rest <= entry.value, entry.key, state.bucket)
+    ),
+    state -> {_OF_BUCKET}
+)"""
+_BUCKETS = Part(
+    *("buckets", F.count, _bucket, "_buckets_"), lambda _: MapType(IntegerType(), LongType()), "values in {} by bucket"
+)
+
+_ORDERED = ("first", "last")
+
+
+def _nullable(kind: DataType) -> DataType:
+    assert isinstance(kind, StructType)
+    return StructType([StructField(field.name, field.dataType) for field in kind])
+
+
+def _pair(merge: Merge, aggregate: Callable[[Column], Column], prefix: str) -> Part:
+    """Return the part of a first or last: the order, and the value in that place."""
+    return Part(merge, aggregate, _with_order, prefix, _nullable, "value of {}, and its place in the order")
+
 
 FUNCTIONS: Mapping[str, Function] = {
     "count": Function("count", _long, (Part("count", F.count),), never_null=True),
@@ -252,6 +334,13 @@ FUNCTIONS: Mapping[str, Function] = {
         _SPREAD,
         in_datafusion=False,
     ),
+    "percentile": Function("percentile(x, p)", _numeric, (_BUCKETS,), _PERCENTILE, in_datafusion=False),
+    "first": Function(
+        "first(x, order)", _ordered, (_pair("least", F.min, "_first_"),), "{0}.value", in_datafusion=False
+    ),
+    "last": Function(
+        "last(x, order)", _ordered, (_pair("greatest", F.max, "_last_"),), "{0}.value", in_datafusion=False
+    ),
     "min": Function("min(x)", _extreme, (Part("least", F.min, one_zero),)),
     "max": Function("max(x)", _extreme, (Part("greatest", F.max, one_zero),)),
     "approx_distinct": Function(
@@ -261,8 +350,10 @@ FUNCTIONS: Mapping[str, Function] = {
 ACCEPTED = ", ".join(function.form for function in FUNCTIONS.values())
 
 _DISTINCT = "exact distinct values of two batches do not add up; use approx_distinct(x)"
-_QUANTILE = "a quantile of quantiles is not the quantile; declare counts per value range as keys in `by`"
-_ORDER = "which row comes first is not defined; use min(struct(log_time, x)) or max(struct(log_time, x))"
+_QUANTILE = "it has another form; use percentile(x, 0.95)"
+_TOP = "it is not exact over batches; declare x as a key in `by` and a count, and sort when reading, or read silver"
+_FIRST = "it has another form; use first(x), by log_time, or first(x, order)"
+_LAST = "it has another form; use last(x), by log_time, or last(x, order)"
 _VARIANCE = "it is the square of another measure; use stddev(x)"
 _MOMENTS = "it is not additive; declare sums of the products, and compute it when reading"
 _LIST = "a list grows without bound and has no defined order; read silver for the values"
@@ -272,9 +363,11 @@ NOT_ADDITIVE: Mapping[str, str] = {
     **dict.fromkeys(("mean", "try_avg"), "it has another name; use avg(x)"),
     **dict.fromkeys(("count_distinct", "countdistinct", "distinct"), _DISTINCT),
     "approx_count_distinct": "its result keeps no sketch to merge with; use approx_distinct(x)",
-    **dict.fromkeys(("median", "percentile", "percentile_approx", "approx_percentile", "mode"), _QUANTILE),
-    **dict.fromkeys(("percentile_cont", "percentile_disc", "approx_top_k", "histogram_numeric"), _QUANTILE),
-    **dict.fromkeys(("first", "last", "first_value", "last_value", "any_value", "min_by", "max_by"), _ORDER),
+    "median": "it has another form; use percentile(x, 0.5)",
+    **dict.fromkeys(("percentile_approx", "approx_percentile", "percentile_cont", "percentile_disc"), _QUANTILE),
+    **dict.fromkeys(("mode", "approx_top_k", "histogram_numeric"), _TOP),
+    **dict.fromkeys(("first_value", "any_value", "min_by"), _FIRST),
+    **dict.fromkeys(("last_value", "max_by"), _LAST),
     **dict.fromkeys(("std", "stddev_samp"), "it has another name; use stddev(x)"),
     **dict.fromkeys(("stddev_pop", "variance", "var_pop", "var_samp"), _VARIANCE),
     **dict.fromkeys(("corr", "covar_pop", "covar_samp", "skewness", "kurtosis"), _MOMENTS),
@@ -284,6 +377,7 @@ NOT_ADDITIVE: Mapping[str, str] = {
 }
 
 _WHERE = re.compile(r"(?P<function>count|rate)\s+where\b(?P<condition>.*)", re.DOTALL | re.IGNORECASE)
+_SHARE = re.compile(r"0|1|0?\.[0-9]{1,6}|1\.0{1,6}", re.ASCII)
 _CALL = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<argument>.*)\))?", re.DOTALL | re.ASCII)
 _QUOTED = re.compile(
     r"""(?<![A-Za-z0-9_])[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL
@@ -292,11 +386,21 @@ _QUOTED = re.compile(
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a gold table; `argument` is a Spark SQL expression over silver, empty for count."""
+    """One measure of a gold table.
+
+    Attributes:
+        name: its name.
+        function: the function that it uses.
+        argument: a Spark SQL expression over silver; empty for count.
+        extra: what the function takes besides: the share of a percentile, the order of a first or last.
+        kept_as: the measure of whose parts it is shown; None for its own.
+    """
 
     name: str
     function: str
     argument: str = ""
+    extra: str = ""
+    kept_as: str | None = None
 
     @property
     def how(self) -> Function:
@@ -304,19 +408,28 @@ class Measure:
         return FUNCTIONS[self.function]
 
     @property
+    def expression(self) -> str:
+        """The expression over silver that is aggregated; empty for count."""
+        if self.function in _ORDERED:
+            return f"named_struct('at', {self.extra or 'log_time'}, 'value', {self.argument})"
+        return self.argument
+
+    @property
     def text(self) -> str:
         """The measure as it is written."""
         function, where, _ = self.function.partition(" where")
-        return f"{function}{where} {self.argument}" if where else f"{function}({self.argument})"
+        if where:
+            return f"{self.function} {self.argument}"
+        return f"{function}({', '.join(filter(None, (self.argument, self.extra)))})"
 
     @property
     def parts(self) -> Mapping[str, Part]:
         """The measure's parts by the names of their columns; a declared name begins with a letter, a hidden one not."""
-        return {f"{part.prefix}{self.name}": part for part in self.how.parts}
+        return {f"{part.prefix}{self.kept_as or self.name}": part for part in self.how.parts}
 
     def shown(self, *parts: str) -> str:
         """Return the SQL of what the measure shows, from the SQL of its parts."""
-        return self.how.value.format(*parts) if self.how.value else parts[0]
+        return self.how.value.format(*parts, extra=self.extra) if self.how.value else parts[0]
 
 
 def can_overflow(part: Part, kind: DataType) -> bool:
@@ -343,6 +456,14 @@ def parse_measure(name: str, text: str) -> Measure:
     _check_function(function)
     if argument is not None and re.match(r"\s*distinct\b", argument, re.IGNORECASE):
         raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
+    if function == "percentile":
+        value, _, extra = (argument or "").rpartition(",")
+        if not _SHARE.fullmatch(extra.strip()):
+            raise ValueError("percentile needs a number from 0 to 1 with up to 6 digits, such as percentile(x, 0.95)")
+        return Measure(name, function, _argument(function, value), extra.strip())
+    if function in _ORDERED:
+        value, order = _split(argument or "")
+        return Measure(name, function, _argument(function, value), order)
     if function != "count":
         return Measure(name, function, _argument(function, argument or ""))
     if argument is not None:
@@ -366,6 +487,17 @@ def _argument(function: str, text: str) -> str:
         raise ValueError(f"{function} needs one expression over silver: {FUNCTIONS[function].form}")
     _check_one_expression(function, argument)
     return argument
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return two expressions that a comma separates; the second is empty if there is only one."""
+    depth, hidden = 0, _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    for place, mark in enumerate(hidden):
+        depth += (mark in "([") - (mark in ")]")
+        if depth == 0 and mark == ",":
+            order = _argument("first", text[place + 1 :])
+            return text[:place], order
+    return text, ""
 
 
 def _check_one_expression(function: str, argument: str) -> None:

@@ -25,11 +25,11 @@ def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
     """Return a gold table's columns and types over this silver frame; only analyzes it, reads no row."""
     keys = [_key(silver, name, text) for name, text in table.by.items()]
     measures = [_measure(silver, measure) for measure in table.parsed]
-    parts = [part for measure in table.parsed for part in _parts(silver, measure)]
+    parts = {part.name: part for measure in table.parsed for part in _parts(silver, measure)}
     window = StructField(
         LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}{_in(table)}, UTC"}
     )
-    return StructType([window, *keys, *measures, *parts])
+    return StructType([window, *keys, *measures, *parts.values()])
 
 
 def _in(table: GoldTable) -> str:
@@ -60,11 +60,11 @@ def _parts(silver: DataFrame, measure: Measure) -> Iterator[StructField]:
     for name, part in measure.parts.items():
         if part.kind is not None:
             kind = part.kind(_type_measured(silver, measure))
-            yield StructField(name, kind, metadata={"comment": part.comment.format(measure.name)})
+            yield StructField(name, kind, metadata={"comment": part.comment.format(name.removeprefix(part.prefix))})
 
 
 def _type_measured(silver: DataFrame, measure: Measure) -> DataType:
-    return _type_of(silver, measure.argument) if measure.argument else IntegerType()  # a count counts ones
+    return _type_of(silver, measure.expression) if measure.argument else IntegerType()  # a count counts ones
 
 
 def _type_of(silver: DataFrame, text: str) -> DataType:

@@ -42,12 +42,15 @@ _MERGES: Mapping[Merge, str] = {
     "least": "least({old}, {new})",
     "greatest": "greatest({old}, {new})",
     "sketch": "hll_union({old}, {new})",
+    "buckets": "map_zip_with({old}, {new}, (bucket, old, new) -> coalesce(old, 0L) + coalesce(new, 0L))",
 }
 # The hidden column of the number of all lines, beside those of lines with an invalid text; no column has this name.
 LINES = INVALID_PREFIX
+# The column that says what a row of `_by_bucket` is for; no other column has this name.
+_ROW = "_row"
 # The key in the metadata of a wide sum: its digits in gold.
 _DIGITS = "digits"
-# The measures whose value is one of the terms.
+# The parts whose value is one of the terms.
 _EXTREMES = ("least", "greatest")
 
 
@@ -76,7 +79,9 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wi
     marks = marks_of(terms.columns) if counting else []
     counts = [F.count_if(name).alias(name) for name in marks]
     counts += [F.count(F.lit(1)).alias(LINES)] if marks else []
-    groups = terms.groupBy(*keys).agg(*partials, *counts)
+    buckets = [name for name, part in parts.items() if part.merge == "buckets"]
+    aggregates = (*partials, *counts)
+    groups = _by_bucket(terms, keys, buckets, aggregates) if buckets else terms.groupBy(*keys).agg(*aggregates)
     form = _wide if wide else _narrow
     merged = groups.select(
         *keys,
@@ -97,6 +102,41 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wi
         ),
         *merged.columns[len(keys) + len(parts) :],
     )
+
+
+def _by_bucket(
+    terms: DataFrame, keys: Sequence[Column], buckets: Sequence[str], aggregates: Sequence[Column]
+) -> DataFrame:
+    """Aggregate terms by keys, and count the lines of each bucket, without a list of all lines of a group.
+
+    A line is one row for all other aggregates, and one for each part with buckets in which it has a value. These rows
+    are counted by bucket first, as Spark does for several distinct counts.
+
+    Args:
+        terms: the lines, with a column for the term of each part.
+        keys: the columns of the groups.
+        buckets: the parts with buckets.
+        aggregates: the aggregates of all parts, which for those with buckets are the counts of one bucket.
+    """
+    parts = [F.lit(None).cast("int"), *(F.col(quoted(name)) for name in buckets)]
+    kinds = (F.struct(F.lit(number).alias("part"), part.alias("bucket")) for number, part in enumerate(parts))
+    rows = terms.withColumn(_ROW, F.explode(F.array(*kinds)))
+    of_line, bucket = F.col(f"{_ROW}.part") == 0, F.col(f"{_ROW}.bucket")
+    names = terms.columns[len(keys) :]
+    masked = [name if name in buckets else F.when(of_line, F.col(quoted(name))).alias(name) for name in names]
+    counted = (
+        rows.where(of_line | bucket.isNotNull()).select(*keys, _ROW, *masked).groupBy(*keys, _ROW).agg(*aggregates)
+    )
+    together = []
+    for name in counted.columns[len(keys) + 1 :]:
+        value = F.col(quoted(name))
+        if name in buckets:
+            entry = F.when(F.col(f"{_ROW}.part") == buckets.index(name) + 1, F.struct(bucket, value))
+            together.append(F.map_from_entries(F.collect_list(entry)).alias(name))
+        else:
+            of_lines = F.first(F.when(of_line, value), ignorenulls=True)  # guard: lines-once-beside-buckets
+            together.append(of_lines.alias(name))
+    return counted.groupBy(*keys).agg(*together)
 
 
 def in_gold(field: StructField) -> StructField:
@@ -281,14 +321,20 @@ def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
     rows = by_value(silver)
     rows = rows if table.where is None else rows.where(column(table.where))
-    extremes = (measure for measure in table.parsed if measure.how.merge in _EXTREMES)
-    texts = {**table.by, **{measure.name: measure.argument for measure in extremes}}
+    extremes = {
+        name: measure for measure in table.parsed for name, part in measure.parts.items() if part.merge in _EXTREMES
+    }
+    texts = {**table.by, **{name: measure.expression for name, measure in extremes.items()}}
     unsure = {
         name: schema[name].dataType for name, text in texts.items() if _may_be_invalid(silver, text, schema[name])
     }
     keys = {name: column(text) for name, text in table.by.items()}
     terms = {**keys, **{name: term for measure in table.parsed for name, term in _measured(measure, schema)}}
-    marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
+    shown = {name: measure.name for name, measure in extremes.items()}
+    marks = [
+        is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{shown.get(name, name)}")
+        for name, kind in unsure.items()
+    ]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
     return rows.select(F.expr(table.window.sql).alias(LOG_TIME), *values, *marks)
@@ -315,6 +361,6 @@ def by_value(silver: DataFrame) -> DataFrame:
 
 def _measured(measure: Measure, schema: StructType) -> Iterator[tuple[str, Column]]:
     """Yield the columns of a measure's parts, and their terms."""
-    value = column(measure.argument) if measure.argument else F.lit(1)
+    value = column(measure.expression) if measure.argument else F.lit(1)
     for name, part in measure.parts.items():
         yield name, part.term(value, schema[name].dataType)

@@ -22,12 +22,13 @@ Unit = Literal["hour", "day", "week", "month"]
 UNITS: Sequence[Unit] = ("hour", "day", "week", "month")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR, _DAY, _SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=1)
+_FEW_DAYS = 4 * _DAY
 # The zones' data are compared in these years. What was before is settled, and what is later repeats.
 _YEARS = (1970, 2038)
 
 
-class Window(Protocol):
-    """How times are put into windows."""
+class Windowing(Protocol):
+    """A rule by which times are put into windows."""
 
     @property
     def sql(self) -> str:
@@ -145,21 +146,21 @@ def _changes(zone: str) -> Sequence[_Change]:
 
 
 def _found(zone: ZoneInfo) -> Iterator[_Change]:
-    """Yield the changes of a zone in the compared years; no zone has changed its clocks twice within a day."""
+    """Yield the changes of a zone in the compared years; no zone has changed its clocks twice within few days."""
     begin, end = (datetime(year, 1, 1, tzinfo=UTC) for year in _YEARS)
-    for day, following in pairwise(begin + number * _DAY for number in range((end - begin).days + 1)):
-        old, new = _offset(zone, day), _offset(zone, following)
+    times = [begin + number * _FEW_DAYS for number in range((end - begin) // _FEW_DAYS + 1)]
+    for (time, old), (_, new) in pairwise((time, _offset(zone, time)) for time in times):
         if old != new:
-            yield _Change(day + _seconds_before(zone, day, old) * _SECOND, old, new)
+            yield _Change(time + _seconds_before(zone, time, old) * _SECOND, old, new)
 
 
-def _seconds_before(zone: ZoneInfo, day: datetime, old: timedelta) -> int:
-    """Return after how many seconds of a day a zone no longer has an offset."""
+def _seconds_before(zone: ZoneInfo, time: datetime, old: timedelta) -> int:
+    """Return after how many seconds, from a time on, a zone no longer has an offset."""
 
     def is_over(second: int) -> bool:
-        return _offset(zone, day + second * _SECOND) != old
+        return _offset(zone, time + second * _SECOND) != old
 
-    return bisect_left(range(_DAY // _SECOND), x=True, key=is_over)
+    return bisect_left(range(_FEW_DAYS // _SECOND), x=True, key=is_over)
 
 
 def _offset(zone: ZoneInfo, at: datetime) -> timedelta:
@@ -178,6 +179,8 @@ def _changes_within_hours(zone: str) -> Sequence[datetime]:
 
 def zone_difference(spark: SparkSession, zone: str) -> str | None:
     """Return where Java's and Python's data of a zone differ, in words; None if they do not."""
+    if not jvm(spark).java.time.ZoneId.getAvailableZoneIds().contains(zone):
+        return f"Java's data have no {zone}"
     python = [(change.at, change.after) for change in _changes(zone)]
     java = list(_java_changes(spark, zone))
     if java == python:

@@ -6,7 +6,16 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from oncelake.common.lake import SILVER
 from oncelake.common.models import shown
@@ -18,7 +27,7 @@ from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
-from oncelake.gold.window import EPOCH, Window
+from oncelake.gold.window import EPOCH, Windowing
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
@@ -100,7 +109,7 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     return _among(LOG_TIME, merged(sorted(spans)), 1)
 
 
-def _span(start: int, window: Window) -> Range:
+def _span(start: int, window: Windowing) -> Range:
     """Return the first and the last microsecond of a window."""
     end = window.end(EPOCH + timedelta(microseconds=start))
     return start, (end - EPOCH) // timedelta(microseconds=1) - 1
@@ -146,7 +155,7 @@ def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Join the rows of both sides by window and keys; a null key equals a null key."""
     keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
-    values = F.struct(*(F.col(quoted(name)) for name in _compared(declared))).alias("_values")
+    values = F.struct(*(_in_order(gold.schema[name]) for name in _compared(declared))).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
     frames = [
         frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
@@ -155,6 +164,12 @@ def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFram
     counts = [F.sum(name).alias(name) for name in (_LINES, *(f"_{side}" for side in _SIDES))]
     measures = [F.max(F.when(F.col(f"_{side}") == 1, F.col("_values"))).alias(f"_{side}_values") for side in _SIDES]
     return reduce(DataFrame.unionByName, frames).groupBy(*keys).agg(*counts, *measures)
+
+
+def _in_order(field: StructField) -> Column:
+    """Return a column of gold by whose value rows can be compared: a map has no order."""
+    column = F.col(quoted(field.name))
+    return F.array_sort(F.map_entries(column)).alias(field.name) if isinstance(field.dataType, MapType) else column
 
 
 def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver

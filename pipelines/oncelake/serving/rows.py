@@ -115,9 +115,12 @@ def _column(table: str, field: StructField, function: Function | None) -> SinkCo
 
 
 def _merge(function: Function | None) -> Merge | None:
-    """Return how a sink merges a measure; a sketch never is one that it shows."""
-    merge = function.merge if function is not None else None
-    return merge if merge != "sketch" else None
+    """Return how a sink merges a measure; None for one that it cannot merge."""
+    match function.merge if function is not None else None:
+        case "sketch" | "buckets":
+            return None
+        case merge:
+            return merge
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ LEFT_TO_SPARK = {
     "a sketch": {"measures": {"texts": "approx_distinct(message)"}},
     "a float": {"measures": {"lowest": "min(try_cast(fields['ms'] AS DOUBLE))"}},
     "a deviation": {"measures": {"spread": "stddev(try_cast(fields['ms'] AS DECIMAL(14,3)))"}},
+    "buckets": {"measures": {"half": "percentile(offset, 0.5)"}},
+    "an order": {"measures": {"newest": "last(message)"}},
     "a struct": {"measures": {"last": "max(struct(log_time, message))"}},
     "a float as a key": {"by": {"ratio": "try_cast(fields['ms'] AS DOUBLE)"}, "measures": {"lines": "count"}},
 }

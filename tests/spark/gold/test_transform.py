@@ -9,6 +9,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from chispa import assert_df_equality
 from delta.tables import DeltaTable
@@ -51,6 +52,11 @@ EVERYTHING = GoldTable(
         "error_rate": "rate where level = 'ERROR'",
         "mean": "avg(try_cast(fields['ms'] AS DECIMAL(28,9)))",
         "spread": "stddev(try_cast(fields['x'] AS DECIMAL(14,3)))",
+        "half": "percentile(try_cast(fields['x'] AS DOUBLE), 0.5)",
+        "most": "percentile(try_cast(fields['x'] AS DOUBLE), 0.95)",
+        "ms": "percentile(try_cast(fields['ms'] AS DECIMAL(28,9)), 0)",
+        "oldest": "first(message)",
+        "newest": "last(try_cast(fields['x'] AS DOUBLE), offset)",
     },
 )
 
@@ -75,6 +81,10 @@ def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _bits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return sorted(value.items())
+    if isinstance(value, tuple):
+        return [_bits(part) for part in value]
     return struct.pack(">d", value).hex() if isinstance(value, float) else value
 
 
@@ -158,6 +168,11 @@ def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
         ("error_rate", "double"),
         ("mean", "double"),
         ("spread", "double"),
+        ("half", "double"),
+        ("most", "double"),
+        ("ms", "double"),
+        ("oldest", "string"),
+        ("newest", "double"),
         ("_sketch_texts", "binary"),
         ("_sketch_values", "binary"),
         ("_count_error_rate", "bigint"),
@@ -167,6 +182,10 @@ def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
         ("_count_spread", "bigint"),
         ("_sum_spread", "decimal(37,3)"),
         ("_squares_spread", "decimal(37,6)"),
+        ("_buckets_half", "map<int,bigint>"),
+        ("_buckets_ms", "map<int,bigint>"),
+        ("_first_oldest", "struct<at:timestamp,value:string>"),
+        ("_last_newest", "struct<at:bigint,value:double>"),
     ]
     made = aggregate(lines(spark), EVERYTHING)
     assert [(field.name, field.dataType) for field in made.schema] == [(f.name, f.dataType) for f in schema]
@@ -296,6 +315,75 @@ def test_a_mean_and_a_deviation_are_those_of_exact_numbers(spark: SparkSession, 
         assert (shown_value is None) is (expected is None)
         assert expected is None or math.isclose(shown_value, expected, rel_tol=1e-14)
     assert bits(fold([lines(spark, *rows[:1]), lines(spark, *rows[1:])], table)) == bits(whole)
+
+
+def test_percentiles_of_a_million_values_are_within_one_percent(spark: SparkSession, fold: Any) -> None:
+    chance = random.Random(1)
+    values = [chance.choice((-1, 1, 1)) * chance.lognormvariate(5, 4) for _ in range(1_000_000)]
+    shares = ("0", "0.001", "0.25", "0.333333", "0.5", "0.95", "0.999999", "1")
+    table = GoldTable(
+        every="1 day",
+        measures={f"p{n}": f"percentile(x, {share})" for n, share in enumerate(shares)} | {"lines": "count"},
+    )
+    rows = spark.createDataFrame(pyarrow.table({"x": values})).withColumn("log_time", F.lit(NOON))
+    (whole,) = aggregate(rows.repartition(4), table).collect()
+    values.sort()
+    for share, shown_value in zip(shares, whole[1:], strict=False):
+        exact = values[max(math.ceil(Decimal(share) * len(values)), 1) - 1]
+        assert math.isclose(shown_value, exact, rel_tol=0.01), share
+    assert whole["lines"] == len(values)
+    assert len(whole["_buckets_p0"]) < 5_000
+    halves = [rows.where(f"x {side} 50") for side in ("<=", ">")]
+    assert bits(fold(halves, table)) == [tuple(_bits(value) for value in whole)]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown_values"),
+    [
+        (["x", None], (None, None, None)),
+        (["NaN"], (math.nan, math.nan, math.nan)),
+        (["-Infinity", "0.0", "Infinity", "NaN"], (-math.inf, 0.0, math.nan)),
+        (["-0.0", "1e-310", "-1e-320"], (0.0, 0.0, 0.0)),
+        (["-1e300", "-7", "1.7976931348623157e308"], (-1e300, -7.0, 1.7976931348623157e308)),
+        (["1e-300", "1e-299", "1e-298"], (1e-300, 1e-299, 1e-298)),
+    ],
+    ids=["no value", "NaN", "not finite", "zero", "large", "small"],
+)
+def test_a_percentile_is_of_all_numbers_in_their_order(
+    spark: SparkSession, values: list[str], shown_values: tuple[float | None, ...]
+) -> None:
+    number = "try_cast(message AS DOUBLE)"
+    measures = {f"p{n}": f"percentile({number}, {share})" for n, share in enumerate(("0", "0.5", "1.0"))}
+    (row,) = aggregate(
+        lines(spark, *(line(message=value) for value in values)), GoldTable(every="1 day", measures=measures)
+    ).collect()
+    for found, expected in zip(row[1:4], shown_values, strict=True):
+        if expected is None or not math.isfinite(expected):
+            assert repr(found) == repr(expected)
+        else:
+            assert math.isclose(found, expected, rel_tol=0.01)
+
+
+def test_the_first_and_the_last_value_follow_an_order(spark: SparkSession, fold: Any) -> None:
+    """Lines without a value are passed over; of equal places, the value decides, whatever the order of lines is."""
+    measures = {
+        "first": "first(message)",
+        "last": "last(message)",
+        "by_offset": "last(try_cast(message AS INT), offset)",
+    }
+    table = GoldTable(every="1 day", by={"level": "level"}, measures=measures)
+    later = NOON + timedelta(microseconds=1)
+    rows = [
+        *(line(message="7", offset=1), line(message="9", offset=3), line(message="8", offset=3)),
+        *(line(log_time=later, message=None, offset=5), line(log_time=later, message="30", offset=2)),
+        *(line(message="x", offset=9), line(level="NONE", message=None), line(level="LATE", message="1", offset=None)),
+    ]
+    expected = {"INFO": ("7", "30", 9), "NONE": (None, None, None), "LATE": ("1", "1", None)}
+    for gold in (
+        aggregate(lines(spark, *rows), table),
+        fold([lines(spark, *rows[3:]), lines(spark, *rows[:3])], table),
+    ):
+        assert {row["level"]: tuple(row[2:5]) for row in gold.collect()} == expected
 
 
 def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:

@@ -13,7 +13,7 @@ from oncelake.gold import declaration_check
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.declaration_check import check
 from oncelake.gold.transform import aggregate, windows_within
-from oncelake.gold.window import EPOCH, UNITS, Window, ZoneWindow, zone_difference
+from oncelake.gold.window import EPOCH, UNITS, Windowing, ZoneWindow, zone_difference
 from oncelake.silver.schema import SILVER
 from tests.support.zones import changes
 
@@ -31,7 +31,7 @@ def test_spark_and_python_agree_at_every_change_of_the_clocks(spark: SparkSessio
     moments = {change for zone in ZONES for change in changes(ZoneInfo(zone), (1986, 2010, 2011, 2026))}
     times = sorted({moment + shift for moment in moments for shift in SHIFTS})
     frame = spark.createDataFrame([(time,) for time in times], "log_time timestamp")
-    every: list[Window] = [ZoneWindow(unit, zone) for unit, zone in product(UNITS, ZONES)]
+    every: list[Windowing] = [ZoneWindow(unit, zone) for unit, zone in product(UNITS, ZONES)]
     starts = frame.select(
         F.unix_micros("log_time"), *(F.unix_micros(F.expr(window.sql)).alias(str(n)) for n, window in enumerate(every))
     )
@@ -64,7 +64,7 @@ def test_the_windows_of_a_zone_from_a_first_to_a_last_one_have_all_between_them(
     assert windows_within(first, first, DAYS) == starts[:1]
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", "America/New_York", "Australia/Lord_Howe"])
 def test_data_of_a_zone_are_the_same_in_java_and_python(spark: SparkSession, zone: str) -> None:
     assert zone_difference(spark, zone) is None
 

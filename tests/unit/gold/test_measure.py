@@ -10,8 +10,11 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
+    StructField,
+    StructType,
 )
 
 from oncelake.gold.measure import ACCEPTED, FUNCTIONS, NOT_ADDITIVE, Measure, parse_measure
@@ -25,6 +28,7 @@ from oncelake.gold.measure import ACCEPTED, FUNCTIONS, NOT_ADDITIVE, Measure, pa
         ("count where level = 'ERROR'", "count where", "level = 'ERROR'"),
         (" Rate WHERE fields['status'] >= 500 ", "rate where", "fields['status'] >= 500"),
         ("sum(partition)", "sum", "partition"),
+        ("avg(fields['ms'])", "avg", "fields['ms']"),
         ("min( log_time )", "min", "log_time"),
         ("max (length(trim(message)))", "max", "length(trim(message))"),
         ("approx_distinct(fields['thread'])", "approx_distinct", "fields['thread']"),
@@ -42,6 +46,49 @@ from oncelake.gold.measure import ACCEPTED, FUNCTIONS, NOT_ADDITIVE, Measure, pa
 )
 def test_a_measure_is_parsed_with_its_whole_expression(text: str, function: str, argument: str) -> None:
     assert parse_measure("m", text) == Measure("m", function, argument)
+
+
+@pytest.mark.parametrize("share", ["0", "1", "0.5", ".95", "0.999999", "1.0"])
+def test_a_percentile_has_a_share_after_its_expression(share: str) -> None:
+    measure = parse_measure("m", f"percentile(try_cast(fields['ms'] AS DECIMAL(18,3)), {share})")
+    assert (measure.argument, measure.extra) == ("try_cast(fields['ms'] AS DECIMAL(18,3))", share)
+
+
+@pytest.mark.parametrize("text", ["percentile(x)", "percentile", "percentile(x, 95)", "percentile(x, 0.1234567)"])
+def test_a_percentile_without_a_share_from_0_to_1_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"percentile needs a number from 0 to 1 .*percentile\(x, 0\.95\)"):
+        parse_measure("m", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "argument", "order"),
+    [
+        ("first(message)", "message", ""),
+        ("last(substr(message, 1, 3))", "substr(message, 1, 3)", ""),
+        ("last(concat(level, ', ('), unix_micros(log_time))", "concat(level, ', (')", "unix_micros(log_time)"),
+    ],
+)
+def test_a_first_or_last_value_has_an_order(text: str, argument: str, order: str) -> None:
+    measure = parse_measure("m", text)
+    assert (measure.argument, measure.extra) == (argument, order)
+    assert measure.expression == f"named_struct('at', {order or 'log_time'}, 'value', {argument})"
+    assert measure.text == text
+
+
+@pytest.mark.parametrize("text", ["first(a, b, c)", "last(a,)", "first(, a)", "last()"])
+def test_a_first_or_last_value_with_other_arguments_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"one function around one expression|needs one expression"):
+        parse_measure("m", text)
+
+
+@pytest.mark.parametrize(
+    ("order", "value", "way"),
+    [(StringType(), LongType(), "its order must be a time"), (LongType(), MapType(StringType(), LongType()), "plain")],
+)
+def test_a_first_value_of_other_types_is_refused(order: DataType, value: DataType, way: str) -> None:
+    refused = FUNCTIONS["first"].over(StructType([StructField("at", order), StructField("value", value)]))
+    assert isinstance(refused, str)
+    assert way in refused
 
 
 @pytest.mark.parametrize("function", sorted(NOT_ADDITIVE))

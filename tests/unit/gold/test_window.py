@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from oncelake.gold.window import UNITS, FixedWindow, Unit, Window, ZoneWindow
+from oncelake.gold.window import UNITS, FixedWindow, Unit, Windowing, ZoneWindow
 from tests.support.zones import changes
 
 BERLIN = "Europe/Berlin"
@@ -59,7 +59,7 @@ def test_a_window_begins_once_where_the_clocks_skip_or_repeat_its_start(
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_time_is_in_one_window_of_every_zone(unit: Unit) -> None:
     for zone in sorted(available_timezones()):
-        window: Window = ZoneWindow(unit, zone)
+        window: Windowing = ZoneWindow(unit, zone)
         for change in changes(ZoneInfo(zone), [2011]):
             for shift in (-3601, -1, 0, 1, 1800, 3600, 86_400):
                 time = change + timedelta(seconds=shift)

@@ -103,9 +103,15 @@ def _together(rows: DataFrame, measure: Measure, *by: str | Column) -> DataFrame
     What a measure shows may not add up, as one value of approx_distinct can be in several windows; its parts do.
     """
     places = _places(measure)
+    value = F.expr(measure.shown(*places)).alias("value")
+    if measure.how.parts[0].merge == "buckets":
+        lines = rows.select(*by, F.explode(places[0]).alias("bucket", "count"))
+        keys = lines.columns[: len(by)]
+        counts = lines.groupBy(*keys, "bucket").agg(F.sum("count").alias("count"))
+        entries = F.map_from_entries(F.collect_list(F.struct("bucket", "count")))
+        return counts.groupBy(*keys).agg(entries.alias(places[0])).select(*keys, value)
     parts = [_TOGETHER[part.merge](place).alias(place) for place, part in zip(places, measure.how.parts, strict=True)]
     grouped = rows.groupBy(*by).agg(*parts)
-    value = F.expr(measure.shown(*places)).alias("value")
     return grouped.select(*grouped.columns[: len(by)], value)
 
 
