@@ -9,7 +9,8 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
-from oncelake.gold.measure import Measure, is_plain
+from oncelake.gold.functions import is_plain
+from oncelake.gold.measure import Measure
 
 
 def gold_schema(spark: SparkSession, table: GoldTable, silver_schema: StructType) -> StructType:

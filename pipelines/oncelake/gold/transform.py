@@ -27,7 +27,8 @@ from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invali
 from oncelake.exactly_once.writers import Dialect, MergeSql
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.expression import column
-from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, Part, can_overflow
+from oncelake.gold.functions import BATCH_SUM_DIGITS, OUT_OF_RANGE, Merge, Part, can_overflow
+from oncelake.gold.measure import Measure
 from oncelake.gold.schema import schema_over
 from oncelake.gold.window import EPOCH
 from oncelake.silver.parsing.columns import FLOATS

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable, quoted
-from oncelake.gold.measure import Function
+from oncelake.gold.functions import Function
 from oncelake.gold.transform import in_gold
 from oncelake.serving.sink import (
     KEY,

@@ -20,7 +20,7 @@ from pyspark.sql.types import DecimalType, StructType
 
 from oncelake.common.explain import explain
 from oncelake.exactly_once.writers import MergeSql
-from oncelake.gold import measure
+from oncelake.gold import functions
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate, in_gold, merge_into, windows, windows_within
@@ -229,7 +229,7 @@ def test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null(
 ) -> None:
     table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(28,3)))"})
     largest, digits = "9" * 25 + ".999", DecimalType(29, 3)
-    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", digits.precision)
+    monkeypatch.setattr(functions, "DECIMAL_SUM_DIGITS", digits.precision)
     held = aggregate(lines(spark, *[line(message=largest)] * 10, line(message=None)), table)
     assert [row["total"] for row in held.collect()] == [Decimal("9" * 26 + ".990")]
     for sign in ("", "-"):
@@ -247,7 +247,7 @@ def test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null(
 def test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "TERM_DIGITS", 38)
+    monkeypatch.setattr(functions, "TERM_DIGITS", 38)
     table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(38,3)))"})
     rows = lines(spark, *[line(message="9" * 35 + ".999")] * 2)
     with pytest.raises(SparkRuntimeException, match="a sum of total is not within the range"):

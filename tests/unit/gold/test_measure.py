@@ -17,7 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from oncelake.gold.measure import ACCEPTED, FUNCTIONS, NOT_ADDITIVE, Measure, parse_measure
+from oncelake.gold.functions import ACCEPTED, FUNCTIONS
+from oncelake.gold.measure import NOT_ADDITIVE, Measure, parse_measure
 
 
 @pytest.mark.parametrize(

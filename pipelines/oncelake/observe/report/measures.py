@@ -13,7 +13,8 @@ from oncelake.common import tables
 from oncelake.common.lake import Table
 from oncelake.engine.chain import Chain
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
-from oncelake.gold.measure import Measure, Merge
+from oncelake.gold.functions import Merge
+from oncelake.gold.measure import Measure
 from oncelake.observe.report.facts import GROUPS, MeasureFacts
 from oncelake.observe.report.lines import bin_length, bin_start, in_period
 from oncelake.observe.report.period import Period
