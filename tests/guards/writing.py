@@ -660,7 +660,7 @@ GUARDS = (
         "lines are counted once in a table with a percentile, in which they are several rows",
         "a count of such a table is that of a bucket",
         reads("F.first(F.when(of_line, value), ignorenulls=True)", "F.min(value)"),
-        tests=(f"{_AGGREGATED}test_percentiles_of_a_million_values_are_within_one_percent",),
+        tests=(f"{_AGGREGATED}test_percentiles_of_many_values_are_within_one_percent",),
     ),
     Guard(
         "one-zone-data",
