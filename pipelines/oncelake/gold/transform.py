@@ -37,13 +37,17 @@ from oncelake.silver.parsing.columns import FLOATS
 _NAMED = 100
 _SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
 _MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
+# A map has its entries in one order, so that the same buckets are the same bytes.
+_SORTED = "map_from_entries(array_sort(map_entries({})))"
 _MERGES: Mapping[Merge, str] = {
     "count": "{old} + {new}",
     "sum": "coalesce({old} + {new}, {old}, {new})",
     "least": "least({old}, {new})",
     "greatest": "greatest({old}, {new})",
     "sketch": "hll_union({old}, {new})",
-    "buckets": "map_zip_with({old}, {new}, (bucket, old, new) -> coalesce(old, 0L) + coalesce(new, 0L))",
+    "buckets": _SORTED.format(
+        "map_zip_with({old}, {new}, (bucket, old, new) -> coalesce(old, 0L) + coalesce(new, 0L))"
+    ),
 }
 # The hidden column of the number of all lines, beside those of lines with an invalid text; no column has this name.
 LINES = INVALID_PREFIX
@@ -133,7 +137,7 @@ def _by_bucket(
         value = F.col(quoted(name))
         if name in buckets:
             entry = F.when(F.col(f"{_ROW}.part") == buckets.index(name) + 1, F.struct(bucket, value))
-            together.append(F.map_from_entries(F.collect_list(entry)).alias(name))
+            together.append(F.map_from_entries(F.array_sort(F.collect_list(entry))).alias(name))
         else:
             of_lines = F.first(F.when(of_line, value), ignorenulls=True)  # guard: lines-once-beside-buckets
             together.append(of_lines.alias(name))

@@ -82,7 +82,7 @@ def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
 
 def _bits(value: Any) -> Any:
     if isinstance(value, dict):
-        return sorted(value.items())
+        return [*value.items()]
     if isinstance(value, tuple):
         return [_bits(part) for part in value]
     return struct.pack(">d", value).hex() if isinstance(value, float) else value
