@@ -26,16 +26,17 @@ def bucket_of(value: Column, _: DataType) -> Column:
 
 
 # The first bucket with which at least the rank's share of all values is reached, and the value that is shown for it.
+# The entries of the map are in the order of the buckets. It is bound to a name, as Spark would compute it at each use.
 _OF_BUCKET = f"""CASE state.bucket WHEN 0 THEN 0D
     WHEN {_OF_INFINITY} THEN double('Infinity') WHEN -{_OF_INFINITY} THEN double('-Infinity')
     WHEN {_OF_NAN} THEN double('NaN')
     ELSE signum(state.bucket) * least(
         exp((abs(state.bucket) - {_OF_ONE}) * {_WIDTH}D) * {_SHOWN_OF_UPPER}D, 1.7976931348623157E308D) END"""
-PERCENTILE = f"""aggregate(
-    array_sort(map_entries({{0}})),
+PERCENTILE = f"""transform(array({{0}}), buckets -> aggregate(
+    map_entries(buckets),
     named_struct(
         'rest', CAST(greatest(1, ceil(
-            CAST({{extra}} AS DECIMAL(7,6)) * aggregate(map_values({{0}}), 0L, (total, lines) -> total + lines)
+            CAST({{extra}} AS DECIMAL(7,6)) * aggregate(map_values(buckets), 0L, (total, lines) -> total + lines)
         )) AS BIGINT),
         'bucket', CAST(NULL AS INT)
     ),
@@ -44,4 +45,4 @@ PERCENTILE = f"""aggregate(
         'bucket', if(state.bucket IS NULL AND state.rest <= entry.value, entry.key, state.bucket)
     ),
     state -> {_OF_BUCKET}
-)"""
+))[0]"""

@@ -109,7 +109,7 @@ def _together(rows: DataFrame, measure: Measure, *by: str | Column) -> DataFrame
         lines = rows.select(*by, F.explode(places[0]).alias("bucket", "count"))
         keys = lines.columns[: len(by)]
         counts = lines.groupBy(*keys, "bucket").agg(F.sum("count").alias("count"))
-        entries = F.map_from_entries(F.collect_list(F.struct("bucket", "count")))
+        entries = F.map_from_entries(F.array_sort(F.collect_list(F.struct("bucket", "count"))))
         return counts.groupBy(*keys).agg(entries.alias(places[0])).select(*keys, value)
     parts = [_TOGETHER[part.merge](place).alias(place) for place, part in zip(places, measure.how.parts, strict=True)]
     grouped = rows.groupBy(*by).agg(*parts)
