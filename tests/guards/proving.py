@@ -397,6 +397,13 @@ GUARDS = (
         tests=(f"{_RECOUNTED}test_gold_that_differs_is_named",),
     ),
     Guard(
+        "gold-parts-from-silver",
+        "the hidden parts of gold's measures are those that silver gives",
+        "parts that are both twice as large show the same share, and the next batch another one",
+        answers("[*declared.measures]"),
+        tests=(f"{_RECOUNTED}test_gold_that_differs_is_named",),
+    ),
+    Guard(
         "gold-windows-from-silver",
         "gold's windows are those that silver gives, once",
         "a window that is missing, too many, or doubled",

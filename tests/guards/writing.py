@@ -649,11 +649,35 @@ GUARDS = (
         tests=(f"{_AGGREGATED}test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null",),
     ),
     Guard(
+        "shown-from-merged-parts",
+        "what a measure shows is computed from the merged parts",
+        "it shows the share of the last batch alone",
+        reads("merged.values()", "[dialect.column('batch', name) for name in merged]"),
+        tests=(f"{_AGGREGATED}test_lines_with_a_condition_are_counted_and_their_share_shown",),
+    ),
+    Guard(
+        "lines-once-beside-buckets",
+        "lines are counted once in a table with a percentile, in which they are several rows",
+        "a count of such a table is that of a bucket",
+        reads("F.first(F.when(of_line, value), ignorenulls=True)", "F.min(value)"),
+        tests=(f"{_AGGREGATED}test_percentiles_of_many_values_are_within_one_percent",),
+    ),
+    Guard(
+        "one-zone-data",
+        "a zone has the same windows in Java's data and in Python's",
+        "a line is looked for in another window than the one that counts it",
+        removed(),
+        tests=("spark/gold/test_window.py::test_a_zone_whose_data_differ_is_refused",),
+    ),
+    Guard(
         "windows-with-invalid-texts",
         "the windows of a large batch with such texts leave none out",
         "its rows are inserted a second time",
-        reads("1_000_000", "2_000_000"),
-        tests=(f"{_AGGREGATED}test_the_windows_from_a_first_to_a_last_one_have_all_between_them",),
+        reads("start < until", "False"),
+        tests=(
+            f"{_AGGREGATED}test_the_windows_from_a_first_to_a_last_one_have_all_between_them",
+            "spark/gold/test_window.py::test_the_windows_of_a_zone_from_a_first_to_a_last_one_have_all_between_them",
+        ),
     ),
     Guard(
         "transform-values-valid",

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.gold import measure
+from oncelake.gold import functions
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
 from oncelake.serving.settings import Mode
@@ -90,7 +90,7 @@ def test_sums_at_the_end_of_their_range_are_served_by_a_server(
 def test_sums_of_lines_that_a_server_cannot_hold_are_refused_and_counted_by_the_proof(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest, name: str, kind: str
 ) -> None:
-    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", FEW_DIGITS)
+    monkeypatch.setattr(functions, "DECIMAL_SUM_DIGITS", FEW_DIGITS)
     must_refuse_sums(spark, url_on(request, kind, name))
 
 

@@ -232,6 +232,13 @@ MEASURES = {
     "cents": "sum(cast(length(message) as decimal(10,2)) / 4)",
     "least": "min(if(length(message) > 10, cast('NaN' as double), length(message) / 3))",
 }
+# measures that a database shows, and cannot merge
+SHOWN_FROM_PARTS = {
+    "share": "rate where length(message) < 5",
+    "mean": "avg(length(message))",
+    "spread": "stddev(length(message))",
+    "most": "percentile(length(message), 0.95)",
+}
 TEXTS = ["a", "A", "a ", "é", "🔌 text", "", "x" * 5000, "quote ' \" \\ % %s :x", "\x00nul", "tab\t"]
 
 
@@ -266,7 +273,7 @@ def test_unusual_keys_and_every_kind_of_measure_are_served(
         url = server.make_database(name, rights="ALL")
     measures = dict(MEASURES)
     if mode == "idempotent":
-        measures |= {"words": "approx_distinct(message)", "first": "min(message)"}
+        measures |= {"words": "approx_distinct(message)", "first": "min(message)", **SHOWN_FROM_PARTS}
     declared = GoldTable.model_validate({"every": "1 hour", "by": KEYS, "measures": measures})
     served = Served(
         Table("serving", "odd"), declared, mode, Table("gold", "odd"), SqlSink("odd", {"url": url, "mode": mode})
@@ -303,7 +310,9 @@ def test_tables_that_cannot_be_served_are_refused_by_name(place: ServingHouse, s
         check_served(spark, served)
 
 
-@pytest.mark.parametrize("measure", ["approx_distinct(message)", "max(message)"])
+@pytest.mark.parametrize(
+    "measure", ["approx_distinct(message)", "max(message)", "avg(offset)", "rate where true", "percentile(offset, 0.5)"]
+)
 def test_measures_that_a_database_cannot_combine_are_refused(house: House, spark: SparkSession, measure: str) -> None:
     conf = yaml.safe_load(house.conf.read_text())
     conf["gold"]["odd"] = {"every": "1 day", "measures": {"odd": measure}}

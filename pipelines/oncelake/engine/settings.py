@@ -179,6 +179,12 @@ class Settings(BaseSettings):
         ]
         for name, alert in self.alerts.items():
             check_alert(name, alert, measures, stages)
+            condition = alert.condition
+            if condition.subject == "gold" and self.gold[condition.table].zone is not None:
+                raise ValueError(
+                    f"alerts.{name}.when: gold.{condition.table} has windows in a zone, which have no fixed length; "
+                    "declare a table without a zone for the alert"
+                )
         return self
 
     @model_validator(mode="after")

@@ -2,18 +2,23 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Annotated
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
-from oncelake.common.models import Strict, shown
+from oncelake.common.models import Strict, later, shown
+from oncelake.common.wording import did_you_mean
 from oncelake.gold.measure import Measure, parse_measure
+from oncelake.gold.window import UNITS, FixedWindow, Unit, Windowing, ZoneWindow
 
 LOG_TIME = "log_time"
-# A declared name starts with a letter, so it cannot clash with a hidden column.
-SKETCH_PREFIX = "_sketch_"
 
 _UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_ZONE_UNITS: Mapping[str, Unit] = {f"1 {unit}": unit for unit in UNITS}
+_MONTH = 30 * _UNITS["day"]
 LONGEST = 36_500 * _UNITS["day"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -41,13 +46,15 @@ def window_seconds(every: str) -> int:
 
     Raises:
         ValueError: it is not a number of seconds, minutes, hours, days or weeks, is out of range, or its unit has no
-            fixed length.
+            fixed length, as a month has only with a zone.
     """
     accepted = f"a window is '<n> {'|'.join(_UNITS)}(s)', such as '1 minute'"
     match = _EVERY.fullmatch(every.strip())
     number, unit = match.groups() if match else ("0", "")
-    if unit.lower() in ("month", "quarter", "year"):
-        raise ValueError(f"a {unit.lower()} has no fixed length; declare days and add them up when reading: {accepted}")
+    if unit.lower() == "month":
+        raise ValueError("a month has no fixed length; declare a zone for '1 month', such as zone: UTC")
+    if unit.lower() in ("quarter", "year"):
+        raise ValueError(f"a {unit.lower()} has no fixed length; declare months and add them up when reading")
     seconds = int(number[:20]) * _UNITS.get(unit.lower(), 0)
     if not 1 <= seconds <= LONGEST:
         raise ValueError(f"{accepted}, at least 1 second and at most 36500 days")
@@ -55,8 +62,20 @@ def window_seconds(every: str) -> int:
 
 
 def _check_every(every: str) -> str:
-    window_seconds(every)
+    if every.strip() != "1 month":
+        window_seconds(every)
     return every
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def _check_zone(zone: str) -> str:
+    if zone not in _zones():
+        raise ValueError(f"there is no zone {shown(zone)}{did_you_mean(zone, _zones())}")
+    return zone
 
 
 def _check_expression(text: str) -> str:
@@ -77,11 +96,13 @@ Expression = Annotated[str, AfterValidator(_check_expression)]
 class GoldTable(Strict):
     """A gold table: the lines of silver that meet `where`, grouped by windows of `every` and keys, with `measures`.
 
-    Windows are aligned to 1970-01-01T00:00:00Z, so a week starts on a Thursday.
+    Windows are aligned to 1970-01-01T00:00:00Z, so a week starts on a Thursday. With `zone`, they are hours, days,
+    weeks from Monday or months of that zone's clocks.
     """
 
     where: Expression | None = None
     every: Annotated[str, AfterValidator(_check_every)]
+    zone: Annotated[str, AfterValidator(_check_zone)] | None = later(None)
     by: dict[Name, Expression] = Field(default_factory=dict)
     measures: dict[Name, Annotated[str, AfterValidator(_check_measure)]] = Field(min_length=1)
 
@@ -92,20 +113,38 @@ class GoldTable(Strict):
             raise ValueError(f"{', '.join(twice)} is both a key and a measure; each column needs its own name")
         return self
 
+    @model_validator(mode="after")
+    def _window_has_a_form(self) -> "GoldTable":
+        if self.zone is None:
+            window_seconds(self.every)
+        elif self.every.strip() not in _ZONE_UNITS:
+            raise ValueError(
+                f"every: in a zone, a window is one of {', '.join(_ZONE_UNITS)}, not {shown(self.every)}; "
+                "other windows have no zone"
+            )
+        return self
+
     @property
     def seconds(self) -> int:
-        """The window's length in seconds."""
-        return window_seconds(self.every)
+        """The window's length in seconds; in a zone, the usual one."""
+        return _MONTH if self.every.strip() == "1 month" else window_seconds(self.every)
+
+    @property
+    def window(self) -> Windowing:
+        """The rule by which times are put into windows."""
+        if self.zone is None:
+            return FixedWindow(self.seconds)
+        return ZoneWindow(_ZONE_UNITS[self.every.strip()], self.zone)
 
     @property
     def parsed(self) -> tuple[Measure, ...]:
-        """The measures in declared order."""
-        return tuple(parse_measure(name, text) for name, text in self.measures.items())
-
-
-def sketch_column(measure: Measure) -> str:
-    """Return the name of the hidden column with the mergeable sketch of an approx_distinct."""
-    return f"{SKETCH_PREFIX}{measure.name}"
+        """The measures in declared order; percentiles of the same values are shown from the parts of the first one."""
+        first: dict[str, str] = {}
+        measures = [parse_measure(name, text) for name, text in self.measures.items()]
+        for place, measure in enumerate(measures):
+            if measure.function == "percentile":
+                measures[place] = replace(measure, kept_as=first.setdefault(measure.argument, measure.name))
+        return tuple(measures)
 
 
 def quoted(name: str) -> str:

@@ -19,6 +19,7 @@ from oncelake.common.wording import did_you_mean
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over
+from oncelake.gold.window import zone_difference
 
 _AGGREGATE = "is an aggregate, but an expression sees one row; declare aggregates in measures"
 _GENERATOR = "turns one row into several, so a line would count more than once"
@@ -65,15 +66,27 @@ def check(spark: SparkSession, name: str, table: GoldTable, silver_schema: Struc
             for key, text in _expressions(table):
                 _check_expression(silver, key, text)
             schema_over(silver, table)
+            _check_zone(spark, table)
         except ConfigError as error:
             raise ConfigError(f"gold.{name}.{error}") from None
+
+
+def _check_zone(spark: SparkSession, table: GoldTable) -> None:
+    """Refuse a zone that the parts of oncelake with Spark and those without it put into different windows."""
+    difference = zone_difference(spark, table.zone) if table.zone is not None else None
+    if difference is not None:
+        # guard: one-zone-data
+        raise ConfigError(
+            f"zone: {difference}, so windows would differ with Spark and without it; update Java, and tzdata (pip "
+            "install --upgrade tzdata)"
+        )
 
 
 def _expressions(table: GoldTable) -> Iterator[tuple[str, str]]:
     if table.where is not None:
         yield "where", table.where
     yield from ((f"by.{name}", text) for name, text in table.by.items())
-    yield from ((f"measures.{measure.name}", measure.argument) for measure in table.parsed if measure.argument)
+    yield from ((f"measures.{measure.name}", measure.expression) for measure in table.parsed if measure.argument)
 
 
 def _check_expression(silver: DataFrame, key: str, text: str) -> None:

@@ -7,7 +7,6 @@ and comparisons with texts that are joined by AND. A row without a value meets n
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelake.common.table_rows import Values, named, same
@@ -25,7 +24,6 @@ _AMONG = re.compile(
 )
 _NULL = re.compile(rf"{_OPERAND}\s+IS\s+(?P<mark>(?:NOT\s+)?)NULL", re.IGNORECASE)
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class PlainGold:
         for row in rows.to_pylist(maps_as_pydicts="strict"):
             if all(condition.holds(row) for condition in self.conditions):
                 keys = {name: key.value(row) for name, key in self.keys.items()}
-                group = {LOG_TIME: window_of(row[LOG_TIME], self.declared), **keys}
+                group = {LOG_TIME: self.declared.window.start(row[LOG_TIME]), **keys}
                 groups += [group] if group not in groups else []
         columns = [(LOG_TIME, pyarrow.timestamp("us", "UTC")), *((name, pyarrow.string()) for name in self.keys)]
         return pyarrow.Table.from_pylist(groups, pyarrow.schema(columns))
@@ -109,12 +107,6 @@ class PlainGold:
         """Return in SQL what rows of silver meet that count in rows with some keys, and add the values."""
         of_keys = [same(self.keys[name].sql(values), key, values) for name, key in keys.items()]
         return [*(condition.sql(values) for condition in self.conditions), *of_keys]
-
-
-def window_of(at: datetime, declared: GoldTable) -> datetime:
-    """Return the start of the window that a time is in."""
-    length = timedelta(seconds=declared.seconds)
-    return _EPOCH + (at - _EPOCH) // length * length
 
 
 def _operand(match: re.Match[str]) -> _Operand:

@@ -1,166 +1,41 @@
-"""Measures of a gold table: the types, aggregation and merge of each function, and why other functions are rejected.
-
-A measure must be additive: a batch's value is computed from the batch's rows alone, then merged with the table's
-value. So neither a replayed nor a late batch has to read old rows again.
-
-Types are chosen so that merging cannot wrap, round, or depend on the order of rows:
-
-- A sum of integers is DECIMAL(38,0): it holds 10^19 rows of the largest bigint, more than a count can count.
-- A sum of DECIMAL(p,s) is DECIMAL(37,s): Spark gives the sum of two DECIMAL(38,s) one digit of scale
-  less, and would round at every merge; two DECIMAL(37,s) add up exactly. It holds a billion rows of the largest
-  DECIMAL(28,s). A sum beyond that is an error of gold, and a refused row of a served table: never null, which would
-  be no value.
-- A sum of floats depends on the order of its terms, so a replay could differ: it is rejected.
-
-Floats are ordered and compared as Spark does, here, in gold, and in the recount of a proof: NaN equals NaN and is above
-all numbers, -0.0 is 0.0, null equals null as a key and is no value in a measure.
-"""
+"""Measures of a gold table: how they are declared, and why functions that cannot be merged are rejected."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 
 from oncelake.common.wording import did_you_mean
-from oncelake.silver.parsing.columns import FLOATS, one_zero
+from oncelake.gold.functions import ACCEPTED, FUNCTIONS, ORDERED, Function, Part
 
-# How a batch's value is merged with the table's value. A null means no value; a count is never null and never below 0.
-Merge = Literal["count", "sum", "least", "greatest", "sketch"]
-# The digits of one term of a sum: 28 leave ten for the number of rows in one batch.
-TERM_DIGITS = 28
-_INTEGER_SUM = DecimalType(38, 0)
-DECIMAL_SUM_DIGITS = 37
-# The digits of the sum of a batch's terms, which Spark adds up before it is merged.
-BATCH_SUM_DIGITS = 38
-# How a sum is refused that has more digits than its type.
-OUT_OF_RANGE = "is not within the range of"
-_PLAIN = (IntegralType, DecimalType, BooleanType, BinaryType, DateType, TimestampType)
-
-
-def is_plain(kind: DataType) -> bool:
-    """Return True if values of a type can be keys: each is one value, the same in every reader of the table."""
-    return isinstance(kind, FLOATS) or _is_exact(kind)
-
-
-def _is_exact(kind: DataType) -> bool:
-    if isinstance(kind, StringType):
-        return kind == StringType()  # other collations treat different texts as equal
-    return isinstance(kind, _PLAIN)
-
-
-def _is_orderable(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _is_orderable(kind.elementType)
-    if isinstance(kind, StructType):
-        return all(_is_orderable(field.dataType) for field in kind)
-    return _is_exact(kind)
-
-
-def _sum(kind: DataType) -> DataType | str:
-    if isinstance(kind, IntegralType):
-        return _INTEGER_SUM
-    if isinstance(kind, FLOATS):
-        return (
-            "a sum of floats depends on the order of rows, so a replay could differ: "
-            "write sum(try_cast(… AS DECIMAL(18,3)))"
-        )
-    if not isinstance(kind, DecimalType):
-        return "a sum needs integers or decimals: write sum(try_cast(… AS BIGINT)) or … AS DECIMAL(18,3)"
-    if kind.precision > TERM_DIGITS:
-        return f"a sum accepts decimals of up to {TERM_DIGITS} digits, so that it cannot overflow: cast to fewer"
-    return DecimalType(DECIMAL_SUM_DIGITS, kind.scale)
-
-
-def _extreme(kind: DataType) -> DataType | str:
-    if isinstance(kind, FLOATS) or _is_orderable(kind):
-        return kind
-    return (
-        "min and max need values with one order: string, number, boolean, binary, date, timestamp, "
-        "or an array or struct of these without floats"
-    )
-
-
-def _distinct(kind: DataType) -> DataType | str:
-    return LongType() if is_plain(kind) else "approx_distinct needs plain values: use a part of it or cast it to string"
-
-
-def _summand(value: Column, sum_type: DataType) -> Column:
-    assert isinstance(sum_type, DecimalType)
-    return value.cast(DecimalType(TERM_DIGITS, sum_type.scale))
-
-
-def _hashed(value: Column, _: DataType) -> Column:
-    """Return a value's hash: the sketch accepts few types, and treats an empty string as no value."""
-    return F.when(value.isNotNull(), F.xxhash64(value))
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function that a measure can use.
-
-    Attributes:
-        form: how it is written in a declaration.
-        over: returns the measure's type for values of a type; if there is none, a text with the reason and what to
-            write.
-        term: turns a row's value into the term to aggregate, given the measure's type.
-        aggregate: combines the terms of a batch into one value.
-        merge: how this value is merged with the table's value.
-    """
-
-    form: str
-    over: Callable[[DataType], DataType | str]
-    term: Callable[[Column, DataType], Column]
-    aggregate: Callable[[Column], Column]
-    merge: Merge
-
-
-FUNCTIONS: Mapping[str, Function] = {
-    "count": Function("count", lambda _: LongType(), lambda value, _: value, F.count, "count"),
-    "sum": Function("sum(x)", _sum, _summand, F.sum, "sum"),
-    "min": Function("min(x)", _extreme, one_zero, F.min, "least"),
-    "max": Function("max(x)", _extreme, one_zero, F.max, "greatest"),
-    "approx_distinct": Function("approx_distinct(x)", _distinct, _hashed, F.hll_sketch_agg, "sketch"),
-}
-ACCEPTED = ", ".join(function.form for function in FUNCTIONS.values())
-
-_MEAN = "a mean of means is not the mean; declare a sum(x) and a count, and divide when reading"
 _DISTINCT = "exact distinct values of two batches do not add up; use approx_distinct(x)"
-_QUANTILE = "a quantile of quantiles is not the quantile; declare counts per value range as keys in `by`"
-_ORDER = "which row comes first is not defined; use min(struct(log_time, x)) or max(struct(log_time, x))"
-_SPREAD = "it is not additive; declare a count, a sum(x) and a sum of squares, and compute it when reading"
+_QUANTILE = "it has another form; use percentile(x, 0.95)"
+_TOP = "it is not exact over batches; declare x as a key in `by` and a count, and sort when reading, or read silver"
+_FIRST = "it has another form; use first(x), by log_time, or first(x, order)"
+_LAST = "it has another form; use last(x), by log_time, or last(x, order)"
+_VARIANCE = "it is the square of another measure; use stddev(x)"
+_MOMENTS = "it is not additive; declare sums of the products, and compute it when reading"
 _LIST = "a list grows without bound and has no defined order; read silver for the values"
-_COUNT_IF = "it is a sum; declare sum(CASE WHEN … THEN 1 ELSE 0 END)"
+_COUNT_IF = "it is a count of lines; use count where CONDITION"
 
 NOT_ADDITIVE: Mapping[str, str] = {
-    **dict.fromkeys(("avg", "mean", "try_avg"), _MEAN),
+    **dict.fromkeys(("mean", "try_avg"), "it has another name; use avg(x)"),
     **dict.fromkeys(("count_distinct", "countdistinct", "distinct"), _DISTINCT),
     "approx_count_distinct": "its result keeps no sketch to merge with; use approx_distinct(x)",
-    **dict.fromkeys(("median", "percentile", "percentile_approx", "approx_percentile", "mode"), _QUANTILE),
-    **dict.fromkeys(("percentile_cont", "percentile_disc", "approx_top_k", "histogram_numeric"), _QUANTILE),
-    **dict.fromkeys(("first", "last", "first_value", "last_value", "any_value", "min_by", "max_by"), _ORDER),
-    **dict.fromkeys(("stddev", "std", "stddev_pop", "stddev_samp", "variance", "var_pop"), _SPREAD),
-    **dict.fromkeys(("var_samp", "corr", "covar_pop", "covar_samp", "skewness", "kurtosis"), _SPREAD),
+    "median": "it has another form; use percentile(x, 0.5)",
+    **dict.fromkeys(("percentile_approx", "approx_percentile", "percentile_cont", "percentile_disc"), _QUANTILE),
+    **dict.fromkeys(("mode", "approx_top_k", "histogram_numeric"), _TOP),
+    **dict.fromkeys(("first_value", "any_value", "min_by"), _FIRST),
+    **dict.fromkeys(("last_value", "max_by"), _LAST),
+    **dict.fromkeys(("std", "stddev_samp"), "it has another name; use stddev(x)"),
+    **dict.fromkeys(("stddev_pop", "variance", "var_pop", "var_samp"), _VARIANCE),
+    **dict.fromkeys(("corr", "covar_pop", "covar_samp", "skewness", "kurtosis"), _MOMENTS),
     **dict.fromkeys(("collect_list", "collect_set", "array_agg", "listagg", "string_agg"), _LIST),
     **dict.fromkeys(("count_if", "countif"), _COUNT_IF),
     "try_sum": "sum(x) cannot overflow here; use sum(x)",
 }
 
+_WHERE = re.compile(r"(?P<function>count|rate)\s+where\b(?P<condition>.*)", re.DOTALL | re.IGNORECASE)
+_SHARE = re.compile(r"0|1|0?\.[0-9]{1,6}|1\.0{1,6}", re.ASCII)
 _CALL = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<argument>.*)\))?", re.DOTALL | re.ASCII)
 _QUOTED = re.compile(
     r"""(?<![A-Za-z0-9_])[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL
@@ -169,21 +44,50 @@ _QUOTED = re.compile(
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a gold table; `argument` is a Spark SQL expression over silver, empty for count."""
+    """One measure of a gold table.
+
+    Attributes:
+        name: its name.
+        function: the function that it uses.
+        argument: a Spark SQL expression over silver; empty for count.
+        extra: what the function takes besides: the share of a percentile, the order of a first or last.
+        kept_as: the measure of whose parts it is shown; None for its own.
+    """
 
     name: str
     function: str
     argument: str = ""
+    extra: str = ""
+    kept_as: str | None = None
 
     @property
     def how(self) -> Function:
         """The function that the measure uses."""
         return FUNCTIONS[self.function]
 
+    @property
+    def expression(self) -> str:
+        """The expression over silver that is aggregated; empty for count."""
+        if self.function in ORDERED:
+            return f"named_struct('at', {self.extra or 'log_time'}, 'value', {self.argument})"
+        return self.argument
 
-def can_overflow(measure: Measure, schema: StructType) -> bool:
-    """Return True if a measure's type holds only some billions of its largest terms: a sum of decimals."""
-    return measure.how.merge == "sum" and schema[measure.name].dataType != _INTEGER_SUM
+    @property
+    def text(self) -> str:
+        """The measure as it is written."""
+        function, where, _ = self.function.partition(" where")
+        if where:
+            return f"{self.function} {self.argument}"
+        return f"{function}({', '.join(filter(None, (self.argument, self.extra)))})"
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The measure's parts by the names of their columns; a declared name begins with a letter, a hidden one not."""
+        return {f"{part.prefix}{self.kept_as or self.name}": part for part in self.how.parts}
+
+    def shown(self, *parts: str) -> str:
+        """Return the SQL of what the measure shows, from the SQL of its parts."""
+        return self.how.value.format(*parts, extra=self.extra) if self.how.value else parts[0]
 
 
 def parse_measure(name: str, text: str) -> Measure:
@@ -192,6 +96,12 @@ def parse_measure(name: str, text: str) -> Measure:
     Raises:
         ValueError: it is not an accepted measure; the message lists those that are, or says why this one is not.
     """
+    where = _WHERE.fullmatch(text.strip())
+    if where is not None:
+        function = f"{where['function'].lower()} where"
+        if not where["condition"].strip():
+            raise ValueError(f"a condition over silver is needed: {FUNCTIONS[function].form}")
+        return Measure(name, function, where["condition"].strip())
     call = _CALL.fullmatch(text.strip())
     if call is None:
         raise ValueError(f"a measure is one of {ACCEPTED}, where x is an expression over silver")
@@ -199,12 +109,20 @@ def parse_measure(name: str, text: str) -> Measure:
     _check_function(function)
     if argument is not None and re.match(r"\s*distinct\b", argument, re.IGNORECASE):
         raise ValueError(f"{function}(distinct …) is refused: {_DISTINCT}")
+    if function == "percentile":
+        value, _, extra = (argument or "").rpartition(",")
+        if not _SHARE.fullmatch(extra.strip()):
+            raise ValueError("percentile needs a number from 0 to 1 with up to 6 digits, such as percentile(x, 0.95)")
+        return Measure(name, function, _argument(function, value), extra.strip())
+    if function in ORDERED:
+        value, order = _split(argument or "")
+        return Measure(name, function, _argument(function, value), order)
     if function != "count":
         return Measure(name, function, _argument(function, argument or ""))
     if argument is not None:
         raise ValueError(
             "count counts lines and is written without parentheses; to count lines where x is not null, "
-            "declare sum(CASE WHEN x IS NULL THEN 0 ELSE 1 END)"
+            "declare count where x IS NOT NULL"
         )
     return Measure(name, function)
 
@@ -222,6 +140,17 @@ def _argument(function: str, text: str) -> str:
         raise ValueError(f"{function} needs one expression over silver: {FUNCTIONS[function].form}")
     _check_one_expression(function, argument)
     return argument
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return two expressions that a comma separates; the second is empty if there is only one."""
+    depth, hidden = 0, _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    for place, mark in enumerate(hidden):
+        depth += (mark in "([") - (mark in ")]")
+        if depth == 0 and mark == ",":
+            order = _argument("first", text[place + 1 :])
+            return text[:place], order
+    return text, ""
 
 
 def _check_one_expression(function: str, argument: str) -> None:

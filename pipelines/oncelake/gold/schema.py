@@ -1,17 +1,20 @@
-"""Schema of a gold table: the window's start, the keys, the measures, then the hidden sketches."""
+"""Schema of a gold table: the window's start, the keys, the measures, then the hidden parts of measures."""
+
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, IntegerType, StructField, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import shown
-from oncelake.gold.declaration import LOG_TIME, GoldTable, sketch_column
+from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
-from oncelake.gold.measure import Measure, is_plain
+from oncelake.gold.functions import is_plain
+from oncelake.gold.measure import Measure
 
 
 def gold_schema(spark: SparkSession, table: GoldTable, silver_schema: StructType) -> StructType:
-    """Return a gold table's columns and types: log_time, keys, measures, then one sketch per approx_distinct.
+    """Return a gold table's columns and types: log_time, keys, measures, then their hidden parts.
 
     Raises:
         ConfigError: an expression's type cannot be a key or does not fit the measure; the message says what to write.
@@ -23,13 +26,15 @@ def schema_over(silver: DataFrame, table: GoldTable) -> StructType:
     """Return a gold table's columns and types over this silver frame; only analyzes it, reads no row."""
     keys = [_key(silver, name, text) for name, text in table.by.items()]
     measures = [_measure(silver, measure) for measure in table.parsed]
-    sketches = [
-        StructField(sketch_column(part), BinaryType(), metadata={"comment": f"HLL sketch of {part.name}, mergeable"})
-        for part in table.parsed
-        if part.how.merge == "sketch"
-    ]
-    window = StructField(LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}, UTC"})
-    return StructType([window, *keys, *measures, *sketches])
+    parts = {part.name: part for measure in table.parsed for part in _parts(silver, measure)}
+    window = StructField(
+        LOG_TIME, TimestampType(), metadata={"comment": f"start of the window of {table.every}{_in(table)}, UTC"}
+    )
+    return StructType([window, *keys, *measures, *parts.values()])
+
+
+def _in(table: GoldTable) -> str:
+    return f" in {table.zone}" if table.zone is not None else ""
 
 
 def _key(silver: DataFrame, name: str, text: str) -> StructField:
@@ -43,12 +48,24 @@ def _key(silver: DataFrame, name: str, text: str) -> StructField:
 
 
 def _measure(silver: DataFrame, measure: Measure) -> StructField:
-    kind = _type_of(silver, measure.argument) if measure.argument else IntegerType()  # a count counts ones
+    kind = _type_measured(silver, measure)
     result = measure.how.over(kind)
     if isinstance(result, str):
-        text = shown(f"{measure.function}({measure.argument})")
+        text = shown(measure.text)
         raise ConfigError(f"measures.{measure.name}: {text} is over type {kind.simpleString()}; {result}")
     return StructField(measure.name, result)
+
+
+def _parts(silver: DataFrame, measure: Measure) -> Iterator[StructField]:
+    """Yield the hidden columns of a measure."""
+    for name, part in measure.parts.items():
+        if part.kind is not None:
+            kind = part.kind(_type_measured(silver, measure))
+            yield StructField(name, kind, metadata={"comment": part.comment.format(name.removeprefix(part.prefix))})
+
+
+def _type_measured(silver: DataFrame, measure: Measure) -> DataType:
+    return _type_of(silver, measure.expression) if measure.argument else IntegerType()  # a count counts ones
 
 
 def _type_of(silver: DataFrame, text: str) -> DataType:

@@ -4,9 +4,9 @@ Pure: the same rows give the same result in any order and partitioning, and merg
 halves gives the result of the whole.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,29 +25,37 @@ from pyspark.sql.types import (
 from oncelake.common.spark.rows import Collected
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
 from oncelake.exactly_once.writers import Dialect, MergeSql
-from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.expression import column
-from oncelake.gold.measure import BATCH_SUM_DIGITS, OUT_OF_RANGE, Measure, Merge, can_overflow
+from oncelake.gold.functions import BATCH_SUM_DIGITS, OUT_OF_RANGE, Merge, Part, can_overflow
+from oncelake.gold.measure import Measure
 from oncelake.gold.schema import schema_over
+from oncelake.gold.window import EPOCH
 from oncelake.silver.parsing.columns import FLOATS
 
 # At most this many windows are listed one by one; of more, the first and the last are given.
 _NAMED = 100
 _SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
 _MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A map has its entries in one order, so that the same buckets are the same bytes.
+_SORTED = "map_from_entries(array_sort(map_entries({})))"
 _MERGES: Mapping[Merge, str] = {
     "count": "{old} + {new}",
     "sum": "coalesce({old} + {new}, {old}, {new})",
     "least": "least({old}, {new})",
     "greatest": "greatest({old}, {new})",
     "sketch": "hll_union({old}, {new})",
+    "buckets": _SORTED.format(
+        "map_zip_with({old}, {new}, (bucket, old, new) -> coalesce(old, 0L) + coalesce(new, 0L))"
+    ),
 }
 # The hidden column of the number of all lines, beside those of lines with an invalid text; no column has this name.
 LINES = INVALID_PREFIX
+# The column that says what a row of `_by_bucket` is for; no other column has this name.
+_ROW = "_row"
 # The key in the metadata of a wide sum: its digits in gold.
 _DIGITS = "digits"
-# The measures whose value is one of the terms.
+# The parts whose value is one of the terms.
 _EXTREMES = ("least", "greatest")
 
 
@@ -65,28 +73,75 @@ def aggregate(silver: DataFrame, table: GoldTable, *, counting: bool = False, wi
             to be refused; without it, such a sum is an error.
     """
     schema = schema_over(silver, table)
-    keys = [LOG_TIME, *table.by]
-    sums = {measure.name: schema[measure.name].dataType for measure in table.parsed if can_overflow(measure, schema)}
-    partials = [_partial(measure, sums.get(measure.name)).alias(_merge_column(measure)) for measure in table.parsed]
+    keys = [F.col(quoted(key)) for key in (LOG_TIME, *table.by)]
+    parts = {name: part for measure in table.parsed for name, part in measure.parts.items()}
+    sums = {name for name, part in parts.items() if can_overflow(part, schema[name].dataType)}
+    partials = [
+        _partial(name, part, schema[name].dataType if name in sums else None).alias(name)
+        for name, part in parts.items()
+    ]
     terms = _terms(silver, table, schema)
     marks = marks_of(terms.columns) if counting else []
     counts = [F.count_if(name).alias(name) for name in marks]
     counts += [F.count(F.lit(1)).alias(LINES)] if marks else []
-    groups = terms.groupBy(*keys).agg(*partials, *counts)
-    shown = [
-        F.expr(_estimate(quoted(_merge_column(measure)))) if measure.how.merge == "sketch" else F.col(measure.name)
-        for measure in table.parsed
-    ]
-    sketches = [F.col(_merge_column(measure)) for measure in table.parsed if measure.how.merge == "sketch"]
-    columns = [*(F.col(key) for key in keys), *shown, *sketches]
+    buckets = [name for name, part in parts.items() if part.merge == "buckets"]
+    aggregates = (*partials, *counts)
+    groups = _by_bucket(terms, keys, buckets, aggregates) if buckets else terms.groupBy(*keys).agg(*aggregates)
     form = _wide if wide else _narrow
-    return groups.select(
+    merged = groups.select(
+        *keys,
         *(
-            form(column, field) if field.name in sums else column.cast(field.dataType).alias(field.name)
+            form(F.col(quoted(name)), schema[name])
+            if name in sums
+            else F.col(quoted(name)).cast(schema[name].dataType).alias(name)
+            for name in parts
+        ),
+        *groups.columns[len(keys) + len(parts) :],
+    )
+    shown = [F.expr(measure.shown(*map(quoted, measure.parts))) for measure in table.parsed]
+    columns = [*keys, *shown, *(F.col(name) for name, part in parts.items() if part.prefix)]
+    return merged.select(
+        *(
+            column.alias(field.name) if field.name in sums else column.cast(field.dataType).alias(field.name)
             for column, field in zip(columns, schema, strict=True)
         ),
-        *groups.columns[len(keys) + len(partials) :],
+        *merged.columns[len(keys) + len(parts) :],
     )
+
+
+def _by_bucket(
+    terms: DataFrame, keys: Sequence[Column], buckets: Sequence[str], aggregates: Sequence[Column]
+) -> DataFrame:
+    """Aggregate terms by keys, and count the lines of each bucket, without a list of all lines of a group.
+
+    A line is one row for all other aggregates, and one for each part with buckets in which it has a value. These rows
+    are counted by bucket first, as Spark does for several distinct counts.
+
+    Args:
+        terms: the lines, with a column for the term of each part.
+        keys: the columns of the groups.
+        buckets: the parts with buckets.
+        aggregates: the aggregates of all parts, which for those with buckets are the counts of one bucket.
+    """
+    parts = [F.lit(None).cast("int"), *(F.col(quoted(name)) for name in buckets)]
+    kinds = (F.struct(F.lit(number).alias("part"), part.alias("bucket")) for number, part in enumerate(parts))
+    rows = terms.withColumn(_ROW, F.explode(F.array(*kinds)))
+    of_line, bucket = F.col(f"{_ROW}.part") == 0, F.col(f"{_ROW}.bucket")
+    names = terms.columns[len(keys) :]
+    masked = [name if name in buckets else F.when(of_line, F.col(quoted(name))).alias(name) for name in names]
+    counted = (
+        rows.where(of_line | bucket.isNotNull()).select(*keys, _ROW, *masked).groupBy(*keys, _ROW).agg(*aggregates)
+    )
+    together = []
+    for name in counted.columns[len(keys) + 1 :]:
+        value = F.col(quoted(name))
+        if name in buckets:
+            entry = F.when(F.col(f"{_ROW}.part") == buckets.index(name) + 1, F.struct(bucket, value))
+            together.append(F.map_from_entries(F.array_sort(F.collect_list(entry))).alias(name))
+        else:
+            of_lines = F.first(F.when(of_line, value), ignorenulls=True)  # guard: lines-once-beside-buckets
+            together.append(of_lines.alias(name))
+    return counted.groupBy(*keys).agg(*together)
 
 
 def in_gold(field: StructField) -> StructField:
@@ -98,15 +153,16 @@ def in_gold(field: StructField) -> StructField:
     return StructField(field.name, DecimalType(digits, field.dataType.scale), field.nullable)
 
 
-def _partial(measure: Measure, kind: DataType | None) -> Column:
+def _partial(name: str, part: Part, kind: DataType | None) -> Column:
     """Return the value of a batch's terms.
 
     Args:
-        measure: the measure.
+        name: the column of a part of a measure.
+        part: the part.
         kind: the type of a sum that can overflow: Spark's sum of too many digits is null, as that of no value is.
     """
-    term = F.col(measure.name)
-    value = measure.how.aggregate(term)
+    term = F.col(quoted(name))
+    value = part.aggregate(term)
     if not isinstance(kind, DecimalType):
         return value
     largest = F.lit("9" * (BATCH_SUM_DIGITS - kind.scale) + "." + "9" * kind.scale)
@@ -177,10 +233,11 @@ def merge_into(
     )
     update: dict[str, str] = {}
     for measure in table.parsed:
-        stored = _merge_column(measure)
-        old, new = dialect.column("gold", stored), dialect.column("batch", stored)
-        merged = _MERGES[measure.how.merge].format(old=old, new=new)
-        update |= {measure.name: _estimate(merged), stored: merged} if stored != measure.name else {stored: merged}
+        merged = {
+            name: _MERGES[part.merge].format(old=dialect.column("gold", name), new=dialect.column("batch", name))
+            for name, part in measure.parts.items()
+        }
+        update |= {measure.name: measure.shown(*merged.values()), **merged}  # guard: shown-from-merged-parts
     return MergeSql(condition, update, _ranges(touched))
 
 
@@ -232,7 +289,13 @@ def windows_within(first: int | None, last: int | None, table: GoldTable) -> lis
     """Return all windows from a first to a last one, in microseconds since 1970, as `windows` does."""
     if first is None or last is None:
         return None
-    return _times([*range(first, last, table.seconds * 1_000_000)[:_NAMED], last])  # guard: windows-with-invalid-texts
+    ends = _times([first, last])
+    if ends is None:
+        return None
+    starts, until = ends[:1], ends[-1]
+    while starts[-1] < until and len(starts) <= _NAMED:
+        starts.append(table.window.end(starts[-1]))
+    return [*(start for start in starts if start < until), until]  # guard: windows-with-invalid-texts
 
 
 def windows_of(counts: Collected) -> list[datetime] | None:
@@ -242,7 +305,7 @@ def windows_of(counts: Collected) -> list[datetime] | None:
 
 def _times(micros: Iterable[int]) -> list[datetime] | None:
     try:
-        return [_EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
+        return [EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
     except OverflowError:
         return None
 
@@ -252,42 +315,34 @@ def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
 
     It has no sketches, and it orders floats, lists, structs and binary values in another way.
     """
-    if any(measure.how.merge == "sketch" for measure in table.parsed):
+    if not all(measure.how.in_datafusion for measure in table.parsed):
         return False
-    values, keys = [measure.name for measure in table.parsed], [LOG_TIME, *table.by]
+    values, keys = [name for measure in table.parsed for name in measure.parts], [LOG_TIME, *table.by]
     return all(isinstance(schema[name].dataType, _SAME_ORDER) for name in values) and all(
         isinstance(schema[name].dataType, (*_SAME_ORDER, BooleanType)) for name in keys
     )
 
 
-def _merge_column(measure: Measure) -> str:
-    """Return the name of the column by which two rows are merged."""
-    return sketch_column(measure) if measure.how.merge == "sketch" else measure.name
-
-
-def _estimate(sketch: str) -> str:
-    """Return the SQL of an estimate from the sketch's union with itself.
-
-    A sketch that saw rows one by one estimates by their order (HIP). The union forgets the order, so its estimate
-    depends only on the set of values.
-    """
-    return f"hll_sketch_estimate(hll_union({sketch}, {sketch}))"
-
-
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
     rows = by_value(silver)
     rows = rows if table.where is None else rows.where(column(table.where))
-    extremes = (measure for measure in table.parsed if measure.how.merge in _EXTREMES)
-    texts = {**table.by, **{measure.name: measure.argument for measure in extremes}}
+    extremes = {
+        name: measure for measure in table.parsed for name, part in measure.parts.items() if part.merge in _EXTREMES
+    }
+    texts = {**table.by, **{name: measure.expression for name, measure in extremes.items()}}
     unsure = {
         name: schema[name].dataType for name, text in texts.items() if _may_be_invalid(silver, text, schema[name])
     }
     keys = {name: column(text) for name, text in table.by.items()}
-    terms = {**keys, **{measure.name: _term(measure, schema) for measure in table.parsed}}
-    marks = [is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{name}") for name, kind in unsure.items()]
+    terms = {**keys, **{name: term for measure in table.parsed for name, term in _measured(measure, schema)}}
+    shown = {name: measure.name for name, measure in extremes.items()}
+    marks = [
+        is_invalid(column(texts[name]), kind).alias(f"{INVALID_PREFIX}{shown.get(name, name)}")
+        for name, kind in unsure.items()
+    ]
     # guard: gold-texts-valid
     values = [(valid(term, unsure[name]) if name in unsure else term).alias(name) for name, term in terms.items()]
-    return rows.select(window_start(table.seconds).alias(LOG_TIME), *values, *marks)
+    return rows.select(F.expr(table.window.sql).alias(LOG_TIME), *values, *marks)
 
 
 def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
@@ -309,11 +364,8 @@ def by_value(silver: DataFrame) -> DataFrame:
     return silver.withColumns(opaque) if opaque else silver
 
 
-def window_start(seconds: int) -> Column:
-    """Return log_time rounded down to a multiple of the window since the epoch; before 1970, `div` would round up."""
-    return F.expr(f"timestamp_micros(unix_micros(log_time) - pmod(unix_micros(log_time), {seconds * 1_000_000}L))")
-
-
-def _term(measure: Measure, schema: StructType) -> Column:
-    value = column(measure.argument) if measure.argument else F.lit(1)
-    return measure.how.term(value, schema[measure.name].dataType)
+def _measured(measure: Measure, schema: StructType) -> Iterator[tuple[str, Column]]:
+    """Yield the columns of a measure's parts, and their terms."""
+    value = column(measure.expression) if measure.argument else F.lit(1)
+    for name, part in measure.parts.items():
+        yield name, part.term(value, schema[name].dataType)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,8 @@ from oncelake.engine.preflight import built_by
 from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
-from oncelake.gold.groups import PlainGold, window_of
-from oncelake.gold.transform import by_value, window_start
+from oncelake.gold.groups import PlainGold
+from oncelake.gold.transform import by_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,7 +89,7 @@ class GoldCell:
             OncelakeError: there is no such row, or the log no longer has the version of silver that the table has read.
         """
         declared, rows = self._declared(), TableRows(self.spark)
-        window = window_of(self.at, declared)
+        window = declared.window.start(self.at)
         # one moment of gold: its rows, and how far it has read silver
         state = self.chain.commit_log(self.table).state()
         version, end = (state.last.version, state.end) if state.last is not None else (None, None)
@@ -106,7 +106,7 @@ class GoldCell:
         if not any(mask):
             raise OncelakeError(self._no_row(of_window, window))
         wanted = [row for row, is_wanted in zip(of_window, mask, strict=True) if is_wanted]
-        counts = [measure.name for measure in declared.parsed if measure.how.merge == "count"]
+        counts = [measure.name for measure in declared.parsed if measure.function == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
         lines, total = self._silver(declared, rows, gold.filter(mask), version_of(end) - 1, limit)
         return GoldLines(str(self.table), window, wanted, plain_rows(lines), total, counted)
@@ -159,7 +159,7 @@ class GoldCell:
         if not log.holds(version):
             raise OncelakeError(f"{self.table} has read {SILVER} up to version {version}, which is gone from its log")
         at, begin = self.chain.lake.at(SILVER), gold[LOG_TIME][0].as_py()
-        end, plain = begin + timedelta(seconds=declared.seconds), PlainGold.of(declared)
+        end, plain = declared.window.end(begin), PlainGold.of(declared)
         if plain is None:
             silver = tables.read_version(self.spark(), at, version)
             return _by_spark(silver.where(F.col(LOG_TIME).between(begin, end)), declared, gold, limit)
@@ -177,7 +177,7 @@ def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", lim
     rows = by_value(silver)
     rows = rows if declared.where is None else rows.where(column(declared.where))
     types = rows.select(*(column(text).alias(name) for name, text in declared.by.items())).schema
-    keys = {LOG_TIME: window_start(declared.seconds)}
+    keys = {LOG_TIME: F.expr(declared.window.sql)}
     for name, text in declared.by.items():  # made valid, as gold's keys are
         keys[name] = valid(column(text), types[name].dataType) if has_text(types[name].dataType) else column(text)
     keyed = rows.withColumns({f"_of_{name}": key for name, key in keys.items()})

@@ -1,23 +1,33 @@
 """Recompute a gold table from silver, and compare it with the table's rows."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from oncelake.common.lake import SILVER
 from oncelake.common.models import shown
 from oncelake.common.tables import read_version
 from oncelake.common.wording import HANDFUL, count_of, listed
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.link import Link, Range, Uncompared, joined, ranges
+from oncelake.exactly_once.link import Link, Range, Uncompared, joined, merged
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.transform import aggregate
+from oncelake.gold.window import EPOCH, Windowing
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
@@ -35,7 +45,7 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     """Prove that a gold table equals its declaration applied to the silver rows that it has read.
 
     Every row and every measure is compared: in all windows, or in those to which the span's batches added a line.
-    An estimated measure is compared by its estimate.
+    A measure is compared by what it shows and by the parts that it is shown from; of a sketch, only what it shows.
 
     Args:
         spark: the session.
@@ -88,12 +98,21 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     if ingestion_times is None:
         return None
     rows = silver.where(_among("ingested_at", ingestion_times, 1_000))
-    length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
-    window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
+    window = F.unix_micros(F.expr(declared.window.sql))
     windows = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
     if len(windows) == _MOST_WINDOWS:
         return None
-    return _among(LOG_TIME, ranges(sorted(row["window"] for row in windows)), length)
+    try:
+        spans = [_span(row["window"], declared.window) for row in windows]
+    except OverflowError:  # a window outside the years 1 to 9999
+        return None
+    return _among(LOG_TIME, merged(sorted(spans)), 1)
+
+
+def _span(start: int, window: Windowing) -> Range:
+    """Return the first and the last microsecond of a window."""
+    end = window.end(EPOCH + timedelta(microseconds=start))
+    return start, (end - EPOCH) // timedelta(microseconds=1) - 1
 
 
 def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
@@ -121,7 +140,7 @@ def _limits(stats: str | None) -> Range | None:
 
 
 def _ms(text: str) -> int:
-    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
 
 
 def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
@@ -136,7 +155,7 @@ def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
 def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
     """Join the rows of both sides by window and keys; a null key equals a null key."""
     keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
-    values = F.struct(*(F.col(quoted(measure)) for measure in declared.measures)).alias("_values")
+    values = F.struct(*(_in_order(gold.schema[name]) for name in _compared(declared))).alias("_values")
     sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
     frames = [
         frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
@@ -147,11 +166,17 @@ def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFram
     return reduce(DataFrame.unionByName, frames).groupBy(*keys).agg(*counts, *measures)
 
 
+def _in_order(field: StructField) -> Column:
+    """Return a column of gold by whose value rows can be compared: a map has no order."""
+    column = F.col(quoted(field.name))
+    return F.array_sort(F.map_entries(column)).alias(field.name) if isinstance(field.dataType, MapType) else column
+
+
 def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
     once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
     equal = [
         F.col(f"_gold_values.{quoted(measure)}").eqNullSafe(F.col(f"_silver_values.{quoted(measure)}"))
-        for measure in declared.measures
+        for measure in _compared(declared)
     ]
     return ~reduce(Column.__and__, equal, once)
 
@@ -172,7 +197,13 @@ def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
 def _fields(rows: DataFrame, declared: GoldTable) -> list[StructField]:
     values = rows.schema["_gold_values"].dataType
     assert isinstance(values, StructType)
-    return [values[name] for name in declared.measures]
+    return [values[name] for name in _compared(declared)]
+
+
+def _compared(declared: GoldTable) -> list[str]:  # guard: gold-parts-from-silver
+    """Return the columns to compare: the measures, and their hidden parts, but for sketches, whose bytes may differ."""
+    parts = (name for measure in declared.parsed for name, part in measure.parts.items() if part.merge != "sketch")
+    return [*dict.fromkeys([*declared.measures, *parts])]
 
 
 def _text(column: Column, field: StructField) -> Column:
@@ -191,7 +222,7 @@ def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:
         return f"{where}: is missing in gold, but silver has {count_of(row[_LINES], 'line')}"
     return f"{where}: " + ", ".join(
         f"{name} is {_shown(gold[name], bare=name in bare)}, silver has {_shown(silver[name], bare=name in bare)}"
-        for name in declared.measures
+        for name in _compared(declared)
         if gold[name] != silver[name]
     )
 

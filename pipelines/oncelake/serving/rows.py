@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 
 from oncelake.common.errors import ConfigError
 from oncelake.gold.declaration import GoldTable, quoted
+from oncelake.gold.functions import Function
 from oncelake.gold.transform import in_gold
 from oncelake.serving.sink import (
     KEY,
@@ -76,7 +77,7 @@ _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32}
 
 
 def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
-    """Return the served form of a gold table: its columns without the hidden sketches, and its key first.
+    """Return the served form of a gold table: its columns without the hidden ones, and its key first.
 
     Args:
         name: the table's name.
@@ -86,14 +87,14 @@ def sink_table(name: str, declared: GoldTable, schema: StructType) -> SinkTable:
     Raises:
         ConfigError: no sink can hold a column.
     """
-    merges = {measure.name: measure.how.merge for measure in declared.parsed}
+    functions = {measure.name: measure.how for measure in declared.parsed}
     key = [SinkColumn(KEY, "text")] if declared.by else []
     fields = (schema[column] for column in (LOG_TIME, *declared.by, *declared.measures))
-    columns = [_column(name, field, merges.get(field.name)) for field in fields]
+    columns = [_column(name, field, functions.get(field.name)) for field in fields]
     return SinkTable(name, KEY if declared.by else LOG_TIME, (*key, *columns))
 
 
-def _column(table: str, field: StructField, merge: Merge | Literal["sketch"] | None) -> SinkColumn:
+def _column(table: str, field: StructField, function: Function | None) -> SinkColumn:
     data_type = field.dataType
     kind = next((kind for spark, kind in _KINDS if isinstance(data_type, spark)), None)
     if kind is None:
@@ -108,9 +109,18 @@ def _column(table: str, field: StructField, merge: Merge | Literal["sketch"] | N
         _BITS.get(type(data_type), 64),
         precision,
         scale,
-        never_null=merge in ("count", "sketch"),
-        merge=None if merge == "sketch" else merge,
+        never_null=function is not None and function.never_null,
+        merge=_merge(function),
     )
+
+
+def _merge(function: Function | None) -> Merge | None:
+    """Return how a sink merges a measure; None for one that it cannot merge."""
+    match function.merge if function is not None else None:
+        case "sketch" | "buckets":
+            return None
+        case merge:
+            return merge
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,13 @@ def _check_adds_up(served: Served, schema: StructType) -> None:
     """Refuse measures that the database cannot merge exactly."""
     for measure in served.declared.parsed:
         kind, merge, why = schema[measure.name].dataType, measure.how.merge, None
-        if merge == "sketch":
-            why = "a database cannot add up estimates"
+        if merge is None:
+            why = "a database cannot add up its values"
         elif merge in ("least", "greatest") and isinstance(kind, (StringType, BinaryType)):
             why = "databases order text differently from Spark"
         if why:
             raise ConfigError(
-                f"gold.{served.table.name}: {measure.name} is {measure.function}, and {why}. Use "
+                f"gold.{served.table.name}: {measure.name} is {measure.text}, and {why}. Use "
                 "serving.mode idempotent, or remove the table from serving.tables"
             )
 

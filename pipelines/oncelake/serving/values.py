@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DecimalType, DoubleType, FloatType, StringType, TimestampType
 
-from oncelake.gold.measure import OUT_OF_RANGE
+from oncelake.gold.functions import OUT_OF_RANGE
 
 # The name of SQLite's collation that compares decimals, which it stores as text, by their values.
 DECIMALS = "oncelake_decimal"

@@ -67,6 +67,16 @@ def test_windows_and_keys_are_those_of_spark(spark: SparkSession, by: dict[str, 
         assert sorted(map(str, plain_rows(groups))) == sorted(map(str, plain_rows(expected))), where
 
 
+@pytest.mark.parametrize("every", ["1 day", "1 month"])
+def test_windows_of_a_zone_are_those_of_spark(spark: SparkSession, every: str) -> None:
+    frame = spark.createDataFrame(ROWS, SILVER)
+    table = GoldTable(every=every, zone="America/St_Johns", by={"level": "level"}, measures={"lines": "count"})
+    plain = PlainGold.of(table)
+    assert plain is not None
+    expected = aggregate(frame, table).toArrow().select(["log_time", "level"])
+    assert sorted(map(str, plain_rows(plain.groups(frame.toArrow())))) == sorted(map(str, plain_rows(expected)))
+
+
 @pytest.mark.parametrize("where", NEEDS_SPARK)
 def test_what_spark_alone_knows_is_left_to_it(where: str) -> None:
     assert PlainGold.of(declared(where)) is None

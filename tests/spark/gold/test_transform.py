@@ -5,10 +5,11 @@ import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from chispa import assert_df_equality
 from delta.tables import DeltaTable
@@ -19,8 +20,8 @@ from pyspark.sql.types import DecimalType, StructType
 
 from oncelake.common.explain import explain
 from oncelake.exactly_once.writers import MergeSql
-from oncelake.gold import measure
-from oncelake.gold.declaration import SKETCH_PREFIX, GoldTable
+from oncelake.gold import functions
+from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
 from oncelake.gold.transform import aggregate, in_gold, merge_into, windows, windows_within
 from oncelake.silver.schema import SILVER
@@ -47,6 +48,15 @@ EVERYTHING = GoldTable(
         "last_line": "max(struct(log_time, message))",
         "texts": "approx_distinct(message)",
         "values": "approx_distinct(try_cast(fields['x'] AS DOUBLE))",
+        "errors": "count where level = 'ERROR'",
+        "error_rate": "rate where level = 'ERROR'",
+        "mean": "avg(try_cast(fields['ms'] AS DECIMAL(28,9)))",
+        "spread": "stddev(try_cast(fields['x'] AS DECIMAL(14,3)))",
+        "half": "percentile(try_cast(fields['x'] AS DOUBLE), 0.5)",
+        "most": "percentile(try_cast(fields['x'] AS DOUBLE), 0.95)",
+        "ms": "percentile(try_cast(fields['ms'] AS DECIMAL(28,9)), 0)",
+        "oldest": "first(message)",
+        "newest": "last(try_cast(fields['x'] AS DOUBLE), offset)",
     },
 )
 
@@ -61,7 +71,7 @@ def lines(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 
 def shown(gold: DataFrame) -> DataFrame:
-    return gold.drop(*(name for name in gold.columns if name.startswith(SKETCH_PREFIX)))
+    return gold.drop(*(name for name in gold.columns if name.startswith("_sketch_")))
 
 
 def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
@@ -71,6 +81,10 @@ def bits(gold: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _bits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [*value.items()]
+    if isinstance(value, tuple):
+        return [_bits(part) for part in value]
     return struct.pack(">d", value).hex() if isinstance(value, float) else value
 
 
@@ -150,8 +164,28 @@ def test_columns_and_types_match_the_schema(spark: SparkSession) -> None:
         ("last_line", "struct<log_time:timestamp,message:string>"),
         ("texts", "bigint"),
         ("values", "bigint"),
+        ("errors", "bigint"),
+        ("error_rate", "double"),
+        ("mean", "double"),
+        ("spread", "double"),
+        ("half", "double"),
+        ("most", "double"),
+        ("ms", "double"),
+        ("oldest", "string"),
+        ("newest", "double"),
         ("_sketch_texts", "binary"),
         ("_sketch_values", "binary"),
+        ("_count_error_rate", "bigint"),
+        ("_lines_error_rate", "bigint"),
+        ("_sum_mean", "decimal(37,9)"),
+        ("_count_mean", "bigint"),
+        ("_count_spread", "bigint"),
+        ("_sum_spread", "decimal(37,3)"),
+        ("_squares_spread", "decimal(37,6)"),
+        ("_buckets_half", "map<int,bigint>"),
+        ("_buckets_ms", "map<int,bigint>"),
+        ("_first_oldest", "struct<at:timestamp,value:string>"),
+        ("_last_newest", "struct<at:bigint,value:double>"),
     ]
     made = aggregate(lines(spark), EVERYTHING)
     assert [(field.name, field.dataType) for field in made.schema] == [(f.name, f.dataType) for f in schema]
@@ -195,7 +229,7 @@ def test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null(
 ) -> None:
     table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(28,3)))"})
     largest, digits = "9" * 25 + ".999", DecimalType(29, 3)
-    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", digits.precision)
+    monkeypatch.setattr(functions, "DECIMAL_SUM_DIGITS", digits.precision)
     held = aggregate(lines(spark, *[line(message=largest)] * 10, line(message=None)), table)
     assert [row["total"] for row in held.collect()] == [Decimal("9" * 26 + ".990")]
     for sign in ("", "-"):
@@ -213,7 +247,7 @@ def test_a_sum_of_too_many_lines_in_a_batch_is_an_error_and_not_null(
 def test_a_sum_that_spark_cannot_add_up_is_an_error_and_not_null(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "TERM_DIGITS", 38)
+    monkeypatch.setattr(functions, "TERM_DIGITS", 38)
     table = GoldTable(every="1 day", measures={"total": "sum(try_cast(message AS DECIMAL(38,3)))"})
     rows = lines(spark, *[line(message="9" * 35 + ".999")] * 2)
     with pytest.raises(SparkRuntimeException, match="a sum of total is not within the range"):
@@ -238,6 +272,119 @@ def test_a_sum_that_leaves_its_type_in_a_merge_is_an_error(spark: SparkSession, 
 
 def _sums(gold: DataFrame) -> dict[str, tuple[Decimal | None, Decimal | None]]:
     return {row["level"]: (row["total"], row["exact"]) for row in gold.collect()}
+
+
+def test_lines_with_a_condition_are_counted_and_their_share_shown(spark: SparkSession, fold: Any) -> None:
+    measures = {"errors": "count where level = 'ERROR'", "share": "rate where level = 'ERROR'", "lines": "count"}
+    table = GoldTable(every="1 day", by={"topic": "topic"}, measures=measures)
+    first = lines(spark, line(level="ERROR"), line(), line(level=None), line(topic="quiet", level=None))
+    second = lines(spark, line(level="ERROR"), line(), line(), line(topic="loud", level="ERROR"))
+    expected = {None: (2, 2 / 6, 6), "quiet": (0, 0.0, 1), "loud": (1, 1.0, 1)}
+    for gold in (fold([first, second], table), aggregate(first.unionAll(second), table)):
+        found = {row["topic"]: (row["errors"], row["share"], row["lines"]) for row in gold.collect()}
+        assert found == expected
+
+
+@pytest.mark.usefixtures("ansi")
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["1", "2", "4", "x", None],
+        ["0.001"],
+        ["x", None],
+        ["-5", "-5", "-5"],
+        ["99999999999.999", "99999999999.998", "99999999999.999", "-99999999999.999"],
+        # a mean that is a thousand million times the deviation: sums of doubles lose all digits
+        *([f"{base + step}" for step in (0, 0.001, 0.002, 0.001)] for base in (10_000_000_000, 3)),
+        [str(number) for number in range(1000)],
+    ],
+    ids=["mixed", "one", "none", "equal", "largest", "far from zero", "near zero", "many"],
+)
+def test_a_mean_and_a_deviation_are_those_of_exact_numbers(spark: SparkSession, fold: Any, values: list[str]) -> None:
+    number = "try_cast(message AS DECIMAL(14,3))"
+    table = GoldTable(every="1 day", measures={"mean": f"avg({number})", "spread": f"stddev({number})"})
+    rows = [line(message=value) for value in values]
+    exact = [Decimal(value) for value in values if value not in (None, "x")]
+    whole = aggregate(lines(spark, *rows), table)
+    (row,) = whole.collect()
+    with localcontext(prec=80):
+        mean = sum(exact, Decimal()) / len(exact) if exact else None
+        squares = sum(((value - (mean or 0)) ** 2 for value in exact), Decimal())
+        deviation = (squares / (len(exact) - 1)).sqrt() if len(exact) > 1 else None
+    for shown_value, expected in ((row["mean"], mean), (row["spread"], deviation)):
+        assert (shown_value is None) is (expected is None)
+        assert expected is None or math.isclose(shown_value, expected, rel_tol=1e-14)
+    assert bits(fold([lines(spark, *rows[:1]), lines(spark, *rows[1:])], table)) == bits(whole)
+
+
+@pytest.mark.parametrize("count", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_percentiles_of_many_values_are_within_one_percent(spark: SparkSession, fold: Any, count: int) -> None:
+    chance = random.Random(1)
+    values = [chance.choice((-1, 1, 1)) * chance.lognormvariate(5, 4) for _ in range(count)]
+    shares = ("0", "0.001", "0.25", "0.333333", "0.5", "0.95", "0.999999", "1")
+    table = GoldTable(
+        every="1 day",
+        measures={f"p{n}": f"percentile(x, {share})" for n, share in enumerate(shares)} | {"lines": "count"},
+    )
+    rows = spark.createDataFrame(pyarrow.table({"x": values})).withColumn("log_time", F.lit(NOON))
+    (whole,) = aggregate(rows.repartition(4), table).collect()
+    values.sort()
+    for share, shown_value in zip(shares, whole[1:], strict=False):
+        exact = values[max(math.ceil(Decimal(share) * len(values)), 1) - 1]
+        assert math.isclose(shown_value, exact, rel_tol=0.01), share
+    assert whole["lines"] == len(values)
+    assert len(whole["_buckets_p0"]) < 5_000
+    halves = [rows.where(f"x {side} 50") for side in ("<=", ">")]
+    assert bits(fold(halves, table)) == [tuple(_bits(value) for value in whole)]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown_values"),
+    [
+        (["x", None], (None, None, None)),
+        (["NaN"], (math.nan, math.nan, math.nan)),
+        (["-Infinity", "0.0", "Infinity", "NaN"], (-math.inf, 0.0, math.nan)),
+        (["-0.0", "1e-310", "-1e-320"], (0.0, 0.0, 0.0)),
+        (["-1e300", "-7", "1.7976931348623157e308"], (-1e300, -7.0, 1.7976931348623157e308)),
+        (["1e-300", "1e-299", "1e-298"], (1e-300, 1e-299, 1e-298)),
+    ],
+    ids=["no value", "NaN", "not finite", "zero", "large", "small"],
+)
+def test_a_percentile_is_of_all_numbers_in_their_order(
+    spark: SparkSession, values: list[str], shown_values: tuple[float | None, ...]
+) -> None:
+    number = "try_cast(message AS DOUBLE)"
+    measures = {f"p{n}": f"percentile({number}, {share})" for n, share in enumerate(("0", "0.5", "1.0"))}
+    (row,) = aggregate(
+        lines(spark, *(line(message=value) for value in values)), GoldTable(every="1 day", measures=measures)
+    ).collect()
+    for found, expected in zip(row[1:4], shown_values, strict=True):
+        if expected is None or not math.isfinite(expected):
+            assert repr(found) == repr(expected)
+        else:
+            assert math.isclose(found, expected, rel_tol=0.01)
+
+
+def test_the_first_and_the_last_value_follow_an_order(spark: SparkSession, fold: Any) -> None:
+    """Lines without a value are passed over; of equal places, the value decides, whatever the order of lines is."""
+    measures = {
+        "first": "first(message)",
+        "last": "last(message)",
+        "by_offset": "last(try_cast(message AS INT), offset)",
+    }
+    table = GoldTable(every="1 day", by={"level": "level"}, measures=measures)
+    later = NOON + timedelta(microseconds=1)
+    rows = [
+        *(line(message="7", offset=1), line(message="9", offset=3), line(message="8", offset=3)),
+        *(line(log_time=later, message=None, offset=5), line(log_time=later, message="30", offset=2)),
+        *(line(message="x", offset=9), line(level="NONE", message=None), line(level="LATE", message="1", offset=None)),
+    ]
+    expected = {"INFO": ("7", "30", 9), "NONE": (None, None, None), "LATE": ("1", "1", None)}
+    for gold in (
+        aggregate(lines(spark, *rows), table),
+        fold([lines(spark, *rows[3:]), lines(spark, *rows[:3])], table),
+    ):
+        assert {row["level"]: tuple(row[2:5]) for row in gold.collect()} == expected
 
 
 def test_empty_batch_gives_no_row(spark: SparkSession, fold: Any) -> None:

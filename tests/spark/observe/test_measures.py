@@ -30,6 +30,7 @@ DECLARED = GoldTable(
         "start": "max(cast(fields['user'] as double))",
         "least": "min(cast(fields['user'] as bigint))",
         "users": "approx_distinct(fields['user'])",
+        "half": "percentile(cast(fields['user'] as double), 0.5)",
         "last": "max(log_time)",
     },
 )
@@ -45,10 +46,10 @@ def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
         for minute, group, user in LINES
     ]
     gold = aggregate(spark.createDataFrame(rows, SILVER), DECLARED).coalesce(1).localCheckpoint()
-    by_measure = {facts.measure: facts for facts in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:5])}
+    by_measure = {facts.measure: facts for facts in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:6])}
     first = int(START.timestamp())
     assert {(facts.seconds, facts.starts) for facts in by_measure.values()} == {(60, (first, first + 60, first + 300))}
-    count, total, most, least, users = by_measure.values()
+    count, total, most, least, users, half = by_measure.values()
     names = ["(none) · (none)", *(f"{number} · {number}" for number in range(1, 5))]
     assert dict(count.groups) == {name: (7 - number,) * 3 for number, name in enumerate(names)}
     assert count.others == (3, 3, 3)
@@ -57,6 +58,8 @@ def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
     assert most.others == (2, 2, 2)
     assert least.others == (1, 1, 1)
     assert users.others == (2, 2, 2), "one user in two groups is one user"
+    assert dict(half.groups)[names[0]] == pytest.approx((4, 4, 4), rel=0.01)
+    assert half.others == pytest.approx((1, 1, 1), rel=0.01), "of the users 1, 2 and 1"
     assert (count.how, count.function) == ("count per 1 minute by group, at", "count")
 
 

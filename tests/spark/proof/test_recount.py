@@ -31,6 +31,8 @@ DECLARED = GoldTable(
         "lowest": "min(try_cast(message AS DOUBLE))",
         "messages": "approx_distinct(message)",
         "newest": "max(struct(log_time, message))",
+        "short": "rate where length(message) < 2",
+        "most": "percentile(length(message), 0.9)",
     },
 )
 
@@ -125,6 +127,14 @@ def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tu
         (
             "INSERT INTO {0} SELECT * FROM {0} WHERE host IS NULL",
             "2017-07-30 12:01:00, host null: is in gold 2 times",
+        ),
+        (
+            "UPDATE {} SET _count_short = 2, _lines_short = 2 WHERE log_time = '2017-07-30 12:05:00'",
+            "2017-07-30 12:05:00, host 'one': _count_short is 2, silver has 1, _lines_short is 2, silver has 1",
+        ),
+        (
+            "UPDATE {} SET _buckets_most = map(40000, 2L) WHERE log_time = '2017-07-30 12:05:00'",
+            "2017-07-30 12:05:00, host 'one': _buckets_most is '[{40000, 2}]', silver has '[{40000, 1}]'",
         ),
     ],
 )

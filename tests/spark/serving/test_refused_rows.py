@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, TargetError
-from oncelake.gold import measure
+from oncelake.gold import functions
 from oncelake.gold.transform import aggregate
 from oncelake.serving.settings import Mode
 from oncelake.serving.table_setup import check_served, make
@@ -37,7 +37,7 @@ def test_what_sqlite_cannot_hold_is_refused_and_the_rest_goes_on(
 def test_sums_that_their_column_cannot_hold_are_refused_and_counted_by_the_proof(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "DECIMAL_SUM_DIGITS", FEW_DIGITS)
+    monkeypatch.setattr(functions, "DECIMAL_SUM_DIGITS", FEW_DIGITS)
     must_refuse_sums(spark, f"sqlite:///{tmp_path / 'served.db'}")
 
 

@@ -76,6 +76,13 @@ def test_a_condition_that_does_not_fit(tmp_path: Path, when: str, said: str) -> 
     assert said in refused(tmp_path, {"spike": {"when": when, "to": TO}})
 
 
+def test_windows_in_a_zone_are_not_watched(tmp_path: Path) -> None:
+    table = "{every: 1 day, zone: Europe/Berlin, measures: {log_count: count}}"
+    alerts = {"spike": {"when": "error_log.log_count > 5", "to": TO}}
+    said = refused(tmp_path, alerts, f"gold.error_log={table}")
+    assert "alerts.spike.when: gold.error_log has windows in a zone, which have no fixed length" in said
+
+
 @pytest.mark.parametrize(
     ("to", "said"),
     [

@@ -109,7 +109,7 @@ def test_kafka_options_may_be_nested_or_dotted_and_lose_their_prefix_once_only(c
         (["spark.driver_memory=lots"], "spark.driver_memory"),
         (["gold={'a\"b': {every: 1 minute, measures: {n: count}}}"], 'a"b'),
         (["gold.Error={every: 1 minute, measures: {n: count}}"], "'Error' is not a valid name"),
-        (["gold.t={every: 1 minute, measures: {n: avg(x)}}"], "gold.t.measures.n"),
+        (["gold.t={every: 1 minute, measures: {n: mode(x)}}"], "gold.t.measures.n"),
         (["lake.root=/logs/lake"], "lake.root /logs/lake is inside source.path /logs"),
         (["checkpoints=file:///logs"], "checkpoints /logs is inside source.path /logs"),
         (["spark.conf={spark.sql.files.ignoreMissingFiles: true}"], "ignoreMissingFiles cannot be set"),

@@ -9,9 +9,10 @@ from pydantic import ValidationError
 from pyspark.sql.types import StructType
 
 from oncelake.common.models import one_line
-from oncelake.gold.declaration import GoldTable, check_table_name, sketch_column, window_seconds
+from oncelake.gold.declaration import GoldTable, check_table_name, window_seconds
 from oncelake.gold.measure import Measure
 from oncelake.gold.transform import merge_into, same_group
+from oncelake.gold.window import UNITS, Unit, ZoneWindow
 
 
 def refusal(**declared: Any) -> str:
@@ -75,9 +76,31 @@ def test_an_invalid_window_is_refused_with_the_accepted_form(every: str) -> None
     )
 
 
-@pytest.mark.parametrize("unit", ["month", "months", "year", "quarter"])
-def test_a_window_of_a_month_is_refused_with_the_reason(unit: str) -> None:
-    assert f"every: a {unit.rstrip('s')} has no fixed length; declare days" in refusal(every=f"1 {unit}")
+@pytest.mark.parametrize("unit", ["year", "quarters"])
+def test_a_window_of_a_year_is_refused_with_the_reason(unit: str) -> None:
+    assert f"every: a {unit.rstrip('s')} has no fixed length; declare months" in refusal(every=f"1 {unit}")
+
+
+@pytest.mark.parametrize("every", ["1 month", "2 months"])
+def test_a_month_needs_a_zone(every: str) -> None:
+    assert "a month has no fixed length; declare a zone for '1 month'" in refusal(every=every)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_window_in_a_zone_is_one_of_its_clocks(unit: Unit) -> None:
+    table = GoldTable.model_validate({"every": f"1 {unit}", "zone": "Europe/Berlin", "measures": {"lines": "count"}})
+    assert table.window == ZoneWindow(unit, "Europe/Berlin")
+
+
+@pytest.mark.parametrize("every", ["2 days", "1 minute", "1 months"])
+def test_other_windows_in_a_zone_are_refused(every: str) -> None:
+    said = refusal(every=every, zone="Europe/Berlin")
+    assert "in a zone, a window is one of 1 hour, 1 day, 1 week, 1 month" in said or "a month has no" in said
+
+
+def test_an_unknown_zone_is_refused_with_the_nearest_one() -> None:
+    said = refusal(every="1 day", zone="Europe/Berlyn")
+    assert said.startswith("zone: there is no zone 'Europe/Berlyn'; did you mean Europe/Berlin?")
 
 
 @pytest.mark.parametrize("name", ["Lines", "1st", "_sketch_x", "a-b", "a.b", "a`b", "", "ä", "a" * 64, "x\n"])
@@ -106,8 +129,8 @@ def test_table_without_measures_is_refused() -> None:
 
 
 def test_an_invalid_measure_is_refused_with_its_key_and_value() -> None:
-    assert refusal(measures={"mean": "avg(partition)"}).startswith("measures.mean: avg is refused")
-    assert refusal(measures={"mean": "avg(partition)"}).endswith(", not 'avg(partition)'")
+    assert refusal(measures={"mean": "mode(partition)"}).startswith("measures.mean: mode is refused")
+    assert refusal(measures={"mean": "mode(partition)"}).endswith(", not 'mode(partition)'")
 
 
 def test_empty_expression_and_unknown_key_are_refused() -> None:
@@ -141,6 +164,6 @@ def test_merge_sets_every_measure_and_no_key() -> None:
         "ms",
         "first_at",
         "hosts",
-        sketch_column(Measure("hosts", "approx_distinct")),
+        "_sketch_hosts",
     ]
     assert update["order"] == "gold.`order` + batch.`order`"

@@ -79,7 +79,7 @@ def _level_counter(declared: GoldTable) -> Callable[[int, str], Hashable] | None
     """
     only_level = next((level for level in LEVELS if declared.where == f"level = '{level}'"), None)
     known = (declared.where is None or only_level) and list(declared.by.values()) in ([], ["level"])
-    if not known or list(declared.measures.values()) != ["count"]:
+    if declared.zone is not None or not known or list(declared.measures.values()) != ["count"]:
         return None
 
     def key(at: int, level: str) -> Hashable:

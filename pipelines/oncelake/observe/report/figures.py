@@ -57,7 +57,7 @@ def measure_figure(facts: MeasureFacts) -> Figure:
 
     Counts and sums are zero where no window is; other measures have no value there, so their line has a gap.
     """
-    adds = facts.function in ("count", "sum")
+    adds = facts.function in ("count", "count where", "sum")
     named = [(name or facts.measure, values) for name, values in facts.groups.items()]
     series = [(*group, LEVELS.get(group[0], colours)) for group, colours in zip(named, SERIES, strict=False)]
     if facts.others:

@@ -92,7 +92,7 @@ def _columns(declared: GoldTable) -> tuple[str, str] | None:
     """Return the level and count columns if a gold table counts all lines by level, per hour or finer."""
     level = next((name for name, text in declared.by.items() if text.strip() == "level"), None)
     count = next((measure.name for measure in declared.parsed if measure.function == "count"), None)
-    counts_all = declared.where is None and declared.seconds <= _HOUR
+    counts_all = declared.where is None and declared.zone is None and declared.seconds <= _HOUR
     return (level, count) if counts_all and level and count else None
 
 

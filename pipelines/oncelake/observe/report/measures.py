@@ -1,7 +1,7 @@
 """The measures of the user's gold tables over time, as declared: the groups with the most, and all others together."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ from pyspark.sql.types import BinaryType, NumericType, StructField
 from oncelake.common import tables
 from oncelake.common.lake import Table
 from oncelake.engine.chain import Chain
-from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted, sketch_column
-from oncelake.gold.measure import Measure, Merge
+from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
+from oncelake.gold.functions import Merge
+from oncelake.gold.measure import Measure
 from oncelake.observe.report.facts import GROUPS, MeasureFacts
 from oncelake.observe.report.lines import bin_length, bin_start, in_period
 from oncelake.observe.report.period import Period
@@ -44,6 +45,9 @@ class Measures:
             return
         rows = in_period(tables.read(self.spark, self.chain.lake.at(table)), self.period)
         columns = {field.name: field.dataType for field in rows.schema}
+        if declared.zone is not None:
+            self.not_drawn.append(f"{table}: its windows have no fixed length, as they are those of a zone")
+            return
         numbers = [measure for measure in declared.parsed if isinstance(columns.get(measure.name), NumericType)]
         for measure in declared.parsed:
             if measure not in numbers:
@@ -71,9 +75,8 @@ def over_time(rows: DataFrame, table: str, declared: GoldTable, measures: Sequen
     seconds = bin_length(rows.select(at), declared.seconds, BINS)
     by = f" by {', '.join(declared.by)}" if declared.by else ""
     for measure in measures:
-        column = sketch_column(measure) if measure.how.merge == "sketch" else measure.name
-        placed = rows.select(at, group, F.col(quoted(column)).alias("value"))
-        series = _measured(placed, measure.how.merge, seconds)
+        parts = [F.col(quoted(name)).alias(part) for name, part in zip(measure.parts, _places(measure), strict=True)]
+        series = _measured(rows.select(at, group, *parts), measure, seconds)
         if series is not None:
             how = f"{declared.measures[measure.name]} per {declared.every}{by}"
             yield MeasureFacts(table, measure.name, how, measure.function, seconds, *series)
@@ -85,31 +88,53 @@ def _words(key: StructField) -> Column:
     return F.coalesce(text, F.lit(_NONE))
 
 
-def _together(merge: Merge) -> Column:
-    """Return the aggregate of a measure's values over windows and groups, which is the value of their lines together.
+# The aggregate of a part's values over windows and groups, which is the value of their lines together.
+_TOGETHER: Mapping[Merge, Callable[[str], Column]] = {
+    "count": F.sum,
+    "sum": F.sum,
+    "least": F.min,
+    "greatest": F.max,
+    "sketch": lambda sketch: F.hll_union_agg(sketch, F.lit(True)),
+}
 
-    Values of approx_distinct do not add up, as one value can be in several windows, but their sketches do.
+
+def _together(rows: DataFrame, measure: Measure, *by: str | Column) -> DataFrame:
+    """Return a measure's value for the lines of several windows and groups together.
+
+    What a measure shows may not add up, as one value of approx_distinct can be in several windows; its parts do.
     """
-    value = F.col("value")
-    if merge == "sketch":
-        return F.hll_sketch_estimate(F.hll_union_agg(value, F.lit(True)))
-    return {"least": F.min, "greatest": F.max}.get(merge, F.sum)(value)
+    places = _places(measure)
+    value = F.expr(measure.shown(*places)).alias("value")
+    if measure.how.parts[0].merge == "buckets":
+        lines = rows.select(*by, F.explode(places[0]).alias("bucket", "count"))
+        keys = lines.columns[: len(by)]
+        counts = lines.groupBy(*keys, "bucket").agg(F.sum("count").alias("count"))
+        entries = F.map_from_entries(F.array_sort(F.collect_list(F.struct("bucket", "count"))))
+        return counts.groupBy(*keys).agg(entries.alias(places[0])).select(*keys, value)
+    parts = [_TOGETHER[part.merge](place).alias(place) for place, part in zip(places, measure.how.parts, strict=True)]
+    grouped = rows.groupBy(*by).agg(*parts)
+    return grouped.select(*grouped.columns[: len(by)], value)
+
+
+def _places(measure: Measure) -> list[str]:
+    """Return a name for the column of each part, which is not the name of another column."""
+    return [f"part_{number}" for number in range(len(measure.how.parts))]
 
 
 Series = tuple[tuple[int, ...], dict[str, tuple[float | None, ...]], tuple[float | None, ...]]
 
 
-def _measured(placed: DataFrame, merge: Merge, seconds: int) -> Series | None:
+def _measured(placed: DataFrame, measure: Measure, seconds: int) -> Series | None:
     """Return the starts of the bins, the values of the groups with the most, and those of all other groups.
 
     Of a minimum, the groups with the least come first.
     """
-    value, ranked = _together(merge), F.col("value")
+    ranked, merge = F.col("value"), measure.how.merge
     order = ranked.asc_nulls_last() if merge == "least" else ranked.desc_nulls_last()
-    sums = placed.groupBy("group").agg(value.alias("value")).orderBy(order, "group")
+    sums = _together(placed, measure, "group").orderBy(order, "group")
     top = [row["group"] for row in sums.limit(GROUPS).collect()]
     place = F.coalesce(*(F.when(F.col("group") == name, number) for number, name in enumerate(top)), F.lit(_OTHERS))
-    binned = placed.groupBy(bin_start(seconds), place.alias("place")).agg(value.alias("value")).collect()
+    binned = _together(placed, measure, bin_start(seconds), place.alias("place")).collect()
     starts = sorted({row["start"] for row in binned})
     values = {(row["place"], row["start"]): _number(row["value"]) for row in binned}
     if not starts:
