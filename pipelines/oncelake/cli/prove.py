@@ -11,7 +11,7 @@ from rich.text import Text
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.json_line import result_line
-from oncelake.common.wording import count_of, duration
+from oncelake.common.wording import count_of, duration, shown
 from oncelake.exactly_once.link import Link
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def since_when(text: str, now: datetime) -> int:
     Raises:
         ConfigError: the text is no time, or the time is in the future.
     """
-    from oncelake.common.models import shown
     from oncelake.common.moment import moment
 
     at = moment("--since", text, now)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from oncelake.common.models import Strict, shown
+from oncelake.common.models import Strict
+from oncelake.common.wording import shown
 from oncelake.gold.measure import Measure, parse_measure
 
 LOG_TIME = "log_time"

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import shown
+from oncelake.common.wording import shown
 from oncelake.gold.declaration import LOG_TIME, GoldTable, sketch_column
 from oncelake.gold.expression import column
 from oncelake.gold.measure import Measure, is_plain

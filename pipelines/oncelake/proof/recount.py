@@ -9,9 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
 
 from oncelake.common.lake import SILVER
-from oncelake.common.models import shown
 from oncelake.common.tables import read_version
-from oncelake.common.wording import HANDFUL, count_of, listed
+from oncelake.common.wording import HANDFUL, count_of, listed, shown
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link, Range, Uncompared, joined, ranges
 from oncelake.exactly_once.positions import TablePosition

@@ -14,8 +14,7 @@ from pyspark.sql.types import NumericType
 from oncelake.common.background import Background, Pause
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
 from oncelake.common.lake import Lake
-from oncelake.common.models import shown
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.files import files_at
