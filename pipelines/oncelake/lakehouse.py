@@ -271,8 +271,7 @@ class Lakehouse(OpenLake):
             ConfigError: the source is a topic, only Auto Loader knows its files, or several sources have files.
         """
         kind = census_kind(self.settings, source, lambda: self.spark)
-        chain, spark = self._with_spark
-        yield take_census(chain, kind, spark)
+        yield take_census(self._look_chain, kind, TableRows(lambda: self._session(quick=True)))
 
     def history(self, table: str | None = None) -> list[RulesSpan]:
         """Return which rules made which rows of the tables, the newest rows of a table first.

@@ -13,6 +13,7 @@ from oncelake.bronze.records import line_ends
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, is_local, is_name
 from oncelake.common.spark.runtime import has_delta_log
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.gone_files import gone_file
@@ -195,7 +196,8 @@ class Proof:
         if bronze is not None:
             yield from self._table(stage, bronze)
         span = bronze.span if bronze is not None else None
-        yield from self.chain.kind(stage).links(self.chain.ingestion(stage, self.spark, span, deep=self.deep))
+        ingestion = self.chain.ingestion(stage, TableRows(lambda: self.spark), span, deep=self.deep)
+        yield from self.chain.kind(stage).links(ingestion)
 
     def _removed(self, lake: PinnedLake) -> Iterator[Link]:
         """Check the bronze tables of sources that are no longer in the settings; what they read is not compared."""

@@ -54,7 +54,7 @@ FIRST, SECOND = position(f0=9), position(f0=len(LINES[0]), f1=len(LINES[1]))
 def said(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> list[str]:
     """Prove a table of two batches, and return what does not hold."""
     span = table(spark, root, first, second).span()
-    link = tail_rows(span, TailSource("/logs"), MaskVersions(spark, lambda _: None), deep=False)
+    link = tail_rows(span, TailSource("/logs"), MaskVersions(lambda: spark, lambda _: None), deep=False)
     return [] if link.holds else link.said.split("; ")
 
 
@@ -80,7 +80,7 @@ def test_rows_whose_commits_are_gone_and_files_that_are_not_read_again_are_numbe
     assert cut.start
     span = replace(cut, start=replace(cut.start, rows=3), includes_earlier=True)
     (tmp_path / "logs").mkdir()
-    source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(spark, lambda _: None)
+    source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(lambda: spark, lambda _: None)
     gone = Uncompared.of_lines(3, "whose commits are gone", lasting=True)
     link = tail_rows(span, source, versions, deep=False)
     assert (link.holds, link.uncompared) == (True, gone), link.said

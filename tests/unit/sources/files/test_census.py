@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import write_accepted
@@ -35,7 +36,7 @@ def read(path: Path | str, size: int, modified: int = 1) -> ReadFile:
 
 
 def held(*files: ReadFile, at: int = 0) -> BronzeFiles:
-    return BronzeFiles(ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
+    return BronzeFiles(lambda: ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def counted(house: House, of: BronzeFiles, *, may_start: bool = True) -> Census:
     state = State.ALIGNED if may_start else State.SOURCE_TRIMMED
     chain = house.chain()
     view = StageView(source, None, Diagnosis(state, ""))
-    ingestion = replace(chain.ingestion(chain.stages[0], NO_SPARK), source=source, look=lambda: view)
+    ingestion = replace(chain.ingestion(chain.stages[0], TableRows(lambda: NO_SPARK)), source=source, look=lambda: view)
     return count_files(source, ingestion, of)
 
 
