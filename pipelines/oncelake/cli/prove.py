@@ -43,6 +43,7 @@ def prove(
 
     Compares the source with bronze, and each table with the next one. Each comparison is a link of the proof. It stops
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
+    Spark starts only for what cannot be read without it; with --full and --deep, it reads every table.
     """
     warnings = list[str]()
     warn = partial(warning, warnings=warnings)

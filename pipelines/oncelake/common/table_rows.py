@@ -8,8 +8,8 @@ delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or 
 import base64
 import re
 import tempfile
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import opened_by_delta_rs
+from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,6 +37,8 @@ _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
 Values = dict[str, Any]
 # A table's path, or its quoted name in a catalog, and its version; None for the newest one.
 TableVersion = tuple[str, int | None]
+# The rows of a stream that are in memory at once.
+_ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
 _AS_IN_SPARK = (
     "explode(list) AS unnest(list)",
@@ -48,7 +51,8 @@ _AS_IN_SPARK = (
     "unix_millis(t) AS (unix_micros(t) - pmod(unix_micros(t), 1000)) // 1000",
     "timestamp_millis(ms) AS make_timestamptz(ms * 1000)",
     "timestamp_micros(us) AS make_timestamptz(us)",
-    "xxhash64(a, b) AS hash(a, b)",
+    "validate_utf8(t) AS decode(encode(t))",
+    "xxhash64(a, b) AS CAST(hash(a, b) >> 1 AS BIGINT)",
 )
 # The name of a row's data file, as Spark has it.
 _FILE = "file_name"
@@ -115,14 +119,41 @@ class TableRows:
             ingested_at: see `query`.
             values: the values, by name.
         """
+        answer = self.without_spark(text, versions, ingested_at=ingested_at, **values)
+        if answer is not None:
+            return answer
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
+        return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
+
+    def without_spark(
+        self,
+        text: str,
+        versions: Mapping[str, TableVersion],
+        /,
+        *,
+        ingested_at: datetime | None = None,
+        **values: Any,
+    ) -> "pyarrow.Table | None":
+        """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark."""
         opened = {name: self._table(*table) for name, table in versions.items()}
         found = {name: table for name, table in opened.items() if table is not None}
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        if len(found) == len(versions):
+        if len(found) < len(versions):
+            return None
+        try:
             datasets = {name: _dataset(table, ingested_at) for name, table in found.items()}
-            with suppress(*_failures()):  # guard: failed-query-by-spark
-                return self._by_duckdb(text, datasets, values)
-        return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
+            return self._by_duckdb(text, datasets, values)
+        except _failures():  # guard: failed-query-by-spark
+            return None
+
+    def total(self, number: Count, column: str, at: TableVersion, condition: str) -> int:
+        """Return a number of the rows of a table that meet a condition, in a stream over the values of a column."""
+        table = self._table(*at)
+        if table is not None:
+            text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
+            with suppress(*_failures()), self._answer(text, {"rows": _dataset(table, None)}, {}) as answer:
+                return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
+        return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
     def frame(self, at: str, version: int | None = None) -> DataFrame:
         """Return a table's rows as Spark reads them."""
@@ -179,13 +210,18 @@ class TableRows:
         return connection
 
     def _by_duckdb(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "pyarrow.Table":
+        with self._answer(text, datasets, values) as answer:
+            return answer.to_arrow_table()
+
+    @contextmanager
+    def _answer(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "Iterator[DuckDBPyConnection]":
         connection = self._connection.cursor()
         names = {name: f"of_{name}" for name in datasets}
         for name, dataset in datasets.items():
             connection.register(names[name], dataset)
         try:
             text_of_duckdb = _VALUE.sub(r"$\1", text.format(**names))
-            return connection.execute(text_of_duckdb, _used(text, values)).to_arrow_table()
+            yield connection.execute(text_of_duckdb, _used(text, values))
         finally:
             for name in names.values():
                 connection.unregister(name)
@@ -202,8 +238,9 @@ def _failures() -> tuple[type[Exception], ...]:
     """Return the errors of what reads and computes without Spark; Spark then says whether the table can be read."""
     import duckdb  # noqa: PLC0415 - not everywhere
     import pyarrow  # noqa: PLC0415 - not everywhere
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - not everywhere
 
-    return duckdb.Error, pyarrow.ArrowException, OSError
+    return duckdb.Error, pyarrow.ArrowException, DeltaError, OSError
 
 
 def _used(text: str, values: Values) -> Values:

@@ -1,21 +1,22 @@
 """Recompute a gold table from silver, and compare it with the table's rows."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StructField, TimestampType
 
 from oncelake.common.lake import SILVER
-from oncelake.common.tables import read_version
+from oncelake.common.table_rows import TableRows, TableVersion, Values
 from oncelake.common.wording import HANDFUL, count_of, listed, shown
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link, Range, Uncompared, joined, ranges
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
+from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
 from oncelake.silver.schema import EVENT_INDEX
 
@@ -30,14 +31,14 @@ _MOST_WINDOWS = 100_000
 _MOST_STRETCHES = 64
 
 
-def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
+def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
     """Prove that a gold table equals its declaration applied to the silver rows that it has read.
 
     Every row and every measure is compared: in all windows, or in those to which the span's batches added a line.
     An estimated measure is compared by its estimate.
 
     Args:
-        spark: the session.
+        rows: answers queries; Spark counts again what only Spark can compute, and names the rows that differ.
         silver_path: the path of silver.
         log: silver's Delta log.
         gold: the span of the gold table.
@@ -45,9 +46,10 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     """
     name = f"{SILVER} → {gold.table}"
     end = TablePosition.parse(gold.end)
-    rows = read_version(spark, gold.path, gold.version)
     if end is None:  # no batch yet: the table must be empty
-        count = rows.count()
+        (count,) = rows.query("SELECT count(*) AS rows FROM {rows}", gold.path, version=gold.version)[
+            "rows"
+        ].to_pylist()
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
         message = wrote if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, message)  # guard: gold-empty-without-batch
@@ -58,24 +60,94 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
         message = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
         return Link(name, str(gold.table), holds=True, said=message, uncompared=parts)
-    silver = read_version(spark, silver_path, version)
-    chosen = _touched(log, silver, gold, declared)
-    if chosen is not None:
-        rows, silver = rows.where(chosen), silver.where(chosen)
-    counting = declared.model_copy(update={"measures": {**declared.measures, _LINES: "count"}})
-    both = _beside(rows, aggregate(silver, counting), declared)
-    differs = _differs(declared)
-    counts = both.agg(F.count("*"), F.coalesce(F.sum(_LINES), F.lit(0)), F.count_if(differs)).first()
-    assert counts is not None
-    if counts[2]:
-        return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
-    unit = "event" if EVENT_INDEX in silver.columns else "line"
+    silver = silver_path, version
+    chosen = _touched(log, rows, silver, gold, declared)
+    compared = _Compared(rows, silver, (gold.path, gold.version), "TRUE" if chosen is None else chosen, declared)
+    total, lines_again, differing = compared.counts()
+    if differing:
+        return Link(name, str(gold.table), holds=False, said=_differences(compared.differing(), declared, differing))
+    unit = "event" if EVENT_INDEX in rows.columns(*silver) else "line"
     which = "" if chosen is None else " of the changed windows"
-    message = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], unit)} counted again"
+    message = f"{count_of(total, 'row')}{which} = {count_of(lines_again, unit)} counted again"
     return Link(name, str(gold.table), holds=True, said=message)
 
 
-def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
+@dataclass(frozen=True)
+class _Compared:
+    """A gold table beside what silver gives, counted again.
+
+    Attributes:
+        rows: answers queries.
+        silver, gold: the tables, each at the version to read.
+        chosen: which windows are compared, as a condition on `log_time` in SQL.
+        declared: the declaration of the gold table.
+    """
+
+    rows: TableRows
+    silver: TableVersion
+    gold: TableVersion
+    chosen: str
+    declared: GoldTable
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the number of rows, of lines counted again, and of rows that differ."""
+        text = (
+            "SELECT count(*) AS total, CAST(coalesce(sum(b._lines), 0) AS BIGINT) AS lines, "
+            f"CAST(coalesce(sum(CASE WHEN {_differs(self.declared)} THEN 1 ELSE 0 END), 0) AS BIGINT) AS differing "
+        )
+        ((total, lines, differing),) = self._without_spark(text) or self._frame(text).collect()
+        return total, lines, differing
+
+    def differing(self) -> DataFrame:
+        """Return the rows that differ, with the values of both sides."""
+        return self._frame("SELECT * ").where(_differs(self.declared))
+
+    def _without_spark(self, text: str) -> list[tuple[int, int, int]] | None:
+        """Return the answer to a query over both sides; None if only Spark can count again, or read the tables."""
+        plain, values = PlainGold.of(self.declared), Values()
+        counted = plain.counting_sql("{silver}", self.chosen, _LINES, values) if plain is not None else None
+        if counted is None:
+            return None
+        versions = {"gold": self.gold, "silver": self.silver}
+        answer = self.rows.without_spark(f"{text}FROM ({self._both(f'({counted})')}) b", versions, **values)
+        return None if answer is None else [tuple(row.values()) for row in answer.to_pylist()]
+
+    def _frame(self, text: str) -> DataFrame:
+        """Return the answer to a query over both sides by Spark."""
+        silver, gold = self.rows.frame(*self.silver), self.rows.frame(*self.gold)
+        counting = self.declared.model_copy(update={"measures": {**self.declared.measures, _LINES: "count"}})
+        counted = aggregate(silver.where(self.chosen), counting)
+        return self.rows.spark().sql(f"{text}FROM ({self._both('{counted}')}) b", gold=gold, counted=counted)
+
+    def _both(self, counted: str) -> str:
+        """Return in SQL the rows of both sides by window and keys; a null key equals a null key.
+
+        A declared name may be a word of SQL, so each stands behind a dot or AS.
+        """
+        keys, measures = [LOG_TIME, *self.declared.by], [*self.declared.measures]
+        sides = {
+            "gold": (f"{{gold}} s WHERE {self.chosen}", "0"),
+            "silver": (f"{counted} s", f"s.{_LINES}"),
+        }
+        columns = ", ".join(f"s.{name}" for name in (*keys, *measures))
+        union = " UNION ALL ".join(
+            f"SELECT {columns}, {lines} AS {_LINES}, "
+            f"{int(side == 'gold')} AS _gold, {int(side == 'silver')} AS _silver FROM {source}"
+            for side, (source, lines) in sides.items()
+        )
+        values = (
+            f"max(CASE WHEN u._{side} = 1 THEN u.{measure} END) AS _{side}_{measure}"
+            for side in _SIDES
+            for measure in measures
+        )
+        by = ", ".join(f"u.{key}" for key in keys)
+        sums = (f"sum(u.{name}) AS {name}" for name in (_LINES, *(f"_{side}" for side in _SIDES)))
+        return f"SELECT {', '.join((by, *sums, *values))} FROM ({union}) u GROUP BY {by}"
+
+
+def _touched(
+    commit_log: DeltaLog, rows: TableRows, silver: TableVersion, gold: Span, declared: GoldTable
+) -> str | None:
     """Return a condition on log_time that covers every window to which the span's batches added a line.
 
     Return None if all windows must be compared.
@@ -86,13 +158,16 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     ingestion_times = _ingestion_times(commit_log, range(start.version, end.version))
     if ingestion_times is None:
         return None
-    rows = silver.where(_among("ingested_at", ingestion_times, 1_000))
-    length, at = declared.seconds * 1_000_000, "unix_micros(log_time)"
-    window = F.expr(f"({at} - pmod({at}, {length}L)) div {length}L")
-    windows = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
-    if len(windows) == _MOST_WINDOWS:
+    length, at = declared.seconds * 1_000_000, "unix_micros(t.log_time)"
+    windows = rows.query(
+        f"SELECT DISTINCT {at} - pmod({at}, {length}) AS window_start FROM {{rows}} t "
+        f"WHERE {_among('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
+        silver[0],
+        version=silver[1],
+    )
+    if windows.num_rows == _MOST_WINDOWS:
         return None
-    return _among(LOG_TIME, ranges(sorted(row["window"] for row in windows)), length)
+    return _among(LOG_TIME, ranges(sorted(at // length for at in windows["window_start"].to_pylist())), length)
 
 
 def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
@@ -123,60 +198,42 @@ def _ms(text: str) -> int:
     return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
+def _among(column: str, time_ranges: list[Range], unit: int) -> str:
     """Return the condition that a time is in one of the ranges, which count in units of `unit` microseconds."""
     conditions = [
-        f"({column} >= timestamp_micros({first * unit}L) AND {column} < timestamp_micros({(last + 1) * unit}L))"
+        f"({column} >= timestamp_micros({first * unit}) AND {column} < timestamp_micros({(last + 1) * unit}))"
         for first, last in joined(sorted(time_ranges), _MOST_STRETCHES)
     ]
-    return F.expr(" OR ".join(conditions) or "false")
+    return f"({' OR '.join(conditions)})" if conditions else "FALSE"
 
 
-def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
-    """Join the rows of both sides by window and keys; a null key equals a null key."""
-    keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
-    values = F.struct(*(F.col(quoted(measure)) for measure in declared.measures)).alias("_values")
-    sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
-    frames = [
-        frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
-        for name, frame in sides.items()
-    ]
-    counts = [F.sum(name).alias(name) for name in (_LINES, *(f"_{side}" for side in _SIDES))]
-    measures = [F.max(F.when(F.col(f"_{side}") == 1, F.col("_values"))).alias(f"_{side}_values") for side in _SIDES]
-    return reduce(DataFrame.unionByName, frames).groupBy(*keys).agg(*counts, *measures)
-
-
-def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
-    once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
-    equal = [
-        F.col(f"_gold_values.{quoted(measure)}").eqNullSafe(F.col(f"_silver_values.{quoted(measure)}"))
-        for measure in declared.measures
-    ]
-    return ~reduce(Column.__and__, equal, once)
+def _differs(declared: GoldTable) -> str:  # guard: gold-values-from-silver
+    """Return in SQL whether the two sides of a row of `b` differ."""
+    once = "b._gold = 1 AND b._silver = 1"  # guard: gold-windows-from-silver
+    equal = (f"b._gold_{measure} IS NOT DISTINCT FROM b._silver_{measure}" for measure in declared.measures)
+    return f"NOT ({' AND '.join((once, *equal))})"
 
 
 def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
     """Return how the first rows differ, in words; log text is shortened and escaped."""
     first = rows.orderBy(*(quoted(key) for key in (LOG_TIME, *declared.by))).limit(HANDFUL)
-    bare = [field.name for field in _fields(first, declared) if isinstance(field.dataType, _BARE)]
-    texts = [_text(F.col(quoted(name)), first.schema[name]) for name in (LOG_TIME, *declared.by)]
+    bare = [name for name in declared.measures if isinstance(first.schema[f"_gold_{name}"].dataType, _BARE)]
+    texts = [_text(name, first.schema[name]) for name in (LOG_TIME, *declared.by)]
     for side in _SIDES:
-        values = [_text(F.col(f"_{side}_values.{quoted(field.name)}"), field) for field in _fields(first, declared)]
+        values = [_text(name, first.schema[f"_{side}_{name}"]) for name in declared.measures]
         texts.append(F.when(F.col(f"_{side}") > 0, F.struct(*values)).alias(f"_{side}_text"))
     selected = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
     differences = [_difference(row, declared, bare) for row in selected.collect()]
+    if not differences:
+        differ = count_of(total, "row differs", "rows differ")
+        return f"{differ} as DuckDB reads the tables, and none as Spark does: one of them reads wrongly"
     return listed(differences, total, separator="; ")
 
 
-def _fields(rows: DataFrame, declared: GoldTable) -> list[StructField]:
-    values = rows.schema["_gold_values"].dataType
-    assert isinstance(values, StructType)
-    return [values[name] for name in declared.measures]
-
-
-def _text(column: Column, field: StructField) -> Column:
+def _text(name: str, field: StructField) -> Column:
+    column = F.col(quoted(field.name))
     text = F.hex(column) if isinstance(field.dataType, BinaryType) else column.cast("string")
-    return text.alias(field.name)
+    return text.alias(name)
 
 
 def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:

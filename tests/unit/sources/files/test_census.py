@@ -106,6 +106,17 @@ def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House
     assert (sorted(names(found.waiting)), found.faults) == (["a.log", "b.log"], [])
 
 
+def test_a_name_that_is_not_ascii_is_read_in_the_encoding_of_spark(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.logs / "café.log").write_bytes(b"one\n")
+    for encoding, problem in (("utf-8", []), ("ascii", [Fault.NAME])):
+        monkeypatch.setattr(module, "file_name_encoding", lambda _, encoding=encoding: encoding)
+        found = counted(house, bronze_of(house))
+        assert [fault.fault for fault in found.faults] == problem
+        assert ("café.log" in names(found.waiting)) == (not problem)
+
+
 def test_a_source_that_cannot_be_listed_is_a_fault(house: House) -> None:
     of = bronze_of(house)
     house.logs.rename(house.root / "elsewhere")
