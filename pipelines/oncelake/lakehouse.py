@@ -207,6 +207,8 @@ class Lakehouse(OpenLake):
     ) -> ProofResult:
         """Follow every line from the source to the last table. Take no lock and change no table.
 
+        Tables on a local disk are read without Spark, where that is possible; with `full` or `deep`, Spark reads all.
+
         Args:
             since_ms: prove only what was committed from this time on, in milliseconds since 1970.
             full: prove everything again, including what an earlier proof covers.

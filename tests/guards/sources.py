@@ -550,6 +550,13 @@ GUARDS = (
         tests=(f"{_PROVEN}test_a_proof_link_with_a_fault_fails_and_names_the_file",),
     ),
     Guard(
+        "zstd-by-session",
+        "a session says whether it unpacks .zst, also where a census has none yet",
+        "every .zst file is called a fault where Hadoop has the native library",
+        answers("source"),
+        tests=(f"{_PROVEN}test_only_a_session_knows_whether_zstd_is_unpacked",),
+    ),
+    Guard(
         "other-names-by-encoding",
         "Spark's JVM decides whether it reads a name that is not ASCII",
         "every file with an accent in its name is called a fault",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,9 @@ from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, Fault, Faulty
 from oncelake.sources.directory.listing import ListedFile, Problem
 from oncelake.sources.files import census as module
+from oncelake.sources.files import kind as kind_module
 from oncelake.sources.files.census import census_link, count_files
+from oncelake.sources.files.kind import FilesKind
 from oncelake.sources.files.source import FilesSource
 from oncelake.sources.files.spark_list import list_texts
 from oncelake.sources.proof import StageView
@@ -115,6 +118,24 @@ def test_a_name_that_is_not_ascii_is_read_in_the_encoding_of_spark(
         found = counted(house, bronze_of(house))
         assert [fault.fault for fault in found.faults] == problem
         assert ("café.log" in names(found.waiting)) == (not problem)
+
+
+def with_session(session: SparkSession) -> TableRows:
+    return TableRows(lambda: session)
+
+
+def test_only_a_session_knows_whether_zstd_is_unpacked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.logs / "c.log.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(8))
+    monkeypatch.setattr(module, "broken_of", lambda *_: [])
+    chain = house.chain()
+    kind = chain.kind(chain.stages[0])
+    assert isinstance(kind, FilesKind)
+    for native in (True, False):
+        java = MagicMock()
+        java.org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded.return_value = native
+        monkeypatch.setattr(kind_module, "jvm", lambda _, java=java: java)
+        census, _ = kind.census(chain.ingestion(chain.stages[0], with_session(cast(SparkSession, object()))))
+        assert [fault.fault for fault in census.faults] == ([] if native else [Fault.NOT_UNPACKED])
 
 
 def test_a_source_that_cannot_be_listed_is_a_fault(house: House) -> None:
