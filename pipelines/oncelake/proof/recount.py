@@ -62,7 +62,7 @@ def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declar
         return Link(name, str(gold.table), holds=True, said=message, uncompared=parts)
     silver = silver_path, version
     chosen = _touched(log, rows, silver, gold, declared)
-    compared = _Compared(rows, silver, (gold.path, gold.version), "TRUE" if chosen is None else chosen, declared)
+    compared = _Recount(rows, silver, (gold.path, gold.version), "TRUE" if chosen is None else chosen, declared)
     total, lines_again, differing = compared.counts()
     if differing:
         return Link(name, str(gold.table), holds=False, said=_differences(compared.differing(), declared, differing))
@@ -73,7 +73,7 @@ def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declar
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Recount:
     """A gold table beside what silver gives, counted again.
 
     Attributes:
