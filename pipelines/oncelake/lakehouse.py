@@ -7,14 +7,15 @@ Spark starts when the first method needs it, and stops when the lake is closed.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
@@ -64,7 +65,7 @@ from oncelake.observe.trace.tracer import Tracer
 from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
 from oncelake.proof.result import ProofResult
 from oncelake.quality.reasons import Reason, reasons
-from oncelake.quality.suggest import suggest
+from oncelake.quality.suggest import bronze_columns, silver_columns, suggest
 from oncelake.silver.parsing.format import format_names
 from oncelake.silver.parsing.parser import load_parser
 from oncelake.silver.transform import share_accepted
@@ -237,6 +238,8 @@ class Lakehouse(OpenLake):
     ) -> ProofResult:
         """Follow every line from the source to the last table. Take no lock and change no table.
 
+        Tables on a local disk are read without Spark, where that is possible; with `full` or `deep`, Spark reads all.
+
         Args:
             since_ms: prove only what was committed from this time on, in milliseconds since 1970.
             full: prove everything again, including what an earlier proof covers.
@@ -248,12 +251,21 @@ class Lakehouse(OpenLake):
             SourceError: Kafka cannot be reached.
         """
         began, small = time.monotonic(), is_small(self.settings.places(), self.settings.by_name)
-        spark = self._session(quick=small)
-        chain = self.chain
-        with with_conf(spark, WHOLE_PLAN if small else {}):
-            result = Proof(chain, spark, since_ms, full, deep, warn=self.warn).result(link, began)
+        with ExitStack() as stack:
+
+            @cache
+            def session() -> SparkSession:
+                spark = self._session(quick=small)
+                stack.enter_context(with_conf(spark, WHOLE_PLAN if small else {}))
+                return spark
+
+            rows = TableRows(session, with_spark=full or deep)  # guard: whole-proof-by-spark
+            if rows.with_spark or needs_spark(self.settings):
+                session()
+            chain = self._look_chain
+            result = Proof(chain, rows, since_ms, full, deep, warn=self.warn).result(link, began)
         if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
-            tell_proof(chain, spark, result, self.warn)
+            tell_proof(chain, lambda: self.spark, result, self.warn)
         return result
 
     def trace(self, line: str) -> Lineage:
@@ -302,8 +314,7 @@ class Lakehouse(OpenLake):
             ConfigError: the source is a topic, only Auto Loader knows its files, or several sources have files.
         """
         kind = census_kind(self.settings, source, lambda: self.spark)
-        chain, spark = self._with_spark
-        yield take_census(chain, kind, spark)
+        yield take_census(self._look_chain, kind, TableRows(lambda: self._session(quick=True)))
 
     def history(self, table: str | None = None) -> list[RulesSpan]:
         """Return which rules made which rows of the tables, the newest rows of a table first.
@@ -512,19 +523,21 @@ class Lakehouse(OpenLake):
             raise ConfigError(
                 f"oncelake can propose a suite only for {' or '.join(known)}, not for {name}{did_you_mean(name, known)}"
             )
-        chain, _ = self._with_spark
-        if chain.commit_log(Table.named(name)).newest() is None:
+        if self._table_chain.commit_log(Table.named(name)).newest() is None:
             raise OncelakeError(f"there is no table {name} yet. Run first: oncelake run --once")
-        sample = self.table(name).limit(rows).persist()
-        try:
-            return suggest(sample, Table.named(name), {} if name == str(SILVER) else self._format_shares(sample))
-        finally:
-            sample.unpersist()
+        sampled, at = TableRows(lambda: self.spark), self.at(name)
+        if name == str(SILVER):
+            return suggest(silver_columns(sampled, at, rows), SILVER, {})
+        return suggest(bronze_columns(sampled, at, rows), Table.named(name), self._format_shares(name, rows))
 
-    def _format_shares(self, bronze: DataFrame) -> dict[str, float]:
-        """Return the share of bronze's lines that each known log format parses, by the format's name."""
+    def _format_shares(self, name: str, rows: int) -> dict[str, float]:
+        """Return the share of a bronze table's lines that each known log format parses, by the format's name."""
         places, limits = format_places(self.conf), self.settings.silver.limits
-        return {name: share_accepted(bronze, load_parser(name, places), limits) for name in format_names(places)}
+        bronze = self.table(name).limit(rows).persist()
+        try:
+            return {name: share_accepted(bronze, load_parser(name, places), limits) for name in format_names(places)}
+        finally:
+            bronze.unpersist()
 
     # --- serving ---
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import OncelakeError, StageError, StateError
 from oncelake.common.explain import explain
+from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import shown_path
 from oncelake.engine.chain import Chain
 from oncelake.engine.gold_change import Change
@@ -118,7 +119,8 @@ class Product:
         broken: list[str] = []
 
         def go() -> None:
-            for link in Proof(self.house.chain(self.spark), self.spark, deep=deep, full=full).links():
+            rows = TableRows(lambda: self.spark, with_spark=deep or full)
+            for link in Proof(self.house.chain(self.spark), rows, deep=deep, full=full).links():
                 self._said += [link.said, *link.notes]
                 broken.extend([] if link.holds else [link.name])
 

@@ -34,7 +34,7 @@ GUARDS = (
         "masked-length-of-source",
         "the length of a masked line is the one that it has in the source",
         "every batch fails, or the census calls every file incomplete",
-        answers("F.octet_length('value').cast('bigint')"),
+        becomes("length"),
         tests=(_VERSIONS,),
     ),
     Guard(

@@ -280,7 +280,7 @@ GUARDS = (
         "proof-offsets-balance",
         "bronze is silver plus quarantine, offset by offset",
         "one record in place of another",
-        becomes("F.col(_BRONZE) != in_others"),
+        becomes("f'({_BRONZE} <> {\" + \".join(compared.others)})'"),
         tests=(f"{_WEIGHED}test_a_row_replaced_by_another_is_found",),
     ),
     Guard(
@@ -393,7 +393,7 @@ GUARDS = (
         "gold-values-from-silver",
         "gold's values are those that silver gives",
         "a wrong count",
-        answers("F.lit(False)"),
+        answers("'FALSE'"),
         tests=(f"{_RECOUNTED}test_gold_that_differs_is_named",),
     ),
     Guard(
@@ -407,8 +407,22 @@ GUARDS = (
         "gold-windows-from-silver",
         "gold's windows are those that silver gives, once",
         "a window that is missing, too many, or doubled",
-        becomes("F.lit(True)"),
+        becomes("'TRUE'"),
         tests=(f"{_RECOUNTED}test_gold_that_differs_is_named",),
+    ),
+    Guard(
+        "gold-texts-valid-in-recount",
+        "a text of silver that is not UTF-8 is counted again by Spark, which makes it valid as gold has it",
+        "the proof of a right table fails",
+        becomes("{name: key.sql(values) for name, key in self.keys.items()}"),
+        tests=(f"{_RECOUNTED}test_a_text_that_is_not_utf_8_is_counted_again_as_gold_has_it",),
+    ),
+    Guard(
+        "whole-proof-by-spark",
+        "`--full` and `--deep` read every table with Spark",
+        "no proof reads a table with the other reader",
+        reads("full or deep", "False"),
+        tests=(f"{_PROVE}test_a_full_proof_is_read_by_spark",),
     ),
     Guard(
         "gold-empty-without-batch",

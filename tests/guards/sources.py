@@ -40,14 +40,14 @@ GUARDS = (
         "stand-in-is-file-row",
         "only a row of a file is a stand-in",
         "a Kafka record with such a header goes to quarantine",
-        reads('F.col("file").isNotNull()', "F.lit(True)"),
+        becomes("'(headers IS NOT NULL)'"),
         tests=("spark/bronze/test_bounded_lines.py::test_a_kafka_header_of_that_name_is_no_stand_in",),
     ),
     Guard(
         "stand-in-raw-length",
         "a stand-in counts with the bytes that it stands for",
         "the rows of a growing file with a long line do not add up",
-        calls("is_stand_in", "F.lit(False)"),
+        becomes("length"),
         tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
     ),
     Guard(
@@ -61,7 +61,7 @@ GUARDS = (
         "stand-in-to-quarantine",
         "a stand-in goes to quarantine whatever its beginning says",
         "the beginning of a long line counts as a line",
-        calls("is_stand_in", "F.lit(False)"),
+        becomes("length"),
         tests=(f"{_LONG}test_every_line_counts_and_the_stand_ins_are_in_quarantine",),
     ),
     Guard(
@@ -548,6 +548,20 @@ GUARDS = (
         "everything above goes unnoticed",
         reads("faults", "()"),
         tests=(f"{_PROVEN}test_a_proof_link_with_a_fault_fails_and_names_the_file",),
+    ),
+    Guard(
+        "zstd-by-session",
+        "a session says whether it unpacks .zst, also where a census has none yet",
+        "every .zst file is called a fault where Hadoop has the native library",
+        answers("source"),
+        tests=(f"{_PROVEN}test_only_a_session_knows_whether_zstd_is_unpacked",),
+    ),
+    Guard(
+        "other-names-by-encoding",
+        "Spark's JVM decides whether it reads a name that is not ASCII",
+        "every file with an accent in its name is called a fault",
+        always(),
+        tests=(f"{_PROVEN}test_a_name_that_is_not_ascii_is_read_in_the_encoding_of_spark",),
     ),
     Guard(
         "unlistable-source-is-fault",

@@ -190,6 +190,13 @@ GUARDS = (
         tests=(f"{_ROWS}test_a_partitioned_table_is_read_by_spark",),
     ),
     Guard(
+        "failed-query-by-spark",
+        "a query that fails without Spark is answered by Spark",
+        "a table that Spark reads cannot be proven",
+        becomes("()"),
+        tests=(f"{_ROWS}test_a_query_that_fails_without_spark_is_answered_by_spark",),
+    ),
+    Guard(
         "small-batch-transaction-is-new",
         "a small batch's transaction is new in the version that it is committed against",
         "two runs that replay a batch both write it: delta-rs skips no repeated transaction",

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import StageError
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain
 from oncelake.engine.rebuild import Rebuild
 from oncelake.engine.runner import Run
@@ -61,13 +62,13 @@ def rebuilt(house: House, spark: SparkSession) -> None:
 def fault_of(house: House, spark: SparkSession) -> list[str]:
     chain = house.chain(spark)
     part = replace(chain, stages=chain.stages[:2])  # a proof reads silver, which does not exist yet
-    return [link.said for link in Proof(part, spark).links() if not link.holds]
+    return [link.said for link in Proof(part, TableRows(lambda: spark)).links() if not link.holds]
 
 
 def notes_of(house: House, spark: SparkSession) -> str:
     chain = house.chain(spark)
     part = replace(chain, stages=chain.stages[:2])
-    links = list(Proof(part, spark, deep=True).links())
+    links = list(Proof(part, TableRows(lambda: spark, with_spark=True), deep=True).links())
     assert all(link.holds for link in links), [link.said for link in links]
     return " ".join(metadata for link in links for metadata in link.notes)
 
@@ -347,7 +348,7 @@ def test_a_deep_proof_names_a_file_with_corrupted_bytes(house: House, spark: Spa
     os.utime(path, (1_500_000_000, 1_500_000_000))
     assert fault_of(house, spark) == []
     chain = house.chain(spark)
-    links = Proof(replace(chain, stages=chain.stages[:2]), spark, deep=True).links()
+    links = Proof(replace(chain, stages=chain.stages[:2]), TableRows(lambda: spark), deep=True).links()
     (said,) = [link.said for link in links if not link.holds]
     assert "a.log.gz was changed after it was read: it can no longer be read to its end" in said
 

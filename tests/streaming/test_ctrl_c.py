@@ -28,7 +28,6 @@ WITH_SPARK = (
     "report --no-proof -o page.html",
     "quarantine replay",
     "validate",
-    "suggest",
     "serving init",
     "demo",
 )
@@ -39,6 +38,7 @@ WITHOUT = {
     "history",
     "trace",
     "lines",
+    "suggest",
     "schema",
     "init",
     "install-service",
@@ -97,7 +97,7 @@ def stuck(starting: Path, tmp_path: Path) -> Path:
     return starting
 
 
-@pytest.mark.parametrize("command", ["run --once", "prove", "rebuild silver"])
+@pytest.mark.parametrize("command", ["run --once", "prove --deep", "rebuild silver"])
 def test_a_second_ctrl_c_ends_a_start_at_once(shipped_house: House, stuck: Path, command: str) -> None:
     process = shipped_house.start(*shlex.split(command))
     wait_for(process, stuck.exists)
@@ -141,7 +141,6 @@ AT_WORK = {
     "maintain": "",
     "recover": "",
     "report --no-proof -o page.html": "",
-    "suggest": "",
 }
 QUICK = ("prove --deep", "rebuild silver")
 

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelake.common import table_rows
 from oncelake.common.spark import runtime
 from oncelake.common.spark.jvm import jvm
+from oncelake.engine import open_lake
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.link import Link
+from oncelake.proof import prove as prove_module
 from oncelake.proof.data_files import list_hadoop, list_local, listed_by_delta, listed_by_delta_rs
 from tests.support.house import House, until
 from tests.support.lakes import keep_copy, put_back
@@ -40,6 +43,31 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hou
 def ran(filled: House, spark: SparkSession) -> House:
     """Restore the filled lake."""
     return put_back(filled, filled.root / "copy", spark)
+
+
+@pytest.fixture(autouse=True, params=["plain", "spark"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Prove without Spark where that is possible, and as if DuckDB were not installed: the answers are the same."""
+    if request.param == "spark":
+        monkeypatch.setattr(table_rows, "find_spec", lambda name: None if name == "duckdb" else name)
+    return str(request.param)
+
+
+def test_a_lake_is_proven_without_spark(ran: House, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reader == "plain":
+        for module in (open_lake, prove_module):
+            monkeypatch.setattr(module, "is_given", lambda: False)  # the session of the tests
+        monkeypatch.setattr(open_lake, "spark_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+        assert ran.lakehouse().prove().holds
+
+
+def test_a_full_proof_is_read_by_spark(ran: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(name: str) -> str:
+        return pytest.fail("a table is opened without Spark") if name == "duckdb" else name
+
+    monkeypatch.setattr(table_rows, "find_spec", opened)
+    assert ran.lakehouse(spark).prove(full=True).holds
+    assert ran.lakehouse(spark).prove(deep=True).holds
 
 
 def forget(spark: SparkSession) -> None:

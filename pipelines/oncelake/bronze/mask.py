@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ByteSize, Field, model_validator
@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 from oncelake.bronze.records import Records, why_not_on_class_path
 from oncelake.bronze.schema import BRONZE
-from oncelake.bronze.stand_in import MAX_LINE, bytes_in_file, is_stand_in
+from oncelake.bronze.stand_in import BYTES_IN_FILE, IS_STAND_IN, MAX_LINE, is_stand_in
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
 from oncelake.common.spark.jvm import jvm
@@ -308,11 +308,17 @@ def _on_executors(spark: SparkSession, mask: Mask) -> str | None:
     return None
 
 
-def raw_length(rows: DataFrame) -> Column:  # guard: masked-length-of-source
+def raw_length(rows: DataFrame) -> Column:
     """Return the bytes of each value in the source, one line end not counted; null for a record without a value."""
-    length = F.octet_length("value").cast("bigint")
-    length = F.coalesce(F.col(BYTES), length) if BYTES in rows.columns else length
-    return F.when(is_stand_in(), bytes_in_file() - 1).otherwise(length)  # guard: stand-in-raw-length
+    return F.expr(raw_length_of(rows.columns))
+
+
+def raw_length_of(columns: Container[str]) -> str:
+    """Return `raw_length` in SQL, for rows of bronze with some columns."""
+    length = "CAST(octet_length(value) AS BIGINT)"
+    # guard: masked-length-of-source
+    length = f"coalesce({BYTES}, {length})" if BYTES in columns else length
+    return f"CASE WHEN {IS_STAND_IN} THEN {BYTES_IN_FILE} - 1 ELSE {length} END"  # guard: stand-in-raw-length
 
 
 def count_of_matches(rule: str) -> Count:

@@ -31,11 +31,20 @@ class MaskVersion:
 
 @dataclass
 class MaskVersions:
-    """The versions that a lake knows, each with the key that it was used with."""
+    """The versions that a lake knows, each with the key that it was used with.
 
-    spark: SparkSession
+    Attributes:
+        session: returns the session; called only where rules are applied.
+    """
+
+    session: Callable[[], SparkSession]
     known: _RuleReader
     _versions: dict[str, MaskVersion | str] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.session()
 
     def of(self, fingerprint: str) -> MaskVersion | str:
         """Return a version of the rules; if it cannot be applied any more, why not, as text."""

@@ -8,8 +8,9 @@ from pydantic import AfterValidator, ByteSize, Field, field_validator, model_val
 
 from oncelake.bronze.mask import MaskSettings
 from oncelake.bronze.stand_in import HEAD, MAX_LINE
-from oncelake.common.models import Options, Strict, later, shown
+from oncelake.common.models import Options, Strict, later
 from oncelake.common.time_zone import checked_zone
+from oncelake.common.wording import shown
 
 Rotation = Literal["rename", "copytruncate"]
 _KAFKA_FIXED = {

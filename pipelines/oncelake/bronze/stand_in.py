@@ -22,24 +22,26 @@ MAX_LINE = ByteSize(64 * 1024**2)
 COLUMNS = f"headers {BRONZE['headers'].dataType.simpleString()}"
 
 
+# A condition on bronze's rows, true or false: the row is a stand-in. A Kafka record is none.
+IS_STAND_IN = "(file IS NOT NULL AND headers IS NOT NULL)"  # guard: stand-in-is-file-row
+# How many bytes of its file a stand-in stands for, with a line end unless its line goes on behind it. The entry is
+# found by its place, as a function that searches would keep Spark from compiling the expressions around it.
+BYTES_IN_FILE = "try_cast(CAST(get(headers, 0).value AS STRING) AS BIGINT)"
+
+
 def is_stand_in() -> Column:
-    """Return a condition on bronze's rows, true or false: the row is a stand-in. A Kafka record is none."""
-    return F.col("file").isNotNull() & F.col("headers").isNotNull()  # guard: stand-in-is-file-row
+    """Return the condition that a row of bronze is a stand-in."""
+    return F.expr(IS_STAND_IN)
 
 
 def bytes_in_file() -> Column:
-    """Return how many bytes of its file a stand-in stands for, with a line end unless its line goes on behind it."""
-    return _entry(0).try_cast("bigint")
+    """Return how many bytes of its file a stand-in stands for."""
+    return F.expr(BYTES_IN_FILE)
 
 
 def digest() -> Column:
     """Return the SHA-256 of a stand-in's line, in hexadecimal digits; null for NUL bytes."""
-    return _entry(1)
-
-
-def _entry(number: int) -> Column:
-    # by its place, as a function that searches would keep Spark from compiling the expressions around it
-    return F.get(F.col("headers"), F.lit(number))["value"].cast("string")
+    return F.expr("CAST(get(headers, 1).value AS STRING)")
 
 
 def collected_lengths(rows: "pyarrow.Table") -> "pyarrow.ChunkedArray":

@@ -11,7 +11,7 @@ from rich.text import Text
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warning
 from oncelake.common.errors import ConfigError
 from oncelake.common.json_line import result_line
-from oncelake.common.wording import count_of, duration
+from oncelake.common.wording import count_of, duration, shown
 from oncelake.exactly_once.link import Link
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def prove(
 
     Compares the source with bronze, and each table with the next one. Each comparison is a link of the proof. It stops
     with exit code 1 at the first link that does not hold. Nothing is changed, and it can run next to `oncelake run`.
+    Spark starts only for what cannot be read without it; with --full and --deep, it reads every table.
     """
     warnings = list[str]()
     warn = partial(warning, warnings=warnings)
@@ -68,7 +69,6 @@ def since_when(text: str, now: datetime) -> int:
     Raises:
         ConfigError: the text is no time, or the time is in the future.
     """
-    from oncelake.common.models import shown
     from oncelake.common.moment import moment
 
     at = moment("--since", text, now)

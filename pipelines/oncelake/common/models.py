@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 
 
 class Strict(BaseModel):
@@ -138,12 +138,6 @@ def _plain(kind: Any) -> Any:
     while get_origin(kind) in (UnionType, Union, Annotated):
         kind = next(item for item in get_args(kind) if item is not NoneType)
     return kind
-
-
-def shown(value: object, limit: int = 80) -> str:
-    """Return a value as shown in an error: quoted, and shortened to `limit` characters."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def fingerprint(*models: BaseModel) -> str:

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import shown
+from oncelake.common.wording import shown
 
 _UNITS = {
     **dict.fromkeys(("s", "second"), "seconds"),

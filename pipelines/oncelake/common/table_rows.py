@@ -8,7 +8,8 @@ delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or 
 import base64
 import re
 import tempfile
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -20,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import opened_by_delta_rs
+from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,8 +35,25 @@ _VALUE = re.compile(r":([a-z]\w*)")
 _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
 # The values of a query, by name.
 Values = dict[str, Any]
-# Functions that DuckDB has under another name.
-_AS_IN_SPARK = ("explode(list) AS unnest(list)", "struct(a, b, c, d, e) AS row(a, b, c, d, e)")
+# A table's path, or its quoted name in a catalog, and its version; None for the newest one.
+TableVersion = tuple[str, int | None]
+# The rows of a stream that are in memory at once.
+_ROWS_AT_ONCE = 100_000
+# Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
+_AS_IN_SPARK = (
+    "explode(list) AS unnest(list)",
+    "struct(a, b, c, d, e) AS row(a, b, c, d, e)",
+    "get(list, number) AS list[number + 1]",
+    "pmod(a, b) AS ((a % b) + b) % b",
+    # DuckDB takes the first and the last moment for infinity
+    "unix_micros(t) AS coalesce(epoch_us(t), CASE WHEN isinf(t) THEN "
+    "CASE WHEN t > TIMESTAMPTZ '2000-01-01 00:00:00+00' THEN 9223372036854775807 ELSE -9223372036854775807 END END)",
+    "unix_millis(t) AS (unix_micros(t) - pmod(unix_micros(t), 1000)) // 1000",
+    "timestamp_millis(ms) AS make_timestamptz(ms * 1000)",
+    "timestamp_micros(us) AS make_timestamptz(us)",
+    "validate_utf8(t) AS decode(encode(t))",
+    "xxhash64(a, b) AS CAST(hash(a, b) >> 1 AS BIGINT)",
+)
 # The name of a row's data file, as Spark has it.
 _FILE = "file_name"
 # Statistics of times are cut to milliseconds.
@@ -54,9 +73,11 @@ class TableRows:
 
     Attributes:
         spark: returns the session; called only for a table that needs it.
+        with_spark: True if Spark is to read every table.
     """
 
     spark: Callable[[], SparkSession]
+    with_spark: bool = False
     _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
@@ -79,19 +100,71 @@ class TableRows:
                 also a value of the query.
             values: the values, by name.
         """
-        values |= {"ingested_at": ingested_at} if ingested_at else {}
-        table = self._table(at, version)
-        if table is not None:
-            return self._by_duckdb(text, _dataset(table, ingested_at), values)
-        spark = self.spark()
-        rows = tables.read(spark, at) if version is None else tables.read_version(spark, at, version)
-        return self._by_spark(text, rows, values)
+        return self.query_all(text, {"rows": (at, version)}, ingested_at=ingested_at, **values)
 
-    def columns(self, at: str) -> Sequence[str]:
+    def query_all(
+        self,
+        text: str,
+        versions: Mapping[str, TableVersion],
+        /,
+        *,
+        ingested_at: datetime | None = None,
+        **values: Any,
+    ) -> "pyarrow.Table":
+        """Return the rows of a query over several tables, see `query`.
+
+        Args:
+            text: the query.
+            versions: the tables, by their names in the text, without the braces.
+            ingested_at: see `query`.
+            values: the values, by name.
+        """
+        answer = self.without_spark(text, versions, ingested_at=ingested_at, **values)
+        if answer is not None:
+            return answer
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
+        return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
+
+    def without_spark(
+        self,
+        text: str,
+        versions: Mapping[str, TableVersion],
+        /,
+        *,
+        ingested_at: datetime | None = None,
+        **values: Any,
+    ) -> "pyarrow.Table | None":
+        """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark."""
+        opened = {name: self._table(*table) for name, table in versions.items()}
+        found = {name: table for name, table in opened.items() if table is not None}
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
+        if len(found) < len(versions):
+            return None
+        try:
+            datasets = {name: _dataset(table, ingested_at) for name, table in found.items()}
+            return self._by_duckdb(text, datasets, values)
+        except _failures():  # guard: failed-query-by-spark
+            return None
+
+    def total(self, number: Count, column: str, at: TableVersion, condition: str) -> int:
+        """Return a number of the rows of a table that meet a condition, in a stream over the values of a column."""
+        table = self._table(*at)
+        if table is not None:
+            text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
+            with suppress(*_failures()), self._answer(text, {"rows": _dataset(table, None)}, {}) as answer:
+                return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
+        return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
+
+    def frame(self, at: str, version: int | None = None) -> DataFrame:
+        """Return a table's rows as Spark reads them."""
+        spark = self.spark()
+        return tables.read(spark, at) if version is None else tables.read_version(spark, at, version)
+
+    def columns(self, at: str, version: int | None = None) -> Sequence[str]:
         """Return the names of a table's columns."""
-        table = self._table(at)
+        table = self._table(at, version)
         if table is None:
-            return tables.read(self.spark(), at).columns
+            return self.frame(at, version).columns
         return [column.name for column in table.schema().fields]
 
     def by_spark(self, at: str) -> bool:
@@ -108,16 +181,17 @@ class TableRows:
             dataset = _dataset(table, ingested_at)
             fragments = {fragment.path.rsplit("/", 1)[-1]: fragment for fragment in dataset.get_fragments()}
             wanted = {name: fragment for name, fragment in fragments.items() if name in names}
-            parts = {name: self._by_duckdb(text, _of(dataset, [file]), values) for name, file in wanted.items()}
+            files = {name: {"rows": _of(dataset, [file])} for name, file in wanted.items()}
+            parts = {name: self._by_duckdb(text, file, values) for name, file in files.items()}
             return {name: part for name, part in parts.items() if part.num_rows}
-        rows = self._by_spark(text, tables.read(self.spark(), at).select("*", f"_metadata.{_FILE}"), values)
+        rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())
         return {name: rows.take(numbers) for name, numbers in places.items() if name in names}
 
     def _table(self, at: str, version: int | None = None) -> "DeltaTable | None":
         """Return the table as delta-rs has it open; None if Spark must read it."""
         if (at, version) not in self._opened:
-            self._opened[at, version] = _open(at, version)
+            self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
 
     @cached_property
@@ -135,21 +209,38 @@ class TableRows:
             connection.execute(f"CREATE MACRO {macro}")
         return connection
 
-    def _by_duckdb(self, text: str, dataset: "Dataset", values: Values) -> "pyarrow.Table":
-        connection = self._connection.cursor()
-        connection.register("of_table", dataset)
-        try:
-            text_of_duckdb = _VALUE.sub(r"$\1", text.format(rows="of_table"))
-            return connection.execute(text_of_duckdb, _used(text, values)).to_arrow_table()
-        finally:
-            connection.unregister("of_table")
+    def _by_duckdb(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "pyarrow.Table":
+        with self._answer(text, datasets, values) as answer:
+            return answer.to_arrow_table()
 
-    def _by_spark(self, text: str, rows: DataFrame, values: Values) -> "pyarrow.Table":
+    @contextmanager
+    def _answer(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "Iterator[DuckDBPyConnection]":
+        connection = self._connection.cursor()
+        names = {name: f"of_{name}" for name in datasets}
+        for name, dataset in datasets.items():
+            connection.register(names[name], dataset)
+        try:
+            text_of_duckdb = _VALUE.sub(r"$\1", text.format(**names))
+            yield connection.execute(text_of_duckdb, _used(text, values))
+        finally:
+            for name in names.values():
+                connection.unregister(name)
+
+    def _by_spark(self, text: str, frames: Mapping[str, DataFrame], values: Values) -> "pyarrow.Table":
         if find_spec("pyarrow") is None:
             raise OncelakeError(
                 "this Python has no pyarrow, in which rows are read; install pyarrow or oncelake[local]"
             )
-        return self.spark().sql(text, _used(text, values), rows=rows).toArrow()
+        return self.spark().sql(text, _used(text, values), **frames).toArrow()
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return the errors of what reads and computes without Spark; Spark then says whether the table can be read."""
+    import duckdb  # noqa: PLC0415 - not everywhere
+    import pyarrow  # noqa: PLC0415 - not everywhere
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - not everywhere
+
+    return duckdb.Error, pyarrow.ArrowException, DeltaError, OSError
 
 
 def _used(text: str, values: Values) -> Values:

@@ -142,3 +142,9 @@ def shown_path(path: str) -> str:
 def shown_name(path: str) -> str:
     """Return the file name of a path for a message, with unprintable characters escaped."""
     return shown_path(path.rsplit("/", 1)[-1])
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Return a value as shown in an error: quoted, and shortened to `limit` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, Field, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
 
-from oncelake.common.models import Duration, Strict, later, shown
-from oncelake.common.wording import did_you_mean
+from oncelake.common.models import Duration, Strict, later
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.serving.settings import is_secret_reference, reveal
 
 Subject = Literal["gold", "freshness", "backlog", "refused", "proof"]

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local, is_name
 from oncelake.common.spark.runtime import on_databricks
+from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.graph import Stage, chain, duplicates_target, log_at, silver_rules, silver_source, suites
 from oncelake.engine.rules import mask_versions
@@ -162,27 +163,25 @@ class Chain:
         """Return the configured source of a bronze stage."""
         return self.kinds[stage.tables[0]]
 
-    def ingestion(
-        self, stage: Stage, spark: SparkSession, span: Span | None = None, *, deep: bool = False
-    ) -> Ingestion:
+    def ingestion(self, stage: Stage, rows: TableRows, span: Span | None = None, *, deep: bool = False) -> Ingestion:
         """Return a bronze table beside its source.
 
         Args:
             stage: the stage that reads the source.
-            spark: the session.
+            rows: answers queries over the table.
             span: the commits of the table to check.
             deep: True to read the source again.
         """
         table = stage.tables[0]
         return Ingestion(
-            spark=spark,
+            rows=rows,
             root=self.lake.root,
             table=table,
             place=self.lake.at(table),
             log=self.commit_log(table),
             source=self.source(stage),
             look=lambda: _view(self.stage_state(stage)),
-            versions=mask_versions(self.lake, spark),
+            versions=mask_versions(self.lake, rows.spark),
             span=span,
             deep=deep,
         )
@@ -192,11 +191,11 @@ class Chain:
         if not stage.reads:
             kind, table = self.kind(stage), stage.tables[0]
             source = kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
-            commit_log = self.commit_log(table)
+            commit_log, spark = self.commit_log(table), self.spark
             source = source.after(lambda: commit_log.state().metadata, commit_log.columns)
-            if self.spark is None:
+            if spark is None:
                 return source
-            return kind.comparing(source, self.lake.at(table), mask_versions(self.lake, self.spark), self.compared)
+            return kind.comparing(source, self.lake.at(table), mask_versions(self.lake, lambda: spark), self.compared)
         if stage.layer == SILVER.layer and self.silver.named:
             return silver_source(self.settings, self.commit_log)
         (table,) = stage.reads

@@ -17,9 +17,9 @@ from pydantic_settings import (
 
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import one_line, shown
+from oncelake.common.models import one_line
 from oncelake.common.unique_yaml import RepeatedKeyError
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.conf_file import LOCAL, conf_file, conf_or_shipped, format_places
 from oncelake.engine.settings import ENV_PREFIX, NO_SOURCE, SECRET_KEYS, Settings
 from oncelake.silver.parsing.parser import Parser, load_parser

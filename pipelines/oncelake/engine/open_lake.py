@@ -118,6 +118,15 @@ class OpenLake:
         """
         return self._chain(with_spark=tables_need_spark(self.settings))
 
+    @property
+    def _look_chain(self) -> Chain:
+        """Return the declared chain to look at it closely: with the session of someone else, if there is one.
+
+        Raises:
+            ConfigError: a suite of expectations is invalid.
+        """
+        return replace(self._chain(with_spark=is_given() or needs_spark(self.settings)), deep=True)
+
     def _chain(self, *, with_spark: bool) -> Chain:
         if with_spark:
             self._session()

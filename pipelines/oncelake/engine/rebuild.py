@@ -195,7 +195,7 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     if chain.commit_log(table).newest() is None:
         return None
     rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
-    return chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, spark))
+    return chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, lambda: spark))
 
 
 def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source

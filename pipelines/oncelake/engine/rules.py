@@ -4,8 +4,7 @@ A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.lake import Lake
 from oncelake.engine.graph import Stage
-from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.files import Files, files_at, files_by
 
 # The directory below the lake's root.
 PLACE = "_rules"
@@ -36,7 +35,11 @@ def declared_rules(stage: Stage) -> list[Mapping[str, Any]]:
 
 def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapping[str, Any] | None:
     """Return the stage and the rules, without defaults, that have a fingerprint; None if no file has it."""
-    text = files_at(lake.root, spark).read(_path(lake, fingerprint)) if fingerprint else None
+    return _rules(files_at(lake.root, spark), lake, fingerprint)
+
+
+def _rules(files: Files, lake: Lake, fingerprint: str) -> Mapping[str, Any] | None:
+    text = files.read(_path(lake, fingerprint)) if fingerprint else None
     try:
         rules: Mapping[str, Any] | None = json.loads(text) if text else None
     except ValueError:
@@ -44,9 +47,9 @@ def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapp
     return rules
 
 
-def mask_versions(lake: Lake, spark: SparkSession) -> MaskVersions:
+def mask_versions(lake: Lake, session: Callable[[], SparkSession]) -> MaskVersions:
     """Return the versions of the rules that mask data, as the lake keeps them."""
-    return MaskVersions(spark, partial(read_rules, lake, spark))
+    return MaskVersions(session, lambda fingerprint: _rules(files_by(lake.root, session), lake, fingerprint))
 
 
 def _path(lake: Lake, fingerprint: str) -> str:

@@ -12,9 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SECRETS, SourceSettings
 from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
-from oncelake.common.models import Duration, Strict, later, shown
+from oncelake.common.models import Duration, Strict, later
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.alerts import AlertSettings, check_alert
 from oncelake.gold.declaration import GoldTable, check_table_name
 from oncelake.quality.settings import QualitySettings

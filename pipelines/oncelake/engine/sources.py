@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 from oncelake.bronze.mask import check_key
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, StageError
 from oncelake.common.lake import BRONZE, SILVER, Table, bronze_of, bronze_stage
+from oncelake.common.spark.runtime import on_databricks
+from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -212,22 +214,22 @@ def census_kind(settings: Settings, name: str | None, spark: Callable[[], SparkS
     Args:
         settings: the lake's settings.
         name: the source's name; None if none was given.
-        spark: returns the session; not called for a topic.
+        spark: returns the session; called only on Databricks, where Auto Loader may read the files.
 
     Raises:
         ConfigError: there is no such source, several sources have files, or nobody can count the source's files.
     """
     kind = _kind_of_files(settings, name)
-    uncounted = kind.uncounted(None) or kind.uncounted(spark())
+    uncounted = kind.uncounted(None) or (kind.uncounted(spark()) if on_databricks() else None)
     if uncounted is not None:
         raise ConfigError(uncounted)
     assert isinstance(kind, DirectoryKind), "what can be counted has files"
     return kind
 
 
-def take_census(chain: Chain, kind: DirectoryKind, spark: SparkSession) -> tuple[Census, Resolve]:
+def take_census(chain: Chain, kind: DirectoryKind, rows: TableRows) -> tuple[Census, Resolve]:
     """Check every file of a source; return the census, and the object that resolves its faults."""
-    ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), spark)
+    ingestion = chain.ingestion(named(chain.stages, bronze_stage(kind.table.name)), rows)
     table_id = ingestion.log.table_id()
     census, positions = kind.census(ingestion)
     return census, Resolve(ingestion, kind.name, positions, kind.planned(ingestion), table_id)

@@ -6,6 +6,7 @@ Local paths need no JVM, so states can be found, and tested, without starting Sp
 import shutil
 import struct
 import zlib
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -161,3 +162,8 @@ def files_at(place: str, spark: "SparkSession | None") -> Files:
         return LocalFiles()
     assert spark is not None, "a path on another store is read through Spark"
     return HadoopFiles(spark)
+
+
+def files_by(place: str, session: "Callable[[], SparkSession]") -> Files:
+    """Return the file access for a path or URL; only for one that is not local is the session asked for."""
+    return files_at(place, None if is_local(place) else session())

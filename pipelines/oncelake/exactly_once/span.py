@@ -123,9 +123,13 @@ class Span:
         return batches
 
 
+# A row's ingestion time in milliseconds, in SQL.
+INGESTED_MS = "unix_millis(ingested_at)"
+
+
 def ingested_ms() -> Column:
     """Return the column of a row's ingestion time, in milliseconds."""
-    return F.unix_millis("ingested_at")
+    return F.expr(INGESTED_MS)
 
 
 def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = None) -> DataFrame:
@@ -136,14 +140,18 @@ def rows_of(spark: SparkSession, span: Span, times: Collection[int] | None = Non
         span: the table, and the version to read.
         times: the planning times of the rows' bronze batches, in milliseconds; default: those of the span.
     """
-    rows = read_version(spark, span.path, span.version)
+    return read_version(spark, span.path, span.version).where(rows_in(span, times))
+
+
+def rows_in(span: Span, times: Collection[int] | None = None) -> str:
+    """Return in SQL which rows `rows_of` reads, for Spark and without it."""
     if span.whole:
-        return rows.where(~ingested_ms().isin([*span.later])) if span.later else rows
-    chosen = [f"timestamp_millis({ms}L)" for ms in sorted(span.by_time() if times is None else times)]
+        return f"{INGESTED_MS} NOT IN ({', '.join(map(str, sorted(span.later)))})" if span.later else "TRUE"
+    chosen = [f"timestamp_millis({ms})" for ms in sorted(span.by_time() if times is None else times)]
     if not chosen:
-        return rows.where(F.lit(False))
+        return "FALSE"
     # BETWEEN lets Delta skip files by their statistics
-    return rows.where(f"ingested_at BETWEEN {chosen[0]} AND {chosen[-1]} AND ingested_at IN ({', '.join(chosen)})")
+    return f"ingested_at BETWEEN {chosen[0]} AND {chosen[-1]} AND ingested_at IN ({', '.join(chosen)})"
 
 
 def miscounted(span: Span, counts: Mapping[int | None, int]) -> list[str]:

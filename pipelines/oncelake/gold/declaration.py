@@ -9,8 +9,8 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
-from oncelake.common.models import Strict, later, shown
-from oncelake.common.wording import did_you_mean
+from oncelake.common.models import Strict, later
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.gold.measure import Measure, parse_measure
 from oncelake.gold.window import UNITS, FixedWindow, Unit, Windowing, ZoneWindow
 

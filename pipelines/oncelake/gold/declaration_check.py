@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructType
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import shown
 from oncelake.common.spark.analysis import TODAY, Impurity, impurity, without_log
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.expression import Walk, column, throwing
 from oncelake.gold.schema import schema_over

@@ -1,7 +1,8 @@
 """Gold declarations of columns and texts, which need no Spark: the window and keys of a row, and the rows of a window.
 
 Only what Spark evaluates to the same value in every session is evaluated here: columns of text, entries of `fields`,
-and comparisons with texts that are joined by AND. A row without a value meets no comparison, as in SQL.
+comparisons with texts that are joined by AND, counts, and first and last values. A row without a value meets no
+comparison, as in SQL.
 """
 
 import re
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from oncelake.common.table_rows import Values, named, same
 from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.gold.measure import Measure
+from oncelake.gold.window import FixedWindow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,6 +27,8 @@ _AMONG = re.compile(
 )
 _NULL = re.compile(rf"{_OPERAND}\s+IS\s+(?P<mark>(?:NOT\s+)?)NULL", re.IGNORECASE)
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
+# Columns of silver that are times.
+_TIMES = (LOG_TIME, "ingested_at")
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,42 @@ class PlainGold:
         """Return in SQL what rows of silver meet that count in rows with some keys, and add the values."""
         of_keys = [same(self.keys[name].sql(values), key, values) for name, key in keys.items()]
         return [*(condition.sql(values) for condition in self.conditions), *of_keys]
+
+    def counting_sql(self, silver: str, chosen: str, lines: str, values: Values) -> str | None:
+        """Return in SQL the rows of gold that rows of silver give; None if a measure needs Spark.
+
+        The query fails without Spark if a text is not UTF-8: only Spark makes it valid as gold has it.
+
+        Args:
+            silver: silver's rows, in SQL.
+            chosen: a condition on them.
+            lines: the name of one more column, the number of lines.
+            values: the values of the query, which are added to.
+        """
+        # guard: gold-texts-valid-in-recount
+        keys = {name: f"validate_utf8({key.sql(values)})" for name, key in self.keys.items()}
+        measures = {measure.name: _measure_sql(measure, values) for measure in self.declared.parsed}
+        if None in measures.values() or not isinstance(self.declared.window, FixedWindow):
+            return None
+        at, length = "unix_micros(t.log_time)", self.declared.seconds * 1_000_000
+        keys = {LOG_TIME: f"timestamp_micros({at} - pmod({at}, {length}))", **keys}
+        columns = {**keys, **measures, lines: "count(*)"}
+        conditions = [f"({chosen})", *(condition.sql(values) for condition in self.conditions)]
+        selected = ", ".join(f"{text} AS {name}" for name, text in columns.items())
+        grouped = ", ".join(map(str, range(1, len(keys) + 1)))
+        return f"SELECT {selected} FROM {silver} t WHERE {' AND '.join(conditions)} GROUP BY {grouped}"
+
+
+def _measure_sql(measure: Measure, values: Values) -> str | None:
+    """Return a measure in SQL; None if it needs Spark."""
+    if measure.function == "count":
+        return "count(*)"
+    if measure.function not in ("min", "max"):
+        return None
+    if measure.argument in _TIMES:
+        return f"{measure.function}(t.{measure.argument})"
+    match = _KEY.fullmatch(measure.argument)
+    return f"{measure.function}(validate_utf8({_operand(match).sql(values)}))" if match else None
 
 
 def _operand(match: re.Match[str]) -> _Operand:

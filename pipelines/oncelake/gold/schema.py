@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, StructField, StructType, TimestampType
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import shown
+from oncelake.common.wording import shown
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
 from oncelake.gold.functions import is_plain

@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import SILVER, Table
-from oncelake.common.models import shown
 from oncelake.common.spark.valid_text import has_text, valid
 from oncelake.common.table_rows import TableRows, Values, plain_rows
-from oncelake.common.wording import count_of, did_you_mean, listed, printable
+from oncelake.common.wording import count_of, did_you_mean, listed, printable, shown
 from oncelake.engine.chain import Chain
 from oncelake.engine.preflight import built_by
 from oncelake.exactly_once.positions import is_whole, version_of

@@ -1,15 +1,13 @@
 """Compare silver, quarantine and duplicates with bronze: every line is in exactly one of them, once."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import add, or_
-
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from functools import partial
+from typing import Any
 
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of, place_of
+from oncelake.common.table_rows import TableRows, TableVersion
 from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.engine.chain import Chain
 from oncelake.engine.sources import bronze_tables
@@ -17,16 +15,18 @@ from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.link import Link, Uncompared, batch_words
 from oncelake.exactly_once.positions import in_table, is_whole, version_of
-from oncelake.exactly_once.span import HALF, Span, batch_names, clock, ingested_ms, rows_of
+from oncelake.exactly_once.span import HALF, INGESTED_MS, Span, batch_names, clock, rows_in
 from oncelake.proof.pin import Limits, pin
-from oncelake.silver.parsing.events import is_first
-from oncelake.silver.rules import source_name
+from oncelake.silver.parsing.events import IS_FIRST
+from oncelake.silver.rules import SOURCE_NAME
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 
 _BRONZE = "bronze"
 _UNWEIGHED = "replayed lines of earlier batches are not compared here. To compare all, run: oncelake prove --full"
 # Spans of the bronze tables that silver reads, by the table's ID; None for the only one.
 BronzeSpans = Mapping[str | None, Span]
+# A row of the comparison: the counts of a batch of bronze.
+Weighed = Mapping[str, Any]
 # A batch of bronze, by the name of its source and its planning time in milliseconds.
 _BronzeBatch = tuple[str, int]
 
@@ -89,24 +89,24 @@ def version_in(at: str | None, key: str | None) -> int:
     return position.version if position else 0
 
 
-def balance(spark: SparkSession, bronze: BronzeSpans, silver: Span, *beside: Span) -> Link:
+def balance(rows: TableRows, bronze: BronzeSpans, silver: Span, *beside: Span) -> Link:
     """Prove that silver and the tables beside it together hold bronze's rows: per batch, and per origin of the rows.
 
     Rows from Kafka are compared by an order-independent sum over their offsets, so that a row swapped for another
     is found too. Rows from a file are only counted.
 
     Args:
-        spark: the session.
+        rows: answers queries.
         bronze: the spans of bronze, cut to what silver's span has read.
         silver: the span of silver.
         beside: the spans of quarantine, and of the table of repeats if the lake has one.
     """
     compared = _Compared(bronze, silver, beside)
-    lost, parts, weighed = _accepted(_weigh(spark, compared), compared)
+    lost, parts, weighed = _accepted(_weigh(rows, compared), compared)
     faults = [*_uncommitted(weighed, list(_groups(compared)), compared), *_unbalanced(weighed, compared)]
-    rows = (f"{sum(row[side] for row in weighed):,} in {span.table}" for side, span in compared.others.items())
+    sums = (f"{sum(row[side] for row in weighed):,} in {span.table}" for side, span in compared.others.items())
     well = (
-        f"{count_of(sum(row[_BRONZE] for row in weighed), 'row')} = {' + '.join(rows)}, "
+        f"{count_of(sum(row[_BRONZE] for row in weighed), 'row')} = {' + '.join(sums)}, "
         f"in {count_of(len(silver.of(CommitKind.BATCH)), 'batch')}"
     )
     notes = [*lost, *_by_origin(bronze)]
@@ -154,68 +154,93 @@ class _Compared:
         return str(bronze_of(source) if side == _BRONZE else self.others[side].table)
 
 
-def _weigh(spark: SparkSession, compared: _Compared) -> list[Row]:
+def _weigh(rows: TableRows, compared: _Compared) -> list[Weighed]:
     """Count the lines of each side by source and ingestion time; `off` counts the origins that do not balance."""
     bronze, sides = compared.bronze, compared.sides
-    rows = (rows_of(spark, span).withColumn(_OF, F.lit(span.table.name)) for span in bronze.values())
-    frames = [_side(_BRONZE, row, sides) for row in rows]
-    frames += [_side(name, rows_read(spark, span, bronze), sides) for name, span in compared.others.items()]
-    counts = [F.sum(name).alias(name) for name in (*sides, _ROWS)]
+    versions: dict[str, TableVersion] = {}
+    parts = []
+    for side, span in [*((_BRONZE, span) for span in bronze.values()), *compared.others.items()]:
+        name, columns = f"table{len(versions)}", rows.columns(span.path, span.version)
+        versions[name] = span.path, span.version
+        read = Read(f"'{span.table.name}'", rows_in(span)) if side == _BRONZE else rows_read(span, bronze, columns)
+        parts.append(_side(side, name, read, sides, columns))
+    counts = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in (*sides, _ROWS))
+    # guard: proof-offsets-balance
+    off = f"({_BRONZE} <> {' + '.join(compared.others)} OR half <> 0 OR hash <> 0)"
+    origin = f"{_OF}, taken, topic, part, file"
     per_origin = (
-        reduce(DataFrame.unionByName, frames)
-        .groupBy(_OF, "taken", "topic", "partition", "file")
-        .agg(*counts, F.sum("half").alias("half"), F.bit_xor("hash").alias("hash"))
+        f"SELECT {origin}, {counts}, sum(half) AS half, bit_xor(hash) AS hash "
+        f"FROM ({' UNION ALL '.join(parts)}) u GROUP BY {origin}"
     )
-    in_others = reduce(add, (F.col(name) for name in compared.others))
-    off = (F.col(_BRONZE) != in_others) | (F.col("half") != 0) | (F.col("hash") != 0)  # guard: proof-offsets-balance
-    example = F.struct("topic", "partition", "file", *sides)
-    weighed = per_origin.groupBy(_OF, "taken").agg(
-        *counts, F.count_if(off).alias("off"), F.min(F.when(off, example)).alias("example")
+    total = (
+        f"SELECT {_OF}, taken, {counts}, CAST(sum(CASE WHEN {off} THEN 1 ELSE 0 END) AS BIGINT) AS off "
+        f"FROM ({per_origin}) o GROUP BY {_OF}, taken ORDER BY taken NULLS FIRST, {_OF} NULLS FIRST"
     )
-    return weighed.orderBy("taken", _OF).collect()
+    weighed: list[Weighed] = rows.query_all(total, versions).to_pylist()
+    if any(row["off"] for row in weighed):
+        order = ", ".join(f"{name} NULLS FIRST" for name in ("topic", "part", "file"))
+        first = f"row_number() OVER (PARTITION BY {_OF}, taken ORDER BY {order}) AS place"
+        examples = f"SELECT * FROM (SELECT *, {first} FROM ({per_origin}) o WHERE {off}) f WHERE place = 1"
+        found = {(row[_OF], row["taken"]): row for row in rows.query_all(examples, versions).to_pylist()}
+        weighed = [{**row, "example": found.get((row[_OF], row["taken"]))} for row in weighed]
+    return weighed
 
 
 # The name of a row's source, and the number of silver's rows, of which a line can have several.
 _OF, _ROWS = "of_source", "rows_of_silver"
 
 
-def rows_read(spark: SparkSession, span: Span, bronze: BronzeSpans) -> DataFrame:
-    """Return a table's rows that come from the spans of bronze, with the name of their source."""
+@dataclass(frozen=True)
+class Read:
+    """How rows of a table are read: the name of a row's source, and a condition on the rows, both in SQL."""
+
+    source: str
+    condition: str
+
+
+def rows_read(span: Span, bronze: BronzeSpans, columns: Container[str]) -> Read:
+    """Return how a table's rows are read that come from the spans of bronze.
+
+    Args:
+        span: the span of the table.
+        bronze: the spans of bronze.
+        columns: the table's columns.
+    """
     times = {bronze_span.table.name: bronze_span.by_time() for bronze_span in bronze.values()}
-    rows = rows_of(spark, span, {ms for batch_times in times.values() for ms in batch_times})
-    named = SOURCE.name in rows.columns
-    rows = rows.withColumn(_OF, source_name() if named else F.lit(BRONZE.name))  # guard: rows-compared-by-source
+    condition = rows_in(span, {ms for batch_times in times.values() for ms in batch_times})
+    named = SOURCE.name in columns
+    source = SOURCE_NAME if named else f"'{BRONZE.name}'"  # guard: rows-compared-by-source
     if span.whole or not named:
-        return rows
+        return Read(source, condition)
     # a batch of another source may have the same time, and not be part of the comparison
-    parts = [(F.col(_OF) == name) & ingested_ms().isin([*batch_times]) for name, batch_times in times.items()]
-    return rows.where(reduce(or_, parts, F.lit(False)))
+    parts = [f"({source} = '{name}' AND {_among(batch_times)})" for name, batch_times in times.items()]
+    return Read(source, f"{condition} AND ({' OR '.join(parts) or 'FALSE'})")
 
 
-def _side(name: str, frame: DataFrame, sides: Iterable[str]) -> DataFrame:
-    """Return one side's rows with origin, hash and counts; `half` is positive for bronze, negative for the others.
+def _among(times: Iterable[int]) -> str:
+    listed_times = ", ".join(map(str, sorted(times)))
+    return f"{INGESTED_MS} IN ({listed_times})" if listed_times else "FALSE"
+
+
+def _side(name: str, table: str, read: Read, sides: Iterable[str], columns: Container[str]) -> str:
+    """Return in SQL one side's rows with origin, hash and counts; `half` is positive for bronze, else negative.
 
     Of the rows of a line's events, the first stands for the line.
     """
-    is_line = is_first() if EVENT_INDEX in frame.columns else F.lit(True)  # guard: proof-counts-line-once
+    is_line = IS_FIRST if EVENT_INDEX in columns else "TRUE"  # guard: proof-counts-line-once
     # rows of a file have no offset and are only counted
-    hashed = F.when(is_line & F.col("offset").isNotNull(), F.xxhash64("partition", "offset")).otherwise(F.lit(0))
-    sign = F.lit(1 if name == _BRONZE else -1)
-    here = is_line.cast("int")
-    rows = frame.select(
-        _OF,
-        ingested_ms().alias("taken"),
-        "topic",
-        "partition",
-        "file",
-        hashed.alias("hash"),
-        *((here if name == side else F.lit(0)).alias(side) for side in sides),
-        F.lit(int(name == SILVER.layer)).alias(_ROWS),
+    hashed = f"CASE WHEN {is_line} AND t.offset IS NOT NULL THEN xxhash64(t.partition, t.offset) ELSE 0 END"
+    sign = "" if name == _BRONZE else "-"
+    here = f"CASE WHEN {is_line} THEN 1 ELSE 0 END"
+    counts = ", ".join(f"{here if name == side else 0} AS {side}" for side in sides)
+    rows = (
+        f"SELECT {read.source} AS {_OF}, {INGESTED_MS} AS taken, t.topic, t.partition AS part, t.file, "
+        f"{hashed} AS hash, {counts}, {int(name == SILVER.layer)} AS {_ROWS} FROM {{{table}}} t WHERE {read.condition}"
     )
-    return rows.select("*", (F.col("hash").bitwiseAND(F.lit(HALF)) * sign).alias("half"))
+    return f"SELECT *, {sign}(hash & {HALF}) AS half FROM ({rows}) {table}"
 
 
-def _accepted(weighed: list[Row], compared: _Compared) -> tuple[list[str], tuple[Uncompared, ...], list[Row]]:
+def _accepted(weighed: list[Weighed], compared: _Compared) -> tuple[list[str], tuple[Uncompared, ...], list[Weighed]]:
     """Exclude the batches of bronze that silver may have left out because a loss was accepted.
 
     Their commits are gone from bronze's log, and no row of them is in silver or beside it. Silver's commit of the loss
@@ -328,7 +353,7 @@ def _has_commits(  # guard: batch-with-whole-log-only
     return ingested and all(not span.start or batch_id > span.start.batch_id for span in compared.beside)
 
 
-def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compared) -> Iterator[str]:
+def _uncommitted(weighed: list[Weighed], groups: list[_BatchGroup], compared: _Compared) -> Iterator[str]:
     """Check each batch's commits against each other, and against the rows in the tables.
 
     Rows that a replay moved are in silver, or among the repeats, in addition to the rows that their batch wrote, and no
@@ -379,7 +404,7 @@ def _uncommitted(weighed: list[Row], groups: list[_BatchGroup], compared: _Compa
         yield f"{compared.silver.table} has {more:,} rows that its batches did not write; replays wrote {of_replays:,}"
 
 
-def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:  # guard: proof-partitions-balance
+def _unbalanced(weighed: list[Weighed], compared: _Compared) -> Iterator[str]:  # guard: proof-partitions-balance
     names = {span.table.name: batch_names(span) for span in compared.bronze.values()}
     for row in weighed:
         if row["off"]:
@@ -389,8 +414,8 @@ def _unbalanced(weighed: list[Row], compared: _Compared) -> Iterator[str]:  # gu
             yield f"{where}: {_difference(row['example'], compared)}{more}"
 
 
-def _difference(off: Row, compared: _Compared) -> str:
-    origin = shown_name(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['partition']}"
+def _difference(off: Weighed, compared: _Compared) -> str:
+    origin = shown_name(place_of(off["file"])) if off["file"] is not None else f"{off['topic']}/{off['part']}"
     *others, last = (f"{off[side]:,} in {span.table}" for side, span in compared.others.items())
     counts = f"{origin} has {count_of(off[_BRONZE], 'row')} in it, {', '.join(others)} and {last}"
     extra = sum(off[side] for side in compared.others) - off[_BRONZE]

@@ -7,7 +7,7 @@ it reads no data.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -33,16 +33,16 @@ class StoredFile:
     modified: int
 
 
-def data_files(spark: SparkSession, span: Span, files: Files) -> Link:
+def data_files(session: Callable[[], SparkSession], span: Span, files: Files) -> Link:
     """Check that the data files of a table exist, and count the files that no commit refers to.
 
     Args:
-        spark: the session; lists remote stores, and the files of a version that delta-rs does not read.
+        session: returns the session; lists remote stores, and the files of a version that delta-rs does not read.
         span: the table, at the version that is proven.
         files: reads the table's Delta log.
     """
-    stored_files = list_local(span.path) if is_local(span.path) else list_hadoop(spark, span.path)
-    live = _live_files(spark, span.path, span.version)
+    stored_files = list_local(span.path) if is_local(span.path) else list_hadoop(session(), span.path)
+    live = _live_files(session, span.path, span.version)
     broken = [(path, _fault(expected, stored_files.get(path))) for path, expected in live.items()]
     broken = [(path, fault) for path, fault in broken if fault]
     named = [f"{path} {fault}; {_origin(files, span, path)}" for path, fault in broken[:HANDFUL]]
@@ -75,11 +75,11 @@ def exact_bounds(span: Span) -> Link | None:
     return Link(name, str(span.table), not wrong, advice if wrong else well) if bounded else None
 
 
-def _live_files(spark: SparkSession, path: str, version: int) -> dict[str, int]:
+def _live_files(session: Callable[[], SparkSession], path: str, version: int) -> dict[str, int]:
     """Return the files that a version of a table refers to, relative to the table, with their sizes."""
     rows = listed_by_delta_rs(path, version)
     if rows is None:
-        rows = listed_by_delta(spark, path, version)
+        rows = listed_by_delta(session(), path, version)
     # skip absolute paths: a shallow clone refers to files of another table by them
     return {unquote(name): size for name, size in rows if not name.startswith(("/", "file:"))}
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.bronze.records import line_ends
+from oncelake.bronze.records import COUNT_OF_LINE_ENDS
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, SILVER, Lake, Table, bronze_of, is_local, is_name
-from oncelake.common.spark.runtime import has_delta_log
+from oncelake.common.spark.runtime import has_delta_log, is_given
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.gone_files import gone_file
@@ -20,12 +21,12 @@ from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.sources import bronze_tables, refused_change
 from oncelake.engine.start_gate import emptied, log_way_out, refuse_unless_finished, stage_of
-from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.files import Files, files_by
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.positions import version_of
 from oncelake.exactly_once.proven import ProvenTable, read_record, write_record
-from oncelake.exactly_once.span import Span, rows_of
+from oncelake.exactly_once.span import Span, rows_in
 from oncelake.proof.balance import balance, rows_read, same_lines, version_in
 from oncelake.proof.data_files import data_files, exact_bounds, list_local
 from oncelake.proof.events import events
@@ -58,6 +59,7 @@ class Proof:
     """One proof of a lake. It holds no lock and changes no table.
 
     Attributes:
+        rows: answers queries over the tables; it starts Spark for the links that need it.
         since_ms: prove only commits made from this time on; None for all commits that no earlier proof covers.
         full: prove everything, also what was proven before.
         deep: read the source's files, or the topics' records, again.
@@ -67,7 +69,7 @@ class Proof:
     """
 
     chain: Chain
-    spark: SparkSession
+    rows: TableRows
     since_ms: int | None = None
     full: bool = False
     deep: bool = False
@@ -78,6 +80,11 @@ class Proof:
     # tables that a later proof must compare from where this one did
     _unproven: set[Table] = field(default_factory=set)
     _line_ends: dict[Table, int] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; starts Spark if there is none yet."""
+        return self.rows.spark()
 
     def result(self, link: Callable[[Link], None], began: float) -> ProofResult:
         """Return the result; raise as `links` does.
@@ -159,8 +166,8 @@ class Proof:
                 continue
             span = pinned.span
             earlier = span.start.line_ends if span.start is not None and not span.whole else None
-            rows = rows_of(self.spark, span if earlier is not None else replace(span, includes_earlier=True))
-            (ends,) = rows.agg(line_ends()).collect()[0]
+            condition = rows_in(span if earlier is not None else replace(span, includes_earlier=True))
+            ends = self.rows.total(COUNT_OF_LINE_ENDS, "value", (span.path, span.version), condition)
             self._line_ends[table] = (earlier or 0) + ends
         if any(self._line_ends.values()):  # guard: proof-counts-record-lines
             self.in_records = self.lines + sum(self._line_ends.values())
@@ -195,7 +202,8 @@ class Proof:
         if bronze is not None:
             yield from self._table(stage, bronze)
         span = bronze.span if bronze is not None else None
-        yield from self.chain.kind(stage).links(self.chain.ingestion(stage, self.spark, span, deep=self.deep))
+        ingestion = self.chain.ingestion(stage, self.rows, span, deep=self.deep)
+        yield from self.chain.kind(stage).links(ingestion)
 
     def _removed(self, lake: PinnedLake) -> Iterator[Link]:
         """Check the bronze tables of sources that are no longer in the settings; what they read is not compared."""
@@ -232,10 +240,12 @@ class Proof:
         if silver.span.commits:
             beside = [quarantine.span, *([duplicates.span] if duplicates is not None else [])]
             same = same_lines(self.chain, silver.span, *beside)
-            yield balance(self.spark, same.bronze, same.silver, *same.beside)
-            rows = rows_read(self.spark, same.silver, same.bronze)
-            if EVENT_INDEX in rows.columns:
-                yield events(rows, same.silver)
+            yield balance(self.rows, same.bronze, same.silver, *same.beside)
+            at = same.silver.path, same.silver.version
+            columns = self.rows.columns(*at)
+            if EVENT_INDEX in columns:
+                condition = rows_read(same.silver, same.bronze, columns).condition
+                yield events(self.rows.frame(*at).where(condition), same.silver)
             if duplicates is not None:
                 yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
 
@@ -282,7 +292,7 @@ class Proof:
         is_gone = at > 0 and not commit_log.holds(commit_log.last_alike(at - 1))
         if gold.span.commits or is_gone:
             name = gold.span.table.name
-            link = recount(self.spark, self.chain.lake.at(SILVER), commit_log, gold.span, built_by(self.chain, name))
+            link = recount(self.rows, self.chain.lake.at(SILVER), commit_log, gold.span, built_by(self.chain, name))
             if link.uncompared:
                 self._unproven.add(table)  # guard: uncompared-gold-not-recorded
             changed = (f"gold.{name} is declared otherwise now: oncelake rebuild gold.{name}",)
@@ -309,14 +319,14 @@ class Proof:
         self, pinned: PinnedTable, source: PositionOrigin, stage_notes: Iterable[str], first: Span | None = None
     ) -> Iterator[Link]:
         link, notes = follow(pinned, source, first), [*stage_notes]
-        listed = not is_name(pinned.span.path) and has_delta_log(self.spark)
+        listed = not is_name(pinned.span.path) and (not is_given() or has_delta_log(self.spark))
         if not listed:
             notes.append(
                 "data files are not checked: Delta does not list them here. A missing one shows when it is read"
             )
         yield replace(link, notes=(*link.notes, *notes))
         if pinned.span.version >= 0 and listed:
-            yield data_files(self.spark, pinned.span, self._files)
+            yield data_files(self.rows.spark, pinned.span, self._files)
             bounds = exact_bounds(pinned.span) if self.deep else None
             if bounds is not None:
                 yield bounds
@@ -353,7 +363,7 @@ class Proof:
 
     @property
     def _files(self) -> Files:
-        return files_at(self.chain.lake.root, self.spark)
+        return files_by(self.chain.lake.root, self.rows.spark)
 
 
 def _reached(pinned: PinnedTable, lasting: Sequence[Uncompared], line_ends: int | None) -> ProvenTable | None:

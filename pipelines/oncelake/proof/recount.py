@@ -1,33 +1,24 @@
 """Recompute a gold table from silver, and compare it with the table's rows."""
 
 import json
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    MapType,
-    NumericType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, BooleanType, DateType, MapType, NumericType, StructField, TimestampType
 
 from oncelake.common.lake import SILVER
-from oncelake.common.models import shown
-from oncelake.common.tables import read_version
-from oncelake.common.wording import HANDFUL, count_of, listed
+from oncelake.common.table_rows import TableRows, TableVersion, Values
+from oncelake.common.wording import HANDFUL, count_of, listed, shown
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.link import Link, Range, Uncompared, joined, merged
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
+from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
-from oncelake.gold.window import EPOCH, Windowing
+from oncelake.gold.window import EPOCH, FixedWindow, Windowing
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
@@ -39,16 +30,18 @@ _BARE = (NumericType, BooleanType, TimestampType, DateType)
 _MOST_WINDOWS = 100_000
 # At most this many time ranges are in one filter; the nearest ones are joined.
 _MOST_STRETCHES = 64
+_QUARTER = 900
+_MICROSECOND = timedelta(microseconds=1)
 
 
-def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
+def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
     """Prove that a gold table equals its declaration applied to the silver rows that it has read.
 
     Every row and every measure is compared: in all windows, or in those to which the span's batches added a line.
     A measure is compared by what it shows and by the parts that it is shown from; of a sketch, only what it shows.
 
     Args:
-        spark: the session.
+        rows: answers queries; Spark counts again what only Spark can compute, and names the rows that differ.
         silver_path: the path of silver.
         log: silver's Delta log.
         gold: the span of the gold table.
@@ -56,9 +49,10 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
     """
     name = f"{SILVER} → {gold.table}"
     end = TablePosition.parse(gold.end)
-    rows = read_version(spark, gold.path, gold.version)
     if end is None:  # no batch yet: the table must be empty
-        count = rows.count()
+        (count,) = rows.query("SELECT count(*) AS rows FROM {rows}", gold.path, version=gold.version)[
+            "rows"
+        ].to_pylist()
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
         message = wrote if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, message)  # guard: gold-empty-without-batch
@@ -69,24 +63,95 @@ def recount(spark: SparkSession, silver_path: str, log: DeltaLog, gold: Span, de
         parts = (Uncompared(read, f"{lines} up to a version of {SILVER} that is gone from its log", read),)
         message = f"NOT compared: {gold.table} has read {SILVER} up to version {version}, which is gone from its log"
         return Link(name, str(gold.table), holds=True, said=message, uncompared=parts)
-    silver = read_version(spark, silver_path, version)
-    chosen = _touched(log, silver, gold, declared)
-    if chosen is not None:
-        rows, silver = rows.where(chosen), silver.where(chosen)
-    counting = declared.model_copy(update={"measures": {**declared.measures, _LINES: "count"}})
-    both = _beside(rows, aggregate(silver, counting), declared)
-    differs = _differs(declared)
-    counts = both.agg(F.count("*"), F.coalesce(F.sum(_LINES), F.lit(0)), F.count_if(differs)).first()
-    assert counts is not None
-    if counts[2]:
-        return Link(name, str(gold.table), holds=False, said=_differences(both.where(differs), declared, counts[2]))
-    unit = "event" if EVENT_INDEX in silver.columns else "line"
+    silver = silver_path, version
+    chosen = _touched(log, rows, silver, gold, declared)
+    compared = _Recount(rows, silver, (gold.path, gold.version), "TRUE" if chosen is None else chosen, declared)
+    total, lines_again, differing = compared.counts()
+    if differing:
+        return Link(name, str(gold.table), holds=False, said=_differences(compared.differing(), declared, differing))
+    unit = "event" if EVENT_INDEX in rows.columns(*silver) else "line"
     which = "" if chosen is None else " of the changed windows"
-    message = f"{count_of(counts[0], 'row')}{which} = {count_of(counts[1], unit)} counted again"
+    message = f"{count_of(total, 'row')}{which} = {count_of(lines_again, unit)} counted again"
     return Link(name, str(gold.table), holds=True, said=message)
 
 
-def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: GoldTable) -> Column | None:
+@dataclass(frozen=True)
+class _Recount:
+    """A gold table beside what silver gives, counted again.
+
+    Attributes:
+        rows: answers queries.
+        silver, gold: the tables, each at the version to read.
+        chosen: which windows are compared, as a condition on `log_time` in SQL.
+        declared: the declaration of the gold table.
+    """
+
+    rows: TableRows
+    silver: TableVersion
+    gold: TableVersion
+    chosen: str
+    declared: GoldTable
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the number of rows, of lines counted again, and of rows that differ."""
+        text = (
+            "SELECT count(*) AS total, CAST(coalesce(sum(b._lines), 0) AS BIGINT) AS lines, "
+            f"CAST(coalesce(sum(CASE WHEN {_differs(self.declared)} THEN 1 ELSE 0 END), 0) AS BIGINT) AS differing "
+        )
+        ((total, lines, differing),) = self._without_spark(text) or self._frame(text).collect()
+        return total, lines, differing
+
+    def differing(self) -> DataFrame:
+        """Return the rows that differ, with the values of both sides."""
+        return self._frame("SELECT * ").where(_differs(self.declared))
+
+    def _without_spark(self, text: str) -> list[tuple[int, int, int]] | None:
+        """Return the answer to a query over both sides; None if only Spark can count again, or read the tables."""
+        plain, values = PlainGold.of(self.declared), Values()
+        counted = plain.counting_sql("{silver}", self.chosen, _LINES, values) if plain is not None else None
+        if counted is None:
+            return None
+        versions = {"gold": self.gold, "silver": self.silver}
+        answer = self.rows.without_spark(f"{text}FROM ({self._both(f'({counted})')}) b", versions, **values)
+        return None if answer is None else [tuple(row.values()) for row in answer.to_pylist()]
+
+    def _frame(self, text: str) -> DataFrame:
+        """Return the answer to a query over both sides by Spark."""
+        silver, gold = self.rows.frame(*self.silver), self.rows.frame(*self.gold)
+        counting = self.declared.model_copy(update={"measures": {**self.declared.measures, _LINES: "count"}})
+        counted = aggregate(silver.where(self.chosen), counting)
+        query = f"{text}FROM ({self._both('{counted}')}) b"
+        return self.rows.spark().sql(query, gold=_in_order(gold), counted=_in_order(counted))
+
+    def _both(self, counted: str) -> str:
+        """Return in SQL the rows of both sides by window and keys; a null key equals a null key.
+
+        A declared name may be a word of SQL, so each stands behind a dot or AS.
+        """
+        keys, measures = [LOG_TIME, *self.declared.by], _compared(self.declared)
+        sides = {
+            "gold": (f"{{gold}} s WHERE {self.chosen}", "0"),
+            "silver": (f"{counted} s", f"s.{_LINES}"),
+        }
+        columns = ", ".join(f"s.{name}" for name in (*keys, *measures))
+        union = " UNION ALL ".join(
+            f"SELECT {columns}, {lines} AS {_LINES}, "
+            f"{int(side == 'gold')} AS _gold, {int(side == 'silver')} AS _silver FROM {source}"
+            for side, (source, lines) in sides.items()
+        )
+        values = (
+            f"max(CASE WHEN u._{side} = 1 THEN u.{measure} END) AS _{side}_{measure}"
+            for side in _SIDES
+            for measure in measures
+        )
+        by = ", ".join(f"u.{key}" for key in keys)
+        sums = (f"sum(u.{name}) AS {name}" for name in (_LINES, *(f"_{side}" for side in _SIDES)))
+        return f"SELECT {', '.join((by, *sums, *values))} FROM ({union}) u GROUP BY {by}"
+
+
+def _touched(
+    commit_log: DeltaLog, rows: TableRows, silver: TableVersion, gold: Span, declared: GoldTable
+) -> str | None:
     """Return a condition on log_time that covers every window to which the span's batches added a line.
 
     Return None if all windows must be compared.
@@ -97,22 +162,28 @@ def _touched(commit_log: DeltaLog, silver: DataFrame, gold: Span, declared: Gold
     ingestion_times = _ingestion_times(commit_log, range(start.version, end.version))
     if ingestion_times is None:
         return None
-    rows = silver.where(_among("ingested_at", ingestion_times, 1_000))
-    window = F.unix_micros(F.expr(declared.window.sql))
-    windows = rows.select(window.alias("window")).distinct().limit(_MOST_WINDOWS).collect()
-    if len(windows) == _MOST_WINDOWS:
+    # windows of a zone need not begin at multiples of anything: each is found by the times of a quarter of an hour
+    length = (declared.seconds if isinstance(declared.window, FixedWindow) else _QUARTER) * 1_000_000
+    at = "unix_micros(t.log_time)"
+    starts = rows.query(
+        f"SELECT DISTINCT {at} - pmod({at}, {length}) AS start FROM {{rows}} t "
+        f"WHERE {_among('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
+        silver[0],
+        version=silver[1],
+    )
+    if starts.num_rows == _MOST_WINDOWS:
         return None
     try:
-        spans = [_span(row["window"], declared.window) for row in windows]
+        spans = {_span(start, start + length - 1, declared.window) for start in starts["start"].to_pylist()}
     except OverflowError:  # a window outside the years 1 to 9999
         return None
     return _among(LOG_TIME, merged(sorted(spans)), 1)
 
 
-def _span(start: int, window: Windowing) -> Range:
-    """Return the first and the last microsecond of a window."""
-    end = window.end(EPOCH + timedelta(microseconds=start))
-    return start, (end - EPOCH) // timedelta(microseconds=1) - 1
+def _span(first: int, last: int, window: Windowing) -> Range:
+    """Return the first and the last microsecond of the windows of two times."""
+    start, newest = (window.start(EPOCH + timedelta(microseconds=micros)) for micros in (first, last))
+    return (start - EPOCH) // _MICROSECOND, (window.end(newest) - EPOCH) // _MICROSECOND - 1
 
 
 def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
@@ -143,61 +214,20 @@ def _ms(text: str) -> int:
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
 
 
-def _among(column: str, time_ranges: list[Range], unit: int) -> Column:
+def _among(column: str, time_ranges: list[Range], unit: int) -> str:
     """Return the condition that a time is in one of the ranges, which count in units of `unit` microseconds."""
     conditions = [
-        f"({column} >= timestamp_micros({first * unit}L) AND {column} < timestamp_micros({(last + 1) * unit}L))"
+        f"({column} >= timestamp_micros({first * unit}) AND {column} < timestamp_micros({(last + 1) * unit}))"
         for first, last in joined(sorted(time_ranges), _MOST_STRETCHES)
     ]
-    return F.expr(" OR ".join(conditions) or "false")
+    return f"({' OR '.join(conditions)})" if conditions else "FALSE"
 
 
-def _beside(gold: DataFrame, silver: DataFrame, declared: GoldTable) -> DataFrame:
-    """Join the rows of both sides by window and keys; a null key equals a null key."""
-    keys = [quoted(key) for key in (LOG_TIME, *declared.by)]
-    values = F.struct(*(_in_order(gold.schema[name]) for name in _compared(declared))).alias("_values")
-    sides = {"gold": gold.withColumn(_LINES, F.lit(0)), "silver": silver}
-    frames = [
-        frame.select(*keys, _LINES, *(F.lit(int(side == name)).alias(f"_{side}") for side in _SIDES), values)
-        for name, frame in sides.items()
-    ]
-    counts = [F.sum(name).alias(name) for name in (_LINES, *(f"_{side}" for side in _SIDES))]
-    measures = [F.max(F.when(F.col(f"_{side}") == 1, F.col("_values"))).alias(f"_{side}_values") for side in _SIDES]
-    return reduce(DataFrame.unionByName, frames).groupBy(*keys).agg(*counts, *measures)
-
-
-def _in_order(field: StructField) -> Column:
-    """Return a column of gold by whose value rows can be compared: a map has no order."""
-    column = F.col(quoted(field.name))
-    return F.array_sort(F.map_entries(column)).alias(field.name) if isinstance(field.dataType, MapType) else column
-
-
-def _differs(declared: GoldTable) -> Column:  # guard: gold-values-from-silver
-    once = (F.col("_gold") == 1) & (F.col("_silver") == 1)  # guard: gold-windows-from-silver
-    equal = [
-        F.col(f"_gold_values.{quoted(measure)}").eqNullSafe(F.col(f"_silver_values.{quoted(measure)}"))
-        for measure in _compared(declared)
-    ]
-    return ~reduce(Column.__and__, equal, once)
-
-
-def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
-    """Return how the first rows differ, in words; log text is shortened and escaped."""
-    first = rows.orderBy(*(quoted(key) for key in (LOG_TIME, *declared.by))).limit(HANDFUL)
-    bare = [field.name for field in _fields(first, declared) if isinstance(field.dataType, _BARE)]
-    texts = [_text(F.col(quoted(name)), first.schema[name]) for name in (LOG_TIME, *declared.by)]
-    for side in _SIDES:
-        values = [_text(F.col(f"_{side}_values.{quoted(field.name)}"), field) for field in _fields(first, declared)]
-        texts.append(F.when(F.col(f"_{side}") > 0, F.struct(*values)).alias(f"_{side}_text"))
-    selected = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
-    differences = [_difference(row, declared, bare) for row in selected.collect()]
-    return listed(differences, total, separator="; ")
-
-
-def _fields(rows: DataFrame, declared: GoldTable) -> list[StructField]:
-    values = rows.schema["_gold_values"].dataType
-    assert isinstance(values, StructType)
-    return [values[name] for name in _compared(declared)]
+def _differs(declared: GoldTable) -> str:  # guard: gold-values-from-silver
+    """Return in SQL whether the two sides of a row of `b` differ."""
+    once = "b._gold = 1 AND b._silver = 1"  # guard: gold-windows-from-silver
+    equal = (f"b._gold_{name} IS NOT DISTINCT FROM b._silver_{name}" for name in _compared(declared))
+    return f"NOT ({' AND '.join((once, *equal))})"
 
 
 def _compared(declared: GoldTable) -> list[str]:  # guard: gold-parts-from-silver
@@ -206,9 +236,32 @@ def _compared(declared: GoldTable) -> list[str]:  # guard: gold-parts-from-silve
     return [*dict.fromkeys([*declared.measures, *parts])]
 
 
-def _text(column: Column, field: StructField) -> Column:
+def _in_order(rows: DataFrame) -> DataFrame:
+    """Return rows whose columns can be compared: a map has no order."""
+    maps = [field.name for field in rows.schema if isinstance(field.dataType, MapType)]
+    return rows.withColumns({name: F.array_sort(F.map_entries(quoted(name))) for name in maps}) if maps else rows
+
+
+def _differences(rows: DataFrame, declared: GoldTable, total: int) -> str:
+    """Return how the first rows differ, in words; log text is shortened and escaped."""
+    first = rows.orderBy(*(quoted(key) for key in (LOG_TIME, *declared.by))).limit(HANDFUL)
+    bare = [name for name in _compared(declared) if isinstance(first.schema[f"_gold_{name}"].dataType, _BARE)]
+    texts = [_text(name, first.schema[name]) for name in (LOG_TIME, *declared.by)]
+    for side in _SIDES:
+        values = [_text(name, first.schema[f"_{side}_{name}"]) for name in _compared(declared)]
+        texts.append(F.when(F.col(f"_{side}") > 0, F.struct(*values)).alias(f"_{side}_text"))
+    selected = first.select(*texts, F.col("_gold").alias("_times"), _LINES)
+    differences = [_difference(row, declared, bare) for row in selected.collect()]
+    if not differences:
+        differ = count_of(total, "row differs", "rows differ")
+        return f"{differ} as DuckDB reads the tables, and none as Spark does: one of them reads wrongly"
+    return listed(differences, total, separator="; ")
+
+
+def _text(name: str, field: StructField) -> Column:
+    column = F.col(quoted(field.name))
     text = F.hex(column) if isinstance(field.dataType, BinaryType) else column.cast("string")
-    return text.alias(field.name)
+    return text.alias(name)
 
 
 def _difference(row: Row, declared: GoldTable, bare: list[str]) -> str:

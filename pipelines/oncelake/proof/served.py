@@ -13,8 +13,7 @@ from pyspark.sql.types import StructType
 from oncelake.common import tables
 from oncelake.common.errors import OvertakenError, TargetAwayError, TargetError
 from oncelake.common.lake import SILVER, Table
-from oncelake.common.models import shown
-from oncelake.common.wording import HANDFUL, count_of, listed
+from oncelake.common.wording import HANDFUL, count_of, listed, shown
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
 from oncelake.exactly_once.delta_source import DeltaSource

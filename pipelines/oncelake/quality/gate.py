@@ -15,8 +15,8 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from oncelake.common.models import Strict, shown
-from oncelake.common.wording import count_of, duration, listed, share
+from oncelake.common.models import Strict
+from oncelake.common.wording import count_of, duration, listed, share, shown
 from oncelake.quality.expectations import Bounded, Row, RowExpectation, Scalar
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.settings import GateSettings

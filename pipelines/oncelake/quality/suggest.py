@@ -4,16 +4,18 @@ Every proposed expectation held for all rows of the sample. All have severity `w
 refuse a line. A suite for bronze also has the share of the lines that each log format parses.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from oncelake.common.lake import SILVER, Table
-from oncelake.quality.split import FIELDS, at
+from oncelake.common.table_rows import TableRows
+from oncelake.quality.split import FIELDS
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # A column with at most this many values, each in this many rows on average, is proposed as a set of values.
 FEW_VALUES, ROWS_EACH = 20, 20
@@ -34,7 +36,7 @@ class Profile:
 
     Attributes:
         values: the number of values that are not null.
-        distinct: the approximate number of different values.
+        distinct: the number of different values.
         lengths: the lengths of the shortest and the longest text, in characters.
         shapes: the shapes that all values match.
     """
@@ -52,31 +54,64 @@ class Profile:
         return 0 < self.distinct <= FEW_VALUES and self.values >= self.distinct * ROWS_EACH
 
 
-def suggest(rows: DataFrame, table: Table, shares: Mapping[str, float]) -> dict[str, Any]:
+# A text of a column in each row of a sample; None for none.
+Texts = Sequence[str | None]
+
+
+def suggest(columns: Mapping[str, Texts], table: Table, shares: Mapping[str, float]) -> dict[str, Any]:
     """Return a suite in Great Expectations' own form.
 
     Args:
-        rows: rows of silver or of bronze.
+        columns: the columns of a sample, see `silver_columns` and `bronze_columns`.
         table: the table that the rows are from.
         shares: for bronze, the share of the lines that each log format parses, by the format's name.
     """
     if table == SILVER:
-        return {"name": str(table), "expectations": suggest_silver(rows)}
+        return {"name": str(table), "expectations": suggest_silver(columns)}
     formats = dict(sorted(shares.items(), key=lambda share: -share[1]))
-    return {"name": str(table), "expectations": suggest_bronze(rows), "meta": {"formats": formats}}
+    return {"name": str(table), "expectations": suggest_bronze(columns), "meta": {"formats": formats}}
 
 
-def suggest_silver(rows: DataFrame) -> list[dict[str, Any]]:
-    """Propose expectations for silver's rows.
+def silver_columns(rows: TableRows, at: str, most: int) -> dict[str, Texts]:
+    """Return columns of a sample of silver: the level, the message and the entries of `fields`, by their names."""
+    sample = rows.query(f"SELECT t.level, t.message, t.{FIELDS} FROM {{rows}} t LIMIT {most}", at)
+    entries = _entries(sample[FIELDS])
+    keys = sorted({key for row in entries for key in row})[:MOST_FIELDS]
+    fields = {f"{FIELDS}.{key}": [row.get(key) for row in entries] for key in keys}
+    return {"level": _texts(sample["level"]), "message": _texts(sample["message"]), **fields}
 
-    Args:
-        rows: some rows of silver; they are read up to three times.
-    """
-    keys = [row["key"] for row in rows.select(F.explode(F.map_keys(FIELDS)).alias("key")).distinct().collect()]
-    names = ["level", "message", *(f"{FIELDS}.{key}" for key in sorted(keys)[:MOST_FIELDS])]
-    profiles = _profiled(rows, {name: at(name) for name in names})
-    few = {profile.column for profile in profiles if profile.is_of_few and profile.column != "message"}
-    return suggest_profiled(profiles, _values(rows, sorted(few)))
+
+def bronze_columns(rows: TableRows, at: str, most: int) -> dict[str, Texts]:
+    """Return the column of a sample of bronze: the lines as text."""
+    return {"value": _texts(rows.query(f"SELECT t.value FROM {{rows}} t LIMIT {most}", at)["value"])}
+
+
+def _texts(column: "pyarrow.ChunkedArray") -> Texts:
+    """Return the texts of a column; bytes that are not UTF-8 become replacement characters."""
+    return [_text(value) for value in column.cast("binary").to_pylist()]
+
+
+def _entries(column: "pyarrow.ChunkedArray") -> list[dict[str, str | None]]:
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    maps = column.cast(pyarrow.map_(pyarrow.binary(), pyarrow.binary())).to_pylist()
+    return [{str(_text(key)): _text(value) for key, value in entries or ()} for entries in maps]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+def suggest_silver(columns: Mapping[str, Texts]) -> list[dict[str, Any]]:
+    """Propose expectations for silver's rows, from the columns of a sample."""
+    profiles = [profiled(name, texts) for name, texts in columns.items()]
+    return suggest_profiled(profiles, few_values(profiles, columns))
+
+
+def few_values(profiles: Iterable[Profile], columns: Mapping[str, Texts]) -> dict[str, list[str]]:
+    """Return the values of the columns that are probably from a fixed set; a message never is."""
+    few = [profile.column for profile in profiles if profile.is_of_few and profile.column != "message"]
+    return {name: sorted({text for text in columns[name] if text is not None}) for name in few}
 
 
 def suggest_profiled(profiles: Sequence[Profile], sets: Mapping[str, list[str]]) -> list[dict[str, Any]]:
@@ -92,42 +127,22 @@ def suggest_profiled(profiles: Sequence[Profile], sets: Mapping[str, list[str]])
     return expectations
 
 
-def suggest_bronze(rows: DataFrame) -> list[dict[str, Any]]:
+def suggest_bronze(columns: Mapping[str, Texts]) -> list[dict[str, Any]]:
     """Propose expectations for bronze's rows: what lines look like before they are parsed."""
-    profiles = _profiled(rows, {"value": F.col("value").cast("string")})
+    profiles = [profiled(name, texts) for name, texts in columns.items()]
     return [expectation for profile in profiles for expectation in _of_column(profile, None)]
 
 
-def _profiled(rows: DataFrame, columns: Mapping[str, Column]) -> list[Profile]:
-    """Profile columns in one pass.
-
-    Args:
-        rows: the rows.
-        columns: the columns to profile, by name; all are strings.
-    """
-    aggregates = [F.count(F.lit(1)).alias("rows")]
-    for place, value in enumerate(columns.values()):
-        length = F.length(value)
-        seen = {"values": F.count(value), "distinct": F.approx_count_distinct(value)}
-        seen |= {"shortest": F.min(length), "longest": F.max(length)}
-        seen |= {name: F.count_if(value.rlike(shape)) for name, shape in SHAPES.items()}
-        aggregates.append(F.struct(*(figure.alias(name) for name, figure in seen.items())).alias(str(place)))
-    (row,) = rows.agg(*aggregates).collect()
-    return [_profile(name, row["rows"], row[str(place)]) for place, name in enumerate(columns)]
-
-
-def _profile(name: str, rows: int, seen: Any) -> Profile:
-    shapes = [shape for shape in SHAPES if seen["values"] and seen[shape] == seen["values"]]
-    lengths = seen["shortest"] or 0, seen["longest"] or 0
-    return Profile(name, rows, seen["values"], seen["distinct"], lengths, shapes)
-
-
-def _values(rows: DataFrame, names: Sequence[str]) -> Mapping[str, list[str]]:
-    if not names:
-        return {}
-    sets = (F.sort_array(F.collect_set(at(name))).alias(str(place)) for place, name in enumerate(names))
-    (row,) = rows.agg(*sets).collect()
-    return {name: row[str(place)] for place, name in enumerate(names)}
+def profiled(column: str, values: Texts) -> Profile:
+    """Return the profile of a column."""
+    texts = [value for value in values if value is not None]
+    lengths = [len(text) for text in texts]
+    shapes = [
+        name for name, shape in SHAPES.items() if texts and all(re.search(shape, text, re.ASCII) for text in texts)
+    ]
+    return Profile(
+        column, len(values), len(texts), len(set(texts)), (min(lengths, default=0), max(lengths, default=0)), shapes
+    )
 
 
 def _of_column(profile: Profile, values: list[str] | None) -> Iterator[dict[str, Any]]:

@@ -16,8 +16,8 @@ from pydantic import Field, SerializeAsAny, ValidationError
 
 from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER, Table
-from oncelake.common.models import Strict, one_line, shown
-from oncelake.common.wording import did_you_mean
+from oncelake.common.models import Strict, one_line
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.quality.expectations import EXPECTATIONS, RowExpectation
 
 M = TypeVar("M", bound=Strict)

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Duration, Strict, flat, shown
+from oncelake.common.models import Duration, Strict, flat
+from oncelake.common.wording import shown
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common.errors import GateError
-from oncelake.common.models import shown
+from oncelake.common.wording import shown
 from oncelake.quality.gate import BatchCounts
 from oncelake.quality.reasons import line_of
 from oncelake.silver.split import Split

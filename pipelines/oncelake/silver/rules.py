@@ -178,6 +178,10 @@ def counts_of_batch(
     return BatchCounts(lines, refused, rules, values, planned, is_first=batch.batch_id == 0, events=events)
 
 
+# The name of a row's source in SQL.
+SOURCE_NAME = f"coalesce({SOURCE.name}, '{BRONZE.name}')"
+
+
 def source_name() -> Column:
     """Return the name of a row's source; rows from before the lake had several have none."""
-    return F.coalesce(SOURCE.name, F.lit(BRONZE.name))
+    return F.expr(SOURCE_NAME)

@@ -21,7 +21,8 @@ from typing import Any
 from pyspark import cloudpickle
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict, shown
+from oncelake.common.models import Strict
+from oncelake.common.wording import shown
 
 KEY = "silver.transform"
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")

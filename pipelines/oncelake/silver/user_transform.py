@@ -35,10 +35,10 @@ from pyspark.sql.types import (
 )
 
 from oncelake.common.errors import ConfigError, reason
-from oncelake.common.models import shown
 from oncelake.common.spark.analysis import Impurity, impurity, without_log
 from oncelake.common.spark.jvm import elements, jvm
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
+from oncelake.common.wording import shown
 from oncelake.silver.parsing.columns import one_zero
 from oncelake.silver.parsing.format import COLUMN_NAME, TAKEN
 from oncelake.silver.user_code import KEY, UserCode

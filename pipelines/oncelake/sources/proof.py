@@ -8,10 +8,11 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.lake import BRONZE, Table, bronze_stage
+from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import count_of
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.files import Files, files_by
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.source import Backlog, Source
 from oncelake.exactly_once.span import Span
@@ -35,7 +36,7 @@ class Ingestion:
     """A bronze table beside its source, for those who compare the two.
 
     Attributes:
-        spark: the session.
+        rows: answers queries over the table; it starts Spark where that is needed.
         root: the lake's root.
         table: the bronze table.
         place: its path, or its quoted name in a catalog.
@@ -47,7 +48,7 @@ class Ingestion:
         deep: True to read the source again.
     """
 
-    spark: SparkSession
+    rows: TableRows
     root: str
     table: Table
     place: str
@@ -64,9 +65,14 @@ class Ingestion:
         return bronze_stage(self.table.name)
 
     @property
+    def spark(self) -> SparkSession:
+        """The session; starts Spark if there is none yet."""
+        return self.rows.spark()
+
+    @property
     def files(self) -> Files:
         """The access to the lake's files."""
-        return files_at(self.root, self.spark)
+        return files_by(self.root, self.rows.spark)
 
     def diagnosis(self) -> Diagnosis:
         """Return whether the stage would start; look again if it would not."""

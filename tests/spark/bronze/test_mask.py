@@ -321,7 +321,7 @@ def test_an_old_version_of_the_rules_sees_the_text_as_it_is_written(spark: Spark
     old = {name: value for name, value in kept.items() if name != "way"}
     assert "way" not in Masking.model_validate(old).model_dump_json()
     joined = records("kubernetes").model_dump(mode="json", exclude_defaults=True)
-    versions = MaskVersions(spark, {"old": {"rules": [joined, old]}, "new": {"rules": [joined, kept]}}.get)
+    versions = MaskVersions(lambda: spark, {"old": {"rules": [joined, old]}, "new": {"rules": [joined, kept]}}.get)
     value = b'2026Z stdout P {"m":"\\tann@example.com bob@e\n2026Z stdout F .example"}'
     made = {}
     for name in ("old", "new"):

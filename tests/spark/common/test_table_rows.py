@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from oncelake.bronze.records import COUNT_OF_LINE_ENDS
 from oncelake.common import table_rows
 from oncelake.common.table_rows import TableRows, plain_rows
 
@@ -101,6 +102,18 @@ def test_a_query_gives_the_same_rows_without_spark(
         assert [list(map(str, part)) for part in without["line"].combine_chunks().flatten()] == [
             list(map(str, part)) for part in by_spark["line"].combine_chunks().flatten()
         ]
+
+
+def test_a_query_that_fails_without_spark_is_answered_by_spark(spark: SparkSession, table: str) -> None:
+    text = "SELECT crc32(t.value) AS sum FROM {rows} t WHERE t.value = :high"  # DuckDB has no such function
+    assert TableRows(lambda: spark).query(text, table, high=b"").num_rows == 1
+    assert TableRows(never).without_spark(text, {"rows": (table, None)}, high=b"") is None
+
+
+def test_a_number_of_rows_is_the_same_without_spark(spark: SparkSession, table: str) -> None:
+    readers = (TableRows(never), TableRows(lambda: spark, with_spark=True))
+    for condition, ends in (("TRUE", 1), ("topic IS NULL", 1), ("FALSE", 0)):
+        assert [rows.total(COUNT_OF_LINE_ENDS, "value", (table, None), condition) for rows in readers] == [ends, ends]
 
 
 def test_a_row_has_the_values_that_spark_writes_as_json(spark: SparkSession, table: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, bronze_of
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.span import Span
@@ -58,18 +59,18 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
     return bronze.copied(tmp_path), silver.copied(tmp_path), quarantine.copied(tmp_path)
 
 
-def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[bool, str]:
+def proven(reader: TableRows, lake: Lake, after: int | None = None) -> tuple[bool, str]:
     bronze, silver, quarantine = (table.span(after) for table in lake)
-    link = balance(spark, {None: bronze}, silver, quarantine)
+    link = balance(reader, {None: bronze}, silver, quarantine)
     return link.holds, link.said
 
 
 @pytest.mark.usefixtures("compiled_expressions")
-def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) -> None:
+def test_every_line_in_one_of_two_tables_holds(reader: TableRows, lake: Lake) -> None:
     said = "36 rows = 32 in silver.access_log + 4 in silver.quarantine, in 3 batches"
-    assert proven(spark, lake) == (True, said)
+    assert proven(reader, lake) == (True, said)
     said = "12 rows = 10 in silver.access_log + 2 in silver.quarantine, in 1 batch"
-    assert proven(spark, lake, after=1) == (True, said)
+    assert proven(reader, lake, after=1) == (True, said)
 
 
 @pytest.mark.parametrize(
@@ -127,36 +128,36 @@ def test_every_line_in_one_of_two_tables_holds(spark: SparkSession, lake: Lake) 
     ],
 )
 def test_missing_and_surplus_rows_are_named(
-    spark: SparkSession, lake: Lake, table: int, edit: str, named: tuple[str, str]
+    reader: TableRows, lake: Lake, table: int, edit: str, named: tuple[str, str]
 ) -> None:
     lake[table].edit(edit)
-    holds, said = proven(spark, lake)
+    holds, said = proven(reader, lake)
     assert not holds
     assert [name for name in named if name not in said] == [], said
 
 
 @pytest.mark.usefixtures("compiled_expressions")
 @pytest.mark.parametrize("offset", [24, 1_000])
-def test_a_row_replaced_by_another_is_found(spark: SparkSession, lake: Lake, offset: int) -> None:
+def test_a_row_replaced_by_another_is_found(reader: TableRows, lake: Lake, offset: int) -> None:
     lake[1].edit(f"UPDATE {{}} SET offset = {offset} WHERE offset = 25")
-    holds, said = proven(spark, lake)
+    holds, said = proven(reader, lake)
     assert not holds
     assert said.endswith("but not with the same offsets")
-    assert proven(spark, lake, after=1) == (False, said)
+    assert proven(reader, lake, after=1) == (False, said)
 
 
-def test_a_commit_of_fewer_rows_than_bronze_wrote_is_named(spark: SparkSession, lake: Lake) -> None:
+def test_a_commit_of_fewer_rows_than_bronze_wrote_is_named(reader: TableRows, lake: Lake) -> None:
     silver = lake[1]
     silver.commits[-1] = replace(silver.commits[-1], metrics={"numOutputRows": "8"})
     said = "versions 3 to 3 of bronze.access_log have 12 rows, silver.access_log recorded 8 and silver.quarantine 2"
-    assert f"batch 2: {said}" in proven(spark, lake)[1]
+    assert f"batch 2: {said}" in proven(reader, lake)[1]
 
 
-def test_two_batches_with_the_same_time_hold(spark: SparkSession, lake: Lake) -> None:
+def test_two_batches_with_the_same_time_hold(reader: TableRows, lake: Lake) -> None:
     bronze, silver, _ = lake
     bronze.batch(2, rows(2, range(30, 33)), None, "{}")  # the clock went back
     silver.batch(3, rows(2, range(30, 33)), delta(4), delta(5))
-    holds, said = proven(spark, lake)
+    holds, said = proven(reader, lake)
     assert holds, said
 
 
@@ -169,40 +170,38 @@ def replay(lake: Lake, recorded: int = 1) -> None:
     quarantine.edit("DELETE FROM {} WHERE offset = 29")
 
 
-def test_a_replayed_line_is_counted_in_its_new_table(spark: SparkSession, lake: Lake) -> None:
+def test_a_replayed_line_is_counted_in_its_new_table(reader: TableRows, lake: Lake) -> None:
     replay(lake)
     said = "36 rows = 33 in silver.access_log + 3 in silver.quarantine, in 3 batches"
-    assert proven(spark, lake) == (True, said)
-    link = balance(spark, {None: lake[0].span(1)}, lake[1].span(1), lake[2].span(1))
+    assert proven(reader, lake) == (True, said)
+    link = balance(reader, {None: lake[0].span(1)}, lake[1].span(1), lake[2].span(1))
     assert link.holds
     assert "To compare all, run: oncelake prove --full" in link.notes[0]
     lake[2].edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
-    holds, said = proven(spark, lake)
+    holds, said = proven(reader, lake)
     assert not holds
     assert "1 too many" in said
 
 
 @pytest.mark.parametrize("recorded", [0, 2])
-def test_a_replay_that_recorded_a_wrong_number_of_lines_is_named(
-    spark: SparkSession, lake: Lake, recorded: int
-) -> None:
+def test_a_replay_that_recorded_a_wrong_number_of_lines_is_named(reader: TableRows, lake: Lake, recorded: int) -> None:
     replay(lake, recorded)
-    holds, said = proven(spark, lake)
+    holds, said = proven(reader, lake)
     assert not holds
     if recorded:
         assert said == "silver.access_log has 1 row that its batches did not write; replays moved 2"
 
 
-def test_an_accepted_loss_holds_and_is_noted(spark: SparkSession, lake: Lake) -> None:
+def test_an_accepted_loss_holds_and_is_noted(reader: TableRows, lake: Lake) -> None:
     bronze, silver, quarantine = lake
     bronze.batch(3, rows(3, range(30, 40)), None, "{}")
     gone = bronze.commits.pop()  # its commit was cleaned up before silver read it
     silver.metadata(3, delta(4), delta(5), 0, CommitKind.LOSS)
-    link = balance(spark, {None: bronze.span()}, silver.span(), quarantine.span())
+    link = balance(reader, {None: bronze.span()}, silver.span(), quarantine.span())
     assert link.holds, link.said
     assert link.uncompared == (Uncompared(10, "10 lines of an accepted loss", 10, lasting=True),)
     bronze.commits.append(gone)
-    assert not proven(spark, lake)[0]
+    assert not proven(reader, lake)[0]
 
 
 def cut(table: MadeTable, after: int) -> Span:
@@ -214,13 +213,13 @@ def cut(table: MadeTable, after: int) -> Span:
 
 @pytest.mark.parametrize("gone", [[0], [1], [2], [0, 1, 2]], ids=["bronze", "silver", "quarantine", "all"])
 def test_rows_whose_commits_are_gone_are_compared_by_their_origin(
-    spark: SparkSession, lake: Lake, gone: list[int]
+    reader: TableRows, lake: Lake, gone: list[int]
 ) -> None:
     def weighed() -> Link:
         bronze, silver, quarantine = (
             cut(table, 1) if number in gone else table.span() for number, table in enumerate(lake)
         )
-        return balance(spark, {None: bronze}, silver, quarantine)
+        return balance(reader, {None: bronze}, silver, quarantine)
 
     link = weighed()
     assert (link.holds, link.uncompared) == (True, ()), link.said
@@ -231,11 +230,11 @@ def test_rows_whose_commits_are_gone_are_compared_by_their_origin(
 
 @pytest.mark.parametrize(("silver", "parts"), [(1, 1), (None, 0)])
 def test_a_batch_that_silver_never_read_is_a_number_only_if_its_loss_may_have_been_accepted(
-    spark: SparkSession, lake: Lake, silver: int | None, parts: int
+    reader: TableRows, lake: Lake, silver: int | None, parts: int
 ) -> None:
     lake[1].edit("DELETE FROM {} WHERE offset < 10 OR file LIKE '%0%20.log'")
     one, other, third = lake
-    link = balance(spark, {None: cut(one, 1)}, cut(other, 1) if silver else other.span(), cut(third, 1))
+    link = balance(reader, {None: cut(one, 1)}, cut(other, 1) if silver else other.span(), cut(third, 1))
     assert (link.holds, len(link.uncompared)) == (bool(parts), parts)
     if parts:
         assert link.uncompared[0].lines == 12
@@ -243,7 +242,7 @@ def test_a_batch_that_silver_never_read_is_a_number_only_if_its_loss_may_have_be
 
 @pytest.mark.parametrize(("app", "holds"), [(5, True), (4, False)])
 def test_rows_of_two_sources_are_compared_source_by_source(
-    spark: SparkSession, tmp_path: Path, app: int, holds: bool
+    spark: SparkSession, reader: TableRows, tmp_path: Path, app: int, holds: bool
 ) -> None:
     """Two clusters have a topic of one name, and one row of the second source is in silver as one of the first."""
     bronze, other = (MadeTable(spark, tmp_path, table, BRONZE_SCHEMA) for table in (BRONZE, bronze_of("app")))
@@ -254,7 +253,7 @@ def test_rows_of_two_sources_are_compared_source_by_source(
     both = delta(2), delta(2).replace('"id"', '"app"')
     first = [*rows(0, range(5), source=None), *rows(0, range(app, 5), source="access_log")]
     silver.batch(0, [*first, *rows(0, range(app), source="app")], None, "\n".join(both))
-    link = balance(spark, {"id": bronze.span(), "app": other.span()}, silver.span(), quarantine.span())
+    link = balance(reader, {"id": bronze.span(), "app": other.span()}, silver.span(), quarantine.span())
     assert link.name == "bronze.access_log + bronze.app → silver.access_log + silver.quarantine"
     assert link.holds is holds, link.said
     if not holds:

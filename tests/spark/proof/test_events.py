@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.link import Link
 from oncelake.exactly_once.span import Span
 from oncelake.proof.balance import balance, rows_read
@@ -64,14 +65,16 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
     return bronze.copied(tmp_path), silver.copied(tmp_path), quarantine.copied(tmp_path)
 
 
-def links(spark: SparkSession, lake: Lake) -> tuple[Link, Link]:
+def links(reader: TableRows, lake: Lake) -> tuple[Link, Link]:
     bronze, silver, quarantine = (table.span() for table in lake)
     spans: dict[str | None, Span] = {None: bronze}
-    return balance(spark, spans, silver, quarantine), events(rows_read(spark, silver, spans), silver)
+    rows = reader.frame(silver.path, silver.version)
+    condition = rows_read(silver, spans, rows.columns).condition
+    return balance(reader, spans, silver, quarantine), events(rows.where(condition), silver)
 
 
-def test_each_event_once_and_each_line_in_one_table_holds(spark: SparkSession, lake: Lake) -> None:
-    balanced, complete = links(spark, lake)
+def test_each_event_once_and_each_line_in_one_table_holds(reader: TableRows, lake: Lake) -> None:
+    balanced, complete = links(reader, lake)
     said = "12 rows = 10 in silver.access_log + 2 in silver.quarantine, in 2 batches"
     assert (balanced.holds, balanced.said) == (True, said)
     assert (complete.holds, complete.said) == (True, "8 lines with events are 16 rows, one for each")
@@ -96,9 +99,9 @@ def test_each_event_once_and_each_line_in_one_table_holds(spark: SparkSession, l
         *("not counted", "same number in a file", "doubled in a file"),
     ],
 )
-def test_an_event_that_is_not_one_row_is_named(spark: SparkSession, lake: Lake, edit: str, named: str) -> None:
+def test_an_event_that_is_not_one_row_is_named(reader: TableRows, lake: Lake, edit: str, named: str) -> None:
     lake[1].edit(edit)
-    _, complete = links(spark, lake)
+    _, complete = links(reader, lake)
     assert not complete.holds
     assert named in complete.said
 
@@ -112,17 +115,19 @@ def test_an_event_that_is_not_one_row_is_named(spark: SparkSession, lake: Lake, 
     ],
     ids=["lost", "doubled", "fewer events"],
 )
-def test_a_line_that_is_lost_or_doubled_is_named(spark: SparkSession, lake: Lake, edit: str, named: str) -> None:
+def test_a_line_that_is_lost_or_doubled_is_named(reader: TableRows, lake: Lake, edit: str, named: str) -> None:
     lake[1].edit(edit)
     if "event_index" in edit:  # a line whose events were made fewer in all its rows
         lake[1].edit("UPDATE {} SET event_count = 2 WHERE offset = 0")
-    balanced, complete = links(spark, lake)
+    balanced, complete = links(reader, lake)
     assert not balanced.holds
     assert named in balanced.said
     assert complete.holds
 
 
-def test_a_number_of_lines_in_a_commit_is_compared_with_the_rows(spark: SparkSession, tmp_path: Path) -> None:
-    balanced, _ = links(spark, made_lake(spark, tmp_path, {"added": 6}))
+def test_a_number_of_lines_in_a_commit_is_compared_with_the_rows(
+    spark: SparkSession, reader: TableRows, tmp_path: Path
+) -> None:
+    balanced, _ = links(reader, made_lake(spark, tmp_path, {"added": 6}))
     assert not balanced.holds
     assert "silver.access_log has 5 of the 6 rows that batch 1 wrote: 1 too few" in balanced.said

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.common.lake import SILVER, Table
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.gold.declaration import GoldTable
@@ -63,19 +65,19 @@ def lake(made: tuple[MadeTable, MadeTable], tmp_path: Path) -> tuple[MadeTable, 
     return silver.copied(tmp_path), gold.copied(tmp_path)
 
 
-def proven(spark: SparkSession, lake: tuple[MadeTable, MadeTable], after: int | None = None) -> tuple[bool, str]:
+def proven(reader: TableRows, lake: tuple[MadeTable, MadeTable], after: int | None = None) -> tuple[bool, str]:
     silver, gold = lake
-    link = recount(spark, silver.path, DeltaLog(LocalFiles(), silver.path), gold.span(after), DECLARED)
+    link = recount(reader, silver.path, DeltaLog(LocalFiles(), silver.path), gold.span(after), DECLARED)
     return link.holds, link.said
 
 
-def test_gold_behind_the_log_of_silver_is_a_number(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+def test_gold_behind_the_log_of_silver_is_a_number(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
     silver, gold = lake
     silver.edit("INSERT INTO {0} SELECT * FROM {0} LIMIT 1")
     log = DeltaLog(LocalFiles(), silver.path)
     for version in range(3):
         (Path(silver.path) / f"_delta_log/{version:020d}.json").unlink()
-    link = recount(spark, silver.path, log, gold.span(), DECLARED)
+    link = recount(reader, silver.path, log, gold.span(), DECLARED)
     assert link.holds
     assert link.said.startswith(
         "NOT compared: gold.error_log has read silver.access_log up to version 2, which is gone"
@@ -84,16 +86,16 @@ def test_gold_behind_the_log_of_silver_is_a_number(spark: SparkSession, lake: tu
 
 
 @pytest.mark.usefixtures("compiled_expressions")
-def test_gold_that_equals_the_recount_holds(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
-    assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
-    holds, said = proven(spark, lake, after=0)
+def test_gold_that_equals_the_recount_holds(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
+    assert proven(reader, lake) == (True, "5 rows = 8 lines counted again")
+    holds, said = proven(reader, lake, after=0)
     assert holds, said
     assert said == "3 rows of the changed windows = 5 lines counted again"
 
 
-def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+def test_silver_that_gold_has_not_read_is_left_out(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
     lake[0].batch(2, [line(2, 0)], delta(3), delta(4))
-    assert proven(spark, lake) == (True, "5 rows = 8 lines counted again")
+    assert proven(reader, lake) == (True, "5 rows = 8 lines counted again")
 
 
 @pytest.mark.parametrize(
@@ -138,36 +140,80 @@ def test_silver_that_gold_has_not_read_is_left_out(spark: SparkSession, lake: tu
         ),
     ],
 )
-def test_gold_that_differs_is_named(
-    spark: SparkSession, lake: tuple[MadeTable, MadeTable], edit: str, said: str
-) -> None:
+def test_gold_that_differs_is_named(reader: TableRows, lake: tuple[MadeTable, MadeTable], edit: str, said: str) -> None:
     lake[1].edit(edit)
-    assert proven(spark, lake) == (False, said)
+    assert proven(reader, lake) == (False, said)
 
 
 @pytest.mark.usefixtures("compiled_expressions")
 def test_a_window_with_later_batches_is_recounted_completely(
-    spark: SparkSession, lake: tuple[MadeTable, MadeTable]
+    reader: TableRows, lake: tuple[MadeTable, MadeTable]
 ) -> None:
     lake[1].edit("UPDATE {} SET log_count = 1 WHERE host IS NULL")
-    assert proven(spark, lake, after=0)[0] is False
+    assert proven(reader, lake, after=0)[0] is False
 
 
-def test_a_window_without_later_batches_is_not_recounted(
-    spark: SparkSession, lake: tuple[MadeTable, MadeTable]
-) -> None:
+def test_a_window_without_later_batches_is_not_recounted(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
     lake[1].edit("DELETE FROM {} WHERE log_time = '2017-07-30 12:05:00'")
-    assert proven(spark, lake, after=0)[0] is True
+    assert proven(reader, lake, after=0)[0] is True
 
 
-def test_text_from_a_log_is_shortened_and_escaped(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+PLAIN = GoldTable(
+    where="level = 'ERROR' AND fields['host'] IS NOT NULL",
+    every="1 minute",
+    by={"text": "message", "order": "fields['host']"},
+    measures={"log_count": "count", "last": "max(log_time)", "first": "min(message)"},
+)
+FAR = [datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)]
+
+
+def plain_lake(
+    spark: SparkSession, root: Path, rows: DataFrame, declared: GoldTable = PLAIN
+) -> tuple[MadeTable, MadeTable]:
+    """Make silver of some rows, and its gold by a declaration that needs no Spark."""
+    silver = MadeTable(spark, root, SILVER, SCHEMA)
+    gold = MadeTable(spark, root, Table("gold", "plain"), gold_schema(spark, declared, SCHEMA))
+    silver.batch(0, rows, None, delta(2))
+    gold.batch(0, aggregate(rows, declared), None, delta(2))
+    return silver, gold
+
+
+def plainly(reader: TableRows, lake: tuple[MadeTable, MadeTable], declared: GoldTable = PLAIN) -> tuple[bool, str]:
+    silver, gold = lake
+    link = recount(reader, silver.path, DeltaLog(LocalFiles(), silver.path), gold.span(), declared)
+    return link.holds, link.said
+
+
+def test_a_plain_table_is_counted_again_without_spark(spark: SparkSession, reader: TableRows, tmp_path: Path) -> None:
+    rows = [line(0, 0), line(0, 0), line(0, 1, level="INFO"), line(0, 1, fields={}), line(0, 3, "é\0'")]
+    rows += [line(0, 0, log_time=at) for at in FAR]
+    lake = plain_lake(spark, tmp_path, frame(spark, SCHEMA, rows))
+    answers = reader if reader.with_spark else TableRows(lambda: pytest.fail("Spark is not needed"))
+    assert plainly(answers, lake) == (True, "4 rows = 5 lines counted again")
+    lake[1].edit("UPDATE {} SET log_count = 3 WHERE text = 'x' AND log_time = '2017-07-30 12:00:00'")
+    said = "2017-07-30 12:00:00, text 'x', order 'one': log_count is 3, silver has 2"
+    assert plainly(reader, lake) == (False, said)
+    lake[1].edit("DELETE FROM {} WHERE log_time < '1970-01-01'")
+    assert plainly(reader, lake)[1].startswith("1969-12-31 23:59:00, text 'x', order 'one': is missing in gold")
+
+
+def test_a_text_that_is_not_utf_8_is_counted_again_as_gold_has_it(
+    spark: SparkSession, reader: TableRows, tmp_path: Path
+) -> None:
+    rows = frame(spark, SCHEMA, [line(0, 0)]).withColumn("message", F.expr("CAST(X'61FF' AS STRING)"))
+    declared = PLAIN.model_copy(update={"measures": {"log_count": "count"}})
+    lake = plain_lake(spark, tmp_path, rows, declared)
+    assert plainly(reader, lake, declared) == (True, "1 row = 1 line counted again")
+
+
+def test_text_from_a_log_is_shortened_and_escaped(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
     lake[1].edit("UPDATE {} SET newest = NULL WHERE log_time = '2017-07-30 12:02:00'")
-    said = proven(spark, lake)[1]
+    said = proven(reader, lake)[1]
     assert "newest is null, silver has '{2017-07-30 12:02:00" in said
     assert "\x1b" not in said
     assert len(said) < 200
 
 
-def test_a_table_without_a_batch_must_be_empty(spark: SparkSession, lake: tuple[MadeTable, MadeTable]) -> None:
+def test_a_table_without_a_batch_must_be_empty(reader: TableRows, lake: tuple[MadeTable, MadeTable]) -> None:
     lake[1].commits.clear()
-    assert proven(spark, lake) == (False, "5 rows, and no batch that wrote them")
+    assert proven(reader, lake) == (False, "5 rows, and no batch that wrote them")

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.link import Link
 from oncelake.proof.balance import balance
 from oncelake.proof.repeats import repeats
@@ -74,21 +75,21 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
     return bronze, silver, quarantine, duplicates
 
 
-def proven(spark: SparkSession, lake: Lake, after: int | None = None) -> tuple[Link, Link]:
+def proven(reader: TableRows, lake: Lake, after: int | None = None) -> tuple[Link, Link]:
     bronze, silver, quarantine, duplicates = (table.span(after) for table in lake)
-    return balance(spark, {None: bronze}, silver, quarantine, duplicates), repeats(
-        spark, {None: bronze}, silver, duplicates
+    return balance(reader, {None: bronze}, silver, quarantine, duplicates), repeats(
+        reader.spark(), {None: bronze}, silver, duplicates
     )
 
 
-def test_all_three_tables_together_hold_bronze_s_lines(spark: SparkSession, made: Lake) -> None:
-    both, of_repeats = proven(spark, made)
+def test_all_three_tables_together_hold_bronze_s_lines(reader: TableRows, made: Lake) -> None:
+    both, of_repeats = proven(reader, made)
     three = "5 in silver.access_log + 2 in silver.quarantine + 3 in silver.duplicates"
     assert (both.holds, both.said) == (True, f"10 rows = {three}, in 2 batches")
     said = "3 repeats have their twins in silver.access_log; 3 lines with a key repeat no other"
     assert (of_repeats.holds, of_repeats.said) == (True, said)
     assert of_repeats.notes == ("2 lines have no key and are not compared",)
-    both, of_repeats = proven(spark, made, after=0)
+    both, of_repeats = proven(reader, made, after=0)
     assert both.holds
     assert of_repeats.said == "2 repeats have their twins in silver.access_log; 1 line with a key repeats no other"
 
@@ -102,28 +103,28 @@ def test_all_three_tables_together_hold_bronze_s_lines(spark: SparkSession, made
     ],
 )
 def test_a_dropped_line_without_a_twin_is_named(
-    spark: SparkSession, lake: Lake, edit: str, after: int | None, named: str
+    reader: TableRows, lake: Lake, edit: str, after: int | None, named: str
 ) -> None:
     lake[3].edit(edit)
-    both, of_repeats = proven(spark, lake, after)
+    both, of_repeats = proven(reader, lake, after)
     assert both.holds
     assert (of_repeats.holds, of_repeats.said) == (False, f"silver.duplicates: {named}")
 
 
-def test_a_dropped_line_that_is_gone_does_not_balance(spark: SparkSession, lake: Lake) -> None:
+def test_a_dropped_line_that_is_gone_does_not_balance(reader: TableRows, lake: Lake) -> None:
     lake[3].edit("DELETE FROM {} WHERE offset = 6")
-    both, _ = proven(spark, lake)
+    both, _ = proven(reader, lake)
     assert not both.holds
     assert "silver.duplicates has 1 of the 2 rows that batch 1 wrote: 1 too few" in both.said
 
 
 @pytest.mark.parametrize("after", [None, 0])
-def test_two_lines_of_one_event_in_silver_are_named(spark: SparkSession, lake: Lake, after: int | None) -> None:
+def test_two_lines_of_one_event_in_silver_are_named(reader: TableRows, lake: Lake, after: int | None) -> None:
     lake[1].edit("UPDATE {} SET log_time = log_time - INTERVAL 140 SECONDS WHERE offset = 2")
     lake[3].edit(
         "UPDATE {} SET twin.log_time = twin.log_time - INTERVAL 140 SECONDS, "
         "log_time = log_time - INTERVAL 140 SECONDS WHERE offset = 6"
     )
-    _, of_repeats = proven(spark, lake, after)
+    _, of_repeats = proven(reader, lake, after)
     assert not of_repeats.holds
     assert of_repeats.said == "silver.access_log: alog/0/2 repeats a line that is there too"

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, SILVER, Table
+from oncelake.common.table_rows import TableRows
 from oncelake.quality.split import at
-from oncelake.quality.suggest import suggest_bronze, suggest_silver
+from oncelake.quality.suggest import bronze_columns, silver_columns, suggest_bronze, suggest_silver
 from oncelake.quality.suite import Suite, read_suite
 from oncelake.quality.suite_check import check_suite
 from oncelake.silver import schema
@@ -33,7 +34,11 @@ def test_a_suite_proposed_for_silver_is_valid_and_holds(spark: SparkSession, tmp
         for number in range(100)
     ]
     silver = spark.createDataFrame([(*row, "alog", 0, n, None, NOW, None) for n, row in enumerate(rows)], schema.SILVER)
-    suite = suite_of(tmp_path, SILVER, suggest_silver(silver))
+    path = str(tmp_path / "silver")
+    silver.write.format("delta").save(path)
+    columns = [silver_columns(TableRows(lambda: spark, with_spark), path, 1_000) for with_spark in (False, True)]
+    assert columns[0] == columns[1]
+    suite = suite_of(tmp_path, SILVER, suggest_silver(columns[0]))
     check_suite(spark, suite, schema.SILVER)
     assert suite.ids == (
         "has_time",
@@ -58,14 +63,19 @@ def test_a_suite_proposed_for_silver_is_valid_and_holds(spark: SparkSession, tmp
         assert silver.where(rule.expectation.broken(at)).isEmpty(), rule.id
 
 
-def test_only_the_time_rule_is_proposed_for_an_empty_table(spark: SparkSession) -> None:
-    empty = spark.createDataFrame([], schema.SILVER)
+def test_only_the_time_rule_is_proposed_for_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([], schema.SILVER).write.format("delta").save(str(tmp_path))
+    empty = silver_columns(TableRows(lambda: spark), str(tmp_path), 10)
     assert [each["meta"] for each in suggest_silver(empty)] == [{"rule": "has_time"}]
 
 
+def test_bytes_that_are_not_utf_8_are_part_of_the_sample(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([(b"a\xff",), (None,)], "value BINARY").coalesce(1).write.format("delta").save(str(tmp_path))
+    assert bronze_columns(TableRows(lambda: spark), str(tmp_path), 10) == {"value": ["a\ufffd", None]}
+
+
 def test_a_suite_proposed_for_bronze_is_valid(spark: SparkSession, tmp_path: Path) -> None:
-    lines = [(f"2026-01-01 10:00:00 INFO line {number}".encode(),) for number in range(50)]
-    found = suggest_bronze(spark.createDataFrame(lines, "value BINARY"))
+    found = suggest_bronze({"value": [f"2026-01-01 10:00:00 INFO line {number}" for number in range(50)]})
     suite = suite_of(tmp_path, BRONZE, found)
     check_suite(spark, suite, BRONZE_SCHEMA)
     assert suite.ids == ("not_be_null(value)", "lengths_to_be_between(value)")

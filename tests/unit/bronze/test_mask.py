@@ -74,7 +74,7 @@ def test_an_old_version_needs_the_key_of_its_time(monkeypatch: pytest.MonkeyPatc
     kept = {"stage": "bronze", "rules": [mask.resolved().model_dump(mode="json", exclude_defaults=True)]}
 
     def of(known: dict[str, Any] | None) -> str:
-        found = MaskVersions(cast(SparkSession, None), lambda _: known).of("f1")
+        found = MaskVersions(lambda: cast(SparkSession, None), lambda _: known).of("f1")
         assert isinstance(found, str)
         return found
 

@@ -1,15 +1,13 @@
 """Propose a suite for the rows of a sample, as `quality.suggest` does for the rows of a lake, without Spark."""
 
 import json
-import re
-from collections.abc import Sequence
 from typing import Any
 
 from oncelake.common.lake import SILVER
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.lab.project.kinds import LogKind
 from oncelake.quality.split import FIELDS
-from oncelake.quality.suggest import MOST_FIELDS, SHAPES, Profile, suggest_profiled
+from oncelake.quality.suggest import MOST_FIELDS, suggest_silver
 
 
 def suite_of(kind: LogKind | None) -> dict[str, Any]:
@@ -23,23 +21,6 @@ def suite_of(kind: LogKind | None) -> dict[str, Any]:
     rows = kind.rows()
     names = sorted({name for row in rows for name in row if name.startswith(f"{FIELDS}.")})[:MOST_FIELDS]
     values = {name: [row.get(name) for row in rows] for name in names}
-    profiles = [_profile(name, values[name]) for name in names]
-    sets = {
-        profile.column: sorted({value for value in values[profile.column] if value is not None})
-        for profile in profiles
-        if profile.is_of_few
-    }
-    rules = suggest_profiled(profiles, sets)
+    rules = suggest_silver(values)
     of_fields = [rule for rule in rules if rule["kwargs"]["column"].startswith(f"{FIELDS}.")]
     return {**shipped, "expectations": [*shipped["expectations"], *of_fields]}
-
-
-def _profile(column: str, values: Sequence[str | None]) -> Profile:
-    texts = [value for value in values if value is not None]
-    lengths = [len(text) for text in texts]
-    shapes = [
-        name for name, shape in SHAPES.items() if texts and all(re.search(shape, text, re.ASCII) for text in texts)
-    ]
-    return Profile(
-        column, len(values), len(texts), len(set(texts)), (min(lengths, default=0), max(lengths, default=0)), shapes
-    )

@@ -14,11 +14,10 @@ from pyspark.sql.types import NumericType
 from oncelake.common.background import Background, Pause
 from oncelake.common.errors import ConfigError, LockedError, OncelakeError, reason
 from oncelake.common.lake import Lake
-from oncelake.common.models import shown
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
-from oncelake.exactly_once.files import files_at
+from oncelake.exactly_once.files import files_at, files_by
 from oncelake.exactly_once.lease import sole_writer
 from oncelake.observe.alerts.alert import Alert
 from oncelake.observe.alerts.look import LakeLook, write_proof
@@ -237,12 +236,14 @@ class AlertWatch:
         return (later, later) if self.fails else (self.often, self.seldom)
 
 
-def tell_proof(chain: Chain, spark: SparkSession, result: ProofResult, warn: Callable[[str], None]) -> None:
+def tell_proof(
+    chain: Chain, spark: Callable[[], SparkSession], result: ProofResult, warn: Callable[[str], None]
+) -> None:
     """Record the result of a proof for the alerts of failed proofs, and send what is due; nothing without one.
 
     Args:
         chain: the chain.
-        spark: the session.
+        spark: returns the session; called only if rows of a gold table, or a remote store, must be read.
         result: the proof.
         warn: called with the reason if the alerts cannot learn of it; the proof's own result does not depend on that.
     """
@@ -250,8 +251,8 @@ def tell_proof(chain: Chain, spark: SparkSession, result: ProofResult, warn: Cal
     if not names:
         return
     try:
-        write_proof(files_at(chain.lake.root, spark), chain.lake.root, holds=result.holds, text=result.words)
+        write_proof(files_by(chain.lake.root, spark), chain.lake.root, holds=result.holds, text=result.words)
     except Exception as error:
         warn(f"the alerts do not learn of this proof: {reason(error)}")
         return
-    round_of(chain, lambda: spark, warn, *names)
+    round_of(chain, spark, warn, *names)

@@ -248,7 +248,7 @@ def _by_number(name: str) -> tuple[str, int]:
 def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
     """Run a proof of all that no earlier proof covers; see `oncelake.proof.prove`."""
     began, links, failure = time.monotonic(), list[Link](), ""
-    proof = Proof(chain, spark)
+    proof = Proof(chain, TableRows(lambda: spark))
     try:
         for link in proof.links():
             links.append(link)

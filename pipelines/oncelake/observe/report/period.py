@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import shown
 from oncelake.common.moment import moment
+from oncelake.common.wording import shown
 
 # Before it, a log's time is a mistake, and a period before may have no beginning.
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)

@@ -11,9 +11,8 @@ from urllib.parse import unquote, urlparse
 
 from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.models import shown
 from oncelake.common.table_rows import TableRows, Values, named, plain_rows, same
-from oncelake.common.wording import count_of, listed
+from oncelake.common.wording import count_of, listed, shown
 from oncelake.silver.schema import SOURCE
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ class Tracer:
         masked = [rows for rows in map(self._bronze_rows, tables) if VERSION in rows.columns]
         if not masked and not any(source.mask for source in self.chain.settings.by_name.values()):
             return None
-        versions, query = mask_versions(self.chain.lake, self.spark()), f"SELECT DISTINCT t.{VERSION} FROM {{rows}} t"
+        versions, query = mask_versions(self.chain.lake, self.spark), f"SELECT DISTINCT t.{VERSION} FROM {{rows}} t"
         named = [name for rows in masked for name in rows.column(query) if name is not None]
         known = map(versions.of, named)
         return Masks([version.mask for version in known if isinstance(version, MaskVersion)])

@@ -143,9 +143,13 @@ def of_any_event(holds: Callable[[Row], Column], added: Sequence[str]) -> Column
     return is_first() & F.exists(EVENTS, lambda event: holds(lambda name: of_event(event, name)))
 
 
+# Whether a row of silver is the first of its line, or the only one, in SQL.
+IS_FIRST = f"coalesce({EVENT_INDEX}, 0) = 0"
+
+
 def is_first() -> Column:
     """Return a condition on rows of silver: the row is the first of its line, or the only one."""
-    return F.coalesce(F.col(EVENT_INDEX), F.lit(0)) == 0
+    return F.expr(IS_FIRST)
 
 
 def _columns(added: Sequence[str]) -> list[Column]:

@@ -18,9 +18,9 @@ from pydantic import (
 from oncelake.bronze.records import Records
 from oncelake.common import unique_yaml
 from oncelake.common.errors import ConfigError
-from oncelake.common.models import Strict, as_tuple, later, one_line, shown
+from oncelake.common.models import Strict, as_tuple, later, one_line
 from oncelake.common.time_zone import checked_zone
-from oncelake.common.wording import did_you_mean
+from oncelake.common.wording import did_you_mean, shown
 from oncelake.silver.parsing.columns import checked_type
 from oncelake.silver.parsing.level import LEVELS, LevelText
 from oncelake.silver.parsing.pattern import groups

@@ -1,18 +1,19 @@
 """What bronze holds of files: the sums of its rows for each file, and the rows themselves."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.bronze.mask import raw_length
+from oncelake.bronze.mask import raw_length_of
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.lake import BRONZE, Table, place_of
-from oncelake.common.tables import read, read_version
-from oncelake.exactly_once.span import Span, ingested_ms, rows_of
+from oncelake.common.table_rows import TableRows, TableVersion
+from oncelake.common.tables import read
+from oncelake.exactly_once.span import INGESTED_MS, Span, rows_in
 from oncelake.sources.proof import Ingestion
 
 
@@ -51,7 +52,7 @@ class BronzeFiles:
     """The files and rows that bronze holds, at the version that is proven.
 
     Attributes:
-        rows: bronze's rows.
+        rows: reads bronze's rows with Spark, to compare them with files; None without a table.
         files: one entry per file, also for files proven earlier, as these may have changed since.
         at: the position up to which bronze has read; None before its first batch.
         of_span: the files of the span that is proven.
@@ -60,7 +61,7 @@ class BronzeFiles:
         versions: the versions of the rules that mask data.
     """
 
-    rows: DataFrame | None
+    rows: Callable[[], DataFrame] | None
     files: Sequence[ReadFile]
     at: str | None
     versions: MaskVersions
@@ -72,46 +73,50 @@ class BronzeFiles:
     def now(cls, ingestion: Ingestion) -> Self:
         """Return what a bronze table holds at its newest version."""
         end, version = ingestion.log.state().end, ingestion.log.newest()
-        rows = read_version(ingestion.spark, ingestion.place, version) if version is not None else None
-        files = read_files(rows, lines=False)[0] if rows is not None else ()
-        return cls(rows, files, end, ingestion.versions, table=ingestion.table)
+        if version is None:
+            return cls(None, (), end, ingestion.versions, table=ingestion.table)
+        at = ingestion.place, version
+        files, _ = read_files(ingestion.rows, at, "TRUE", lines=False)
+        return cls(partial(ingestion.rows.frame, *at), files, end, ingestion.versions, table=ingestion.table)
 
 
-def bronze_files(span: Span, versions: MaskVersions) -> BronzeFiles:
+def bronze_files(span: Span, rows: TableRows, versions: MaskVersions) -> BronzeFiles:
     """Sum bronze's rows per file. The driver gets one row per file and batch, comparable to Spark's own file list."""
-    spark = versions.spark
-    of_span, counts = read_files(rows_of(spark, span))
-    rows = read_version(spark, span.path, span.version)
-    files = of_span if span.whole else read_files(rows, lines=False)[0]
-    return BronzeFiles(rows, files, span.end, versions, of_span, counts, span.table)
+    at = span.path, span.version
+    of_span, counts = read_files(rows, at, rows_in(span))
+    files = of_span if span.whole else read_files(rows, at, "TRUE", lines=False)[0]
+    return BronzeFiles(partial(rows.frame, *at), files, span.end, versions, of_span, counts, span.table)
 
 
-def read_files(rows: DataFrame, *, lines: bool = True) -> tuple[list[ReadFile], dict[int | None, int]]:
+def read_files(
+    rows: TableRows, at: TableVersion, condition: str, *, lines: bool = True
+) -> tuple[list[ReadFile], dict[int | None, int]]:
     """Sum bronze's rows per file, and count them by ingestion time, in one pass.
 
     Args:
-        rows: bronze's rows.
+        rows: answers queries.
+        at: the bronze table, and the version to read.
+        condition: which of its rows, in SQL.
         lines: True to read the lines too; otherwise `bytes` counts only the newlines.
     """
-    length = raw_length(rows) if lines else F.lit(0)
-    modified = F.unix_millis("file_modified")
-    steady = (F.min("file_size") == F.max("file_size")) & (F.min(modified) == F.max(modified))
-    summed = rows.groupBy("file", ingested_ms().alias("ingested")).agg(
-        F.count("*").alias("rows"),
-        F.sum(F.coalesce(length, F.lit(0)) + 1).alias("bytes"),
-        F.coalesce(F.min("file_size"), F.lit(0)).alias("size"),
-        F.coalesce(F.min(modified), F.lit(0)).alias("modified"),
-        F.coalesce(steady, F.lit(False)).alias("steady"),
+    length, modified = raw_length_of(rows.columns(*at)) if lines else "0", "unix_millis(file_modified)"
+    steady = f"min(file_size) = max(file_size) AND min({modified}) = max({modified})"
+    summed = rows.query_all(
+        f"SELECT file, {INGESTED_MS} AS ingested, count(*) AS rows, "
+        f"CAST(sum(coalesce({length}, 0) + 1) AS BIGINT) AS bytes, coalesce(min(file_size), 0) AS size, "
+        f"coalesce(min({modified}), 0) AS modified, coalesce({steady}, FALSE) AS steady "
+        f"FROM {{bronze}} WHERE {condition} GROUP BY file, {INGESTED_MS}",
+        {"bronze": at},
     )
     counts: Counter[int | None] = Counter()
-    files: dict[str, list[Row]] = {}
-    for row in summed.collect():
+    files: dict[str, list[dict[str, Any]]] = {}
+    for row in summed.to_pylist():
         counts[row["ingested"]] += row["rows"]
         files.setdefault(row["file"], []).append(row)
     return sorted(_folded(uri, parts) for uri, parts in files.items() if uri is not None), dict(counts)
 
 
-def _folded(uri: str, parts: list[Row]) -> ReadFile:
+def _folded(uri: str, parts: Sequence[Mapping[str, Any]]) -> ReadFile:
     """Merge what each batch read of a file; more than one part means that the file was read again."""
     times = sorted(row["ingested"] or 0 for row in parts)
     steady = all(row["steady"] for row in parts) and len({(row["size"], row["modified"]) for row in parts}) == 1

@@ -207,7 +207,7 @@ class Resolve:
         with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
             start = Path(directory) / "start.log"
             copy_start(Path(faulty.path), start, faulty.was or 0)
-            return bool(same_lines_as(self.bronze.rows, {uri: [str(start)]}, self.bronze.versions))
+            return bool(same_lines_as(self.bronze.rows(), {uri: [str(start)]}, self.bronze.versions))
 
 
 def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:

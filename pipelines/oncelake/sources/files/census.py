@@ -1,6 +1,6 @@
 """Account for every file of the source: read, waiting for the next run, ignored by design, or at fault."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from oncelake.sources.directory.accepted import accepted_files, accepted_note, r
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, fault_message, take
 from oncelake.sources.directory.comparison import broken_of, differing, lines_of, same_lines_as
-from oncelake.sources.directory.listing import ListedFile, above, has_pattern, listing, may_be_broken, may_read
+from oncelake.sources.directory.listing import ListedFile, Problem, above, has_pattern, listing, may_be_broken, may_read
 from oncelake.sources.directory.names import unpacked
 from oncelake.sources.files.position import listing_number
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource
@@ -38,9 +38,9 @@ def count_files(source: FilesSource, ingestion: Ingestion, bronze: BronzeFiles) 
         ingestion: the bronze table beside it.
         bronze: what bronze holds.
     """
-    spark, accepted = ingestion.spark, read_accepted(ingestion.files, ingestion.root)
+    session, accepted = ingestion.rows.spark, read_accepted(ingestion.files, ingestion.root)
     try:
-        files = _list_files(spark, source.path)
+        files = _list_files(session, source.path)
     except OSError:
         return Census(faults=[Faulty(source.path, Fault.SOURCE_AWAY)])  # guard: unlistable-source-is-fault
     now_at = ingestion.log.state().end
@@ -52,12 +52,12 @@ def count_files(source: FilesSource, ingestion: Ingestion, bronze: BronzeFiles) 
         recorded={file.place: FileRecord(file.size, file.modified) for file in bronze.files},
         may_start=ingestion.diagnosis().may_start,
         may_read=may_read if is_local(source.path) else lambda _: True,
-        has_lines=lambda paths: lines_of(spark, paths),
+        has_lines=lambda paths: lines_of(session(), paths),
         content=source.content,
         accepted=accepted,
         source=(source.path, *_identity(source.path, bronze)),
     )
-    return _whole(spark, _compared(take(files, inputs), bronze, inputs))
+    return _whole(session, _compared(take(files, inputs), bronze, inputs))
 
 
 def census_link(source_path: str, census: Census, bronze: BronzeFiles) -> Link:
@@ -106,11 +106,16 @@ def auto_loader_files(
     return link, [file.place for file in files]
 
 
-def _list_files(spark: SparkSession, path: str) -> list[ListedFile]:
+def _list_files(session: Callable[[], SparkSession], path: str) -> list[ListedFile]:
     """List the source's files; on a remote store through Spark, which does not list the files it ignores."""
     if is_local(path):
+        if not has_pattern(path):
+            files = list(listing(path, "ascii"))
+            if not any(file.problem is Problem.NAME for file in files):  # guard: other-names-by-encoding
+                return files
+        spark = session()
         return list(listing(path, file_name_encoding(spark), pattern_names(spark, path)))
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    reader = session().read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     modified = F.unix_millis("_metadata.file_modification_time")
     rows = reader.select("_metadata.file_path", "_metadata.file_size", modified).collect()
     return [ListedFile(place_of(uri), size, at) for uri, size, at in rows]
@@ -146,8 +151,10 @@ def _compared(census: Census, bronze: BronzeFiles, inputs: CensusInputs) -> Cens
     touched = [file for file in census.touched if file not in accepted and file not in closed]
     by_path = {file.place: file.uri for file in bronze.files}
     uris = [by_path[file.path] for file in touched]
-    rows = bronze.rows.where(F.col("file").isin(uris)) if len(uris) <= FEW else bronze.rows
-    changed = {place_of(uri) for uri, *_ in differing(rows, uris, bronze.versions)[0]}
+    changed = set[str]()
+    if uris:
+        rows = bronze.rows().where(F.col("file").isin(uris)) if len(uris) <= FEW else bronze.rows()
+        changed = {place_of(uri) for uri, *_ in differing(rows, uris, bronze.versions)[0]}
     others = changed | {file.path for file in (*accepted, *closed)}
     return replace(
         census,
@@ -163,13 +170,13 @@ def _compared(census: Census, bronze: BronzeFiles, inputs: CensusInputs) -> Cens
     )
 
 
-def _whole(spark: SparkSession, census: Census) -> Census:  # guard: cut-archive-does-not-wait
+def _whole(session: Callable[[], SparkSession], census: Census) -> Census:  # guard: cut-archive-does-not-wait
     """Read the waiting files that may be broken; a broken file would stop the next run, so it is at fault.
 
     A compressed file may be cut off. A file with a Hadoop checksum file next to it may have changed since.
     """
     doubtful = [file.path for file in census.waiting if may_be_broken(file.path)]
-    broken = set(broken_of(spark, doubtful))
+    broken = set(broken_of(session(), doubtful)) if doubtful else set[str]()
     faults = [
         Faulty(file.path, Fault.BROKEN, file.size, file.modified) for file in census.waiting if file.path in broken
     ]
@@ -217,7 +224,7 @@ def _gone(census: Census, bronze: BronzeFiles) -> Iterator[str]:
     if pairs and bronze.rows is not None:
         by_path = {file.place: file.uri for file in bronze.files}
         candidates = {by_path[one]: others for one, others in pairs.items()}
-        same = same_lines_as(bronze.rows, candidates, bronze.versions)
+        same = same_lines_as(bronze.rows(), candidates, bronze.versions)
         renames = [
             f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
         ]

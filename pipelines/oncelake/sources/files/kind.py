@@ -2,8 +2,8 @@
 
 import os
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 
@@ -29,7 +29,7 @@ from oncelake.sources.directory.accepted import write_renamed
 from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import files_lost
-from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Reader
+from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Reader, ending_of
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.listing import Problem, has_pattern, loops
 from oncelake.sources.files import proof
@@ -152,18 +152,18 @@ class FilesKind(DirectoryKind):
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> FilesSource:
         """Return the directory as a source of Auto Loader or of Spark's file source, whichever reads it."""
         kind = AutoLoaderSource if _by_auto_loader(spark) else FilesSource
-        return kind(self.name, files, checkpoint, partial(_reader_of, spark), bronze_stage(self.table.name))
+        return kind(self.name, files, checkpoint, partial(_reader_of, lambda: spark), bronze_stage(self.table.name))
 
     def links(self, ingestion: Ingestion) -> Iterator[Link]:
         """Yield the links that account for the files, and check the rows of bronze."""
         assert isinstance(ingestion.source, FilesSource)
-        return proof.links(ingestion.source, ingestion)
+        return proof.links(_by_session(ingestion.source, ingestion), ingestion)
 
     def census(self, ingestion: Ingestion) -> tuple[Census, BronzeFiles]:
         """Account for the files; return the census, and what bronze holds."""
         assert isinstance(ingestion.source, FilesSource)
         bronze = BronzeFiles.now(ingestion)
-        return count_files(ingestion.source, ingestion, bronze), bronze
+        return count_files(_by_session(ingestion.source, ingestion), ingestion, bronze), bronze
 
     def planned(self, ingestion: Ingestion) -> Collection[str]:
         """Return the paths that Spark has listed; it reads no file of such a path again."""
@@ -181,11 +181,20 @@ class FilesKind(DirectoryKind):
         return listed(lost, separator="; ", most=1) or None
 
 
+def _by_session(source: FilesSource, ingestion: Ingestion) -> FilesSource:  # guard: zstd-by-session
+    """Return a source that asks the session what it unpacks, and starts Spark if there is none."""
+    return replace(source, reader=partial(_reader_of, ingestion.rows.spark))
+
+
+def _reader_of(session: Callable[[], SparkSession | None], path: str) -> Reader:
+    """Return what unpacks a file: .zst only a session's Hadoop, with a native library that PySpark does not have."""
+    spark = session() if ending_of(path) == ".zst" else None
+    return COMPLETE_AND_ZSTD if spark is not None and _has_zstd(spark) else COMPLETE
+
+
 @cache
-def _reader_of(spark: SparkSession | None) -> Reader:
-    """Return what a session's Hadoop unpacks: .zst only with its native library, which PySpark does not have."""
-    native = spark is not None and bool(jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded())
-    return COMPLETE_AND_ZSTD if native else COMPLETE
+def _has_zstd(spark: SparkSession) -> bool:
+    return bool(jvm(spark).org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded())
 
 
 def _by_auto_loader(spark: SparkSession | None) -> bool:

@@ -1,6 +1,8 @@
 """Check bronze's rows against the source's files: each file was read once and whole, and has not changed since."""
 
-from collections.abc import Container, Iterator, Sequence
+import os
+from collections.abc import Callable, Container, Iterator, Sequence
+from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,27 +25,24 @@ from oncelake.sources.proof import Ingestion
 
 def links(source: FilesSource, ingestion: Ingestion) -> Iterator[Link]:
     """Account for the source's files, and check the rows that were read from them."""
-    spark, versions, table = ingestion.spark, ingestion.versions, ingestion.table
+    versions, table = ingestion.versions, ingestion.table
     span = ingestion.span if ingestion.span is not None and ingestion.span.rows_in_all else None
     nothing = BronzeFiles(None, (), ingestion.span.end if ingestion.span else None, versions, table=table)
-    bronze = bronze_files(span, versions) if span else nothing
+    bronze = bronze_files(span, ingestion.rows, versions) if span else nothing
     if isinstance(source, AutoLoaderSource):
-        link, read = auto_loader_files(spark, source, bronze.files, table)
+        link, read = auto_loader_files(ingestion.spark, source, bronze.files, table)
     else:
         census = count_files(source, ingestion, bronze)
         link, read = census_link(source.path, census, bronze), census.read
     yield link
     if span:
-        yield file_rows(spark, span, source.path, bronze, frozenset(read) if ingestion.deep else None)
+        yield file_rows(span, source.path, bronze, frozenset(read) if ingestion.deep else None)
 
 
-def file_rows(
-    spark: SparkSession, span: Span, source_path: str, bronze: BronzeFiles, same: Container[str] | None
-) -> Link:
+def file_rows(span: Span, source_path: str, bronze: BronzeFiles, same: Container[str] | None) -> Link:
     """Prove that every file in bronze was read once and whole.
 
     Args:
-        spark: the session.
         span: the span of bronze.
         source_path: the source's directory.
         bronze: what bronze holds of files.
@@ -55,13 +54,13 @@ def file_rows(
     if strange:
         # guard: bronze-rows-of-files
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
-    faults += [*_read_twice(bronze.files), *_not_whole(spark, bronze.of_span)]
+    faults += [*_read_twice(bronze.files), *_not_whole(bronze)]
     notes, well, unread = [], "each read once and whole", 0
     if same is not None and bronze.rows is not None:
         uris = [file.uri for file in bronze.files if file.place in same]
         changed, left_out = _changed(bronze, uris)
         faults += changed
-        notes += [*map(str, left_out), *_same_content(bronze.rows)]
+        notes += [*map(str, left_out), *_same_content(bronze.rows())]
         compared = len(uris) - sum(len(group.uris) for group in left_out)
         well = f"{compared:,} read again and equal line by line"
         again = {*uris} - {uri for group in left_out for uri in group.uris}
@@ -83,14 +82,15 @@ def _read_twice(files: Sequence[ReadFile]) -> list[str]:  # guard: file-in-one-b
     ]
 
 
-def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:  # guard: file-read-whole
+def _not_whole(bronze: BronzeFiles) -> list[str]:  # guard: file-read-whole
     """Return the files whose lines in bronze do not add up to the file's size; the last line may lack its newline."""
     faults = []
-    for file in files:
+    for file in bronze.of_span:
         short = file.size - file.bytes
         if file.first != file.last or short in (0, -1) or is_packed(file.uri):
             continue
-        if short in (len(BOM), len(BOM) - 1) and _starts_with_bom(spark, file) is not False:  # Spark drops the BOM
+        may_be_bom = short in (len(BOM), len(BOM) - 1)  # Spark drops the BOM
+        if may_be_bom and _starts_with_bom(bronze.versions.session, file) is not False:
             continue
         faults.append(
             f"{shown_name(file.place)} had {count_of(file.size, 'byte')} when it was read, its "
@@ -99,10 +99,12 @@ def _not_whole(spark: SparkSession, files: Sequence[ReadFile]) -> list[str]:  # 
     return faults
 
 
-def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
+def _starts_with_bom(session: Callable[[], SparkSession], file: ReadFile) -> bool | None:
     """Return True if a file starts with a UTF-8 byte order mark; None if it is gone or its size has changed."""
+    if is_local(file.uri):
+        return _starts_with_bom_here(Path(os.fsdecode(file.place.encode("utf-8", "surrogateescape"))), file.size)
     # Hadoop's Path does not decode % escapes
-    path, store = hadoop(spark, f"file:{file.place}" if is_local(file.uri) else unquote(file.uri))
+    path, store = hadoop(session(), unquote(file.uri))
     if not store.exists(path) or store.getFileStatus(path).getLen() != file.size:
         return None
     stream = store.open(path)
@@ -112,12 +114,20 @@ def _starts_with_bom(spark: SparkSession, file: ReadFile) -> bool | None:
         stream.close()
 
 
+def _starts_with_bom_here(path: Path, size: int) -> bool | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(BOM)) == BOM if os.fstat(file.fileno()).st_size == size else None
+    except FileNotFoundError:
+        return None
+
+
 # guard: file-lines-equal-bronze
 def _changed(bronze: BronzeFiles, uris: Sequence[str]) -> tuple[list[str], list[ReadOtherwise]]:
     """Return the files whose lines are no longer those that bronze holds, and those that cannot be compared."""
     assert bronze.rows is not None, "rows were read"
     faults = []
-    differences, left_out = differing(bronze.rows, uris, bronze.versions)
+    differences, left_out = differing(bronze.rows(), uris, bronze.versions)
     for file, then, now in differences:
         what = "it can no longer be read to its end"
         if now is not None:

@@ -28,7 +28,7 @@ class FilesSource(Source):
     path: str
     files: Files
     checkpoint: str
-    reader: Callable[[], Reader] = lambda: COMPLETE
+    reader: Callable[[str], Reader] = lambda _: COMPLETE
     stage: str = "bronze"
 
     def identity(self) -> Mapping[str, str]:
@@ -99,7 +99,7 @@ class FilesSource(Source):
 
     def content(self, path: str) -> Content | None:
         """Return what a file holds, on another store as far as its name says; None if that is not known."""
-        return content_of(path, self.reader()) if is_local(path) else named(path, self.reader())
+        return content_of(path, self.reader(path)) if is_local(path) else named(path, self.reader(path))
 
     def planned(self) -> dict[str, PlannedFile]:
         """Return the files that Spark has planned into batches, by path, as its log in the checkpoint lists them."""

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql import functions as F
 
-from oncelake.bronze.mask import VERSION, raw_length
+from oncelake.bronze.mask import VERSION, raw_length_of
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.stand_in import HEAD, as_lines
 from oncelake.common.lake import Table, bronze_stage, place_of
+from oncelake.common.table_rows import TableRows
 from oncelake.common.tables import read_version
 from oncelake.common.wording import count_of, listed, shown_name
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.source import without_end_words
-from oncelake.exactly_once.span import HALF, Span, batch_names, ingested_ms, miscounted, rows_of
+from oncelake.exactly_once.span import HALF, INGESTED_MS, Span, batch_names, miscounted, rows_in
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
 from oncelake.sources.directory.census import FaultKey, fault_message
@@ -32,7 +33,7 @@ def links(source: TailSource, ingestion: Ingestion) -> Iterator[Link]:
     span, accepted = ingestion.span, read_accepted(ingestion.files, ingestion.root)
     yield tail_files(source, span.end if span else None, ingestion.table, ingestion.diagnosis(), accepted)
     if span is not None and span.rows_in_all:
-        yield tail_rows(span, source, ingestion.versions, deep=ingestion.deep)
+        yield tail_rows(span, source, ingestion.rows, ingestion.versions, deep=ingestion.deep)
 
 
 def tail_files(
@@ -114,7 +115,7 @@ def _named(files: list[ListedFile]) -> str:
     return listed(sorted(shown_name(file.path) for file in files))
 
 
-def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: bool) -> Link:
+def tail_rows(span: Span, source: TailSource, rows: TableRows, versions: MaskVersions, *, deep: bool) -> Link:
     """Prove that each byte that the span's batches were planned to read is in exactly one row.
 
     A row is the bytes from its `file_offset` on, with one line end. In the rows of a batch and a file, each row but the
@@ -123,41 +124,33 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
     Args:
         span: the span of bronze.
         source: bronze's source.
+        rows: answers queries over bronze.
         versions: the versions of the rules that mask data.
         deep: True to read the files that are there again, and to compare them with bronze line by line.
     """
-    span_rows = rows_of(versions.spark, span)
-    end = F.col("file_offset") + F.coalesce(raw_length(span_rows), F.lit(0)) + 1
-    hashes = (F.xxhash64(place.cast("bigint")).bitwiseAND(F.lit(HALF)) for place in (F.col("file_offset"), end))
-    starts, ends = (F.sum(hashed) for hashed in hashes)
-    summed = span_rows.groupBy("file_id", ingested_ms().alias("ingested")).agg(
-        F.count("*").alias("rows"),
-        F.min("file_offset").alias("first"),
-        F.max(end).alias("last"),
-        F.sum(end - F.col("file_offset")).alias("bytes"),
-        (starts - ends).alias("chained"),
-    )
-    outer = F.xxhash64("first").bitwiseAND(F.lit(HALF)) - F.xxhash64("last").bitwiseAND(F.lit(HALF))
-    rows = summed.withColumn("chained", F.col("chained").eqNullSafe(outer)).collect()
+    summed = rows.query_all(_summed(span, rows), {"bronze": (span.path, span.version)}).to_pylist()
     counts: dict[int | None, int] = {}
-    for row in rows:
+    for row in summed:
         counts[row["ingested"]] = counts.get(row["ingested"], 0) + row["rows"]
     faults = miscounted(span, counts)
-    strange = sum(row["rows"] for row in rows if row["file_id"] is None or row["first"] is None)
+    strange = sum(row["rows"] for row in summed if row["file_id"] is None or row["first"] is None)
     if strange:
         # guard: growing-row-has-file
         faults.append(count_of(strange, "row belongs to no file", "rows belong to no file"))
     planned, names = _planned(span), batch_names(span)
-    by_part = {(row["ingested"], row["file_id"]): row for row in rows if row["file_id"] is not None}
+    by_part = {(row["ingested"], row["file_id"]): row for row in summed if row["file_id"] is not None}
     for (ms, file_id), (first, last) in sorted(planned.items()):
         summary = by_part.get((ms, file_id))
         what = f"{names[ms]}: bytes {first:,} to {last - 1:,} of file {file_id}"
         if summary is None:
             faults.append(f"{what} are in no row")  # guard: growing-file-has-rows
-        elif (summary.last, summary.bytes) != (last, last - summary.first) or summary.first not in _firsts(first):
-            was = f"rows hold {count_of(summary.bytes, 'byte')} from {summary.first:,} to {summary.last - 1:,}"
+        elif (summary["last"], summary["bytes"]) != (last, last - summary["first"]) or (
+            summary["first"] not in _firsts(first)
+        ):
+            held = f"{summary['first']:,} to {summary['last'] - 1:,}"
+            was = f"rows hold {count_of(summary['bytes'], 'byte')} from {held}"
             faults.append(f"{what} were planned, its {was}")  # guard: growing-file-bytes-planned
-        elif not summary.chained:
+        elif not summary["chained"]:
             faults.append(f"{what}: a row is missing and another one is there twice")  # guard: growing-file-rows-join
     faults += [  # guard: growing-file-was-planned
         f"{names[ms]} has rows of file {file_id}, of which it was to read nothing"
@@ -171,9 +164,7 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
         survey = source.survey(span.end)
         known = survey.known
         cut = {file.identity for file, _ in survey.aside if is_packed(file.path)}  # guard: cut-archive-not-read-again
-        again = {
-            number: file for number, file in known.items() if ":" not in file.path and file.identity not in cut
-        }
+        again = {number: file for number, file in known.items() if ":" not in file.path and file.identity not in cut}
         every = read_version(versions.spark, span.path, span.version)
         unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()
         changed, compared, notes = _changed(span, again, versions)
@@ -192,6 +183,27 @@ def tail_rows(span: Span, source: TailSource, versions: MaskVersions, *, deep: b
         *Uncompared.of_lines(gone, "whose commits are gone", lasting=True),
         *Uncompared.of_lines(unread, "of files that were not read again"),
     )
+
+
+def _summed(span: Span, rows: TableRows) -> str:
+    """Return in SQL the rows of a span by file and batch, with their bytes, and whether each joins another one."""
+    length = raw_length_of(rows.columns(span.path, span.version))
+    places = (
+        f"SELECT file_id, {INGESTED_MS} AS ingested, file_offset AS place, "
+        f"file_offset + coalesce({length}, 0) + 1 AS behind FROM {{bronze}} WHERE {rows_in(span)}"
+    )
+    groups = (
+        "SELECT file_id, ingested, count(*) AS rows, min(place) AS first, max(behind) AS last, "
+        "CAST(sum(behind - place) AS BIGINT) AS bytes, "
+        f"CAST(sum({_half('place')}) - sum({_half('behind')}) AS BIGINT) AS ends FROM ({places}) p "
+        "GROUP BY file_id, ingested"
+    )
+    joins = f"g.ends IS NOT DISTINCT FROM {_half('g.first')} - {_half('g.last')}"
+    return f"SELECT file_id, ingested, rows, first, last, bytes, {joins} AS chained FROM ({groups}) g"
+
+
+def _half(place: str) -> str:
+    return f"(xxhash64({place}, 0) & {HALF})"
 
 
 def _firsts(first: int) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 def lost_of(spark: SparkSession, bronze: DataFrame, path: str) -> list[str]:
-    return files_lost(bronze, path, MaskVersions(spark, lambda _: None))
+    return files_lost(bronze, path, MaskVersions(lambda: spark, lambda _: None))
 
 
 @pytest.mark.parametrize("case", KEPT)

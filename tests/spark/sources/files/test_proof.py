@@ -15,6 +15,7 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.transform import from_files
 from oncelake.common.lake import BRONZE
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.sources.directory.bronze_files import bronze_files
 from oncelake.sources.files.proof import file_rows
@@ -35,6 +36,8 @@ FILES = {
 
 class Source:
     """A directory of files, and the bronze table that Spark made of them."""
+
+    with_spark = False
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark, self.logs = spark, root / "logs"
@@ -60,9 +63,12 @@ class Source:
 
     def proven(self, *, after: int | None = None, deep: bool = False) -> Link:
         span = self.bronze.span(after)
-        held = bronze_files(span, MaskVersions(self.spark, lambda _: None))
+        held = bronze_files(span, self.rows(), MaskVersions(lambda: self.spark, lambda _: None))
         there = frozenset(file.place for file in held.files if Path(file.place).exists())
-        return file_rows(self.spark, span, str(self.logs), held, there if deep else None)
+        return file_rows(span, str(self.logs), held, there if deep else None)
+
+    def rows(self) -> TableRows:
+        return TableRows(lambda: self.spark, self.with_spark)
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +78,13 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sourc
     return made
 
 
-@pytest.fixture
-def source(made: Source, tmp_path: Path) -> Source:
-    """Restore the files as they were read, in their original directory, and a copy of bronze."""
+@pytest.fixture(params=[False, True], ids=["plain", "spark"])
+def source(made: Source, tmp_path: Path, request: pytest.FixtureRequest) -> Source:
+    """Restore the files as they were read, in their original directory, and a copy of bronze; one for each reader."""
     shutil.rmtree(made.logs)
     shutil.copytree(made.logs.with_name("as-read"), made.logs)
     source = copy(made)
-    source.bronze = made.bronze.copied(tmp_path)
+    source.bronze, source.with_spark = made.bronze.copied(tmp_path), request.param
     return source
 
 
@@ -166,11 +172,11 @@ def test_files_whose_commits_are_gone_are_compared_by_their_size(source: Source)
     assert cut.start
     before = sum(commit.rows_added for commit in source.bronze.commits[:1])
     span = replace(cut, start=replace(cut.start, rows=before), includes_earlier=True)
-    versions = MaskVersions(source.spark, lambda _: None)
+    versions = MaskVersions(lambda: source.spark, lambda _: None)
 
     def link() -> Link:
         now = replace(span, version=source.bronze.version)
-        return file_rows(source.spark, now, str(source.logs), bronze_files(now, versions), None)
+        return file_rows(now, str(source.logs), bronze_files(now, source.rows(), versions), None)
 
     assert (link().holds, link().said) == (True, "61 rows of 8 files, each read once and whole")
     source.bronze.edit("DELETE FROM {} WHERE file LIKE '%/a.log' AND value = CAST('two' AS BINARY)")

@@ -28,7 +28,7 @@ def records(spark: SparkSession, *rows: Sequence[Any]) -> DataFrame:
 
 
 def found(spark: SparkSession, row: Sequence[Any], *now: Sequence[Any]) -> RecordComparison:
-    versions = MaskVersions(spark, lambda _: None)
+    versions = MaskVersions(lambda: spark, lambda _: None)
     (result,) = compare(from_kafka(records(spark, row)), records(spark, *now), versions, few=True)
     return result
 

@@ -12,6 +12,7 @@ from oncelake.bronze.schema import BRONZE as SCHEMA
 from oncelake.bronze.stand_in import COLUMNS
 from oncelake.bronze.transform import from_tail
 from oncelake.common.lake import BRONZE
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.link import Uncompared
 from oncelake.sources.tail.position import TailedFile, TailPosition
 from oncelake.sources.tail.proof import tail_rows
@@ -54,8 +55,11 @@ FIRST, SECOND = position(f0=9), position(f0=len(LINES[0]), f1=len(LINES[1]))
 def said(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> list[str]:
     """Prove a table of two batches, and return what does not hold."""
     span = table(spark, root, first, second).span()
-    link = tail_rows(span, TailSource("/logs"), MaskVersions(spark, lambda _: None), deep=False)
-    return [] if link.holds else link.said.split("; ")
+    versions = MaskVersions(lambda: spark, lambda _: None)
+    readers = (TableRows(lambda: pytest.fail("Spark is not needed")), TableRows(lambda: spark, with_spark=True))
+    one, other = (tail_rows(span, TailSource("/logs"), rows, versions, deep=False) for rows in readers)
+    assert one == other
+    return [] if one.holds else one.said.split("; ")
 
 
 def table(spark: SparkSession, root: Path, first: list[Row], second: list[Row]) -> MadeTable:
@@ -80,11 +84,11 @@ def test_rows_whose_commits_are_gone_and_files_that_are_not_read_again_are_numbe
     assert cut.start
     span = replace(cut, start=replace(cut.start, rows=3), includes_earlier=True)
     (tmp_path / "logs").mkdir()
-    source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(spark, lambda _: None)
+    source, versions = TailSource(str(tmp_path / "logs")), MaskVersions(lambda: spark, lambda _: None)
     gone = Uncompared.of_lines(3, "whose commits are gone", lasting=True)
-    link = tail_rows(span, source, versions, deep=False)
+    link = tail_rows(span, source, TableRows(lambda: spark), versions, deep=False)
     assert (link.holds, link.uncompared) == (True, gone), link.said
-    deep = tail_rows(span, source, versions, deep=True)
+    deep = tail_rows(span, source, TableRows(lambda: spark), versions, deep=True)
     assert deep.uncompared == (*gone, *Uncompared.of_lines(7, "of files that were not read again"))
 
 

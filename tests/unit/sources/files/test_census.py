@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import write_accepted
@@ -18,7 +20,9 @@ from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, Fault, Faulty
 from oncelake.sources.directory.listing import ListedFile, Problem
 from oncelake.sources.files import census as module
+from oncelake.sources.files import kind as kind_module
 from oncelake.sources.files.census import census_link, count_files
+from oncelake.sources.files.kind import FilesKind
 from oncelake.sources.files.source import FilesSource
 from oncelake.sources.files.spark_list import list_texts
 from oncelake.sources.proof import StageView
@@ -35,7 +39,7 @@ def read(path: Path | str, size: int, modified: int = 1) -> ReadFile:
 
 
 def held(*files: ReadFile, at: int = 0) -> BronzeFiles:
-    return BronzeFiles(ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
+    return BronzeFiles(lambda: ROWS, files, f'{{"logOffset":{at}}}', NO_MASK)
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def counted(house: House, of: BronzeFiles, *, may_start: bool = True) -> Census:
     state = State.ALIGNED if may_start else State.SOURCE_TRIMMED
     chain = house.chain()
     view = StageView(source, None, Diagnosis(state, ""))
-    ingestion = replace(chain.ingestion(chain.stages[0], NO_SPARK), source=source, look=lambda: view)
+    ingestion = replace(chain.ingestion(chain.stages[0], TableRows(lambda: NO_SPARK)), source=source, look=lambda: view)
     return count_files(source, ingestion, of)
 
 
@@ -103,6 +107,35 @@ def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House
         (log / Path(path).name).write_text(text)
     found = counted(house, BronzeFiles(None, (), None, NO_MASK), may_start=False)
     assert (sorted(names(found.waiting)), found.faults) == (["a.log", "b.log"], [])
+
+
+def test_a_name_that_is_not_ascii_is_read_in_the_encoding_of_spark(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.logs / "café.log").write_bytes(b"one\n")
+    for encoding, problem in (("utf-8", []), ("ascii", [Fault.NAME])):
+        monkeypatch.setattr(module, "file_name_encoding", lambda _, encoding=encoding: encoding)
+        found = counted(house, bronze_of(house))
+        assert [fault.fault for fault in found.faults] == problem
+        assert ("café.log" in names(found.waiting)) == (not problem)
+
+
+def with_session(session: SparkSession) -> TableRows:
+    return TableRows(lambda: session)
+
+
+def test_only_a_session_knows_whether_zstd_is_unpacked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.logs / "c.log.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(8))
+    monkeypatch.setattr(module, "broken_of", lambda *_: [])
+    chain = house.chain()
+    kind = chain.kind(chain.stages[0])
+    assert isinstance(kind, FilesKind)
+    for native in (True, False):
+        java = MagicMock()
+        java.org.apache.hadoop.io.compress.ZStandardCodec.isNativeCodeLoaded.return_value = native
+        monkeypatch.setattr(kind_module, "jvm", lambda _, java=java: java)
+        census, _ = kind.census(chain.ingestion(chain.stages[0], with_session(cast(SparkSession, object()))))
+        assert [fault.fault for fault in census.faults] == ([] if native else [Fault.NOT_UNPACKED])
 
 
 def test_a_source_that_cannot_be_listed_is_a_fault(house: House) -> None:

@@ -1,0 +1,12 @@
+"""Fixture: each reader of tables, as a proof gives the same answer by both."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelake.common.table_rows import TableRows
+
+
+@pytest.fixture(params=["plain", "spark"])
+def reader(spark: SparkSession, request: pytest.FixtureRequest) -> TableRows:
+    """Return what answers queries without Spark, and what has Spark read every table."""
+    return TableRows(lambda: spark, with_spark=request.param == "spark")
