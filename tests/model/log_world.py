@@ -392,7 +392,7 @@ class World:
         """Begin to compress a file that no program writes to."""
         plain = self.plain(closed=c % 5 > 0)
         paths = [
-            path for path in plain if self.disk.names[path].text and self._is_alone(path) and self._is_steady(path)
+            path for path in plain if self.disk.names[path].lines and self._is_alone(path) and self._is_steady(path)
         ]
         if self.packing or not paths:
             return False
@@ -651,6 +651,8 @@ class World:
         away = self.away.pop(a % len(self.away))
         if away.path in self.disk.names or (away.is_deleted and (away.node.is_cut or not away.is_known)):
             return False  # nobody has seen what it was before it was cut, or where and from when it is
+        if _is_packed(away.path) and away.path[: away.path.rfind(".")] in self.disk.names:
+            return False  # it belongs to the file beside it by its name
         if not away.is_deleted:
             self.disk.names[away.path] = away.node
             away.node.device = self.disk.device(away.path)
