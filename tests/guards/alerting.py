@@ -76,6 +76,13 @@ GUARDS = (
         tests=(f"{_TESTS}test_a_message_that_is_refused_does_not_hold_up_the_others",),
     ),
     Guard(
+        "falling-window-is-over",
+        "a share or an average alerts when its window is over",
+        "the first line of each window alerts, if it is an error",
+        becomes('"<" in self.settings.condition.operator'),
+        tests=(f"{_TESTS}test_a_share_of_a_window_alerts_when_the_window_is_over",),
+    ),
+    Guard(
         "alert-position-when-kept",
         "the position of an alert moves when all of its windows are kept",
         "windows beyond the limit of a round are skipped",

@@ -152,8 +152,9 @@ class LivePage:
 
         with serving(port) as (shown, url):
             typer.echo(json_line("serving", url=url) if self.as_json else f"serving {url} until Ctrl-C")
-            self.shown(url)
             stop_on_signals(stopping)
+            # a text browser answers when it is closed
+            threading.Thread(target=self.shown, args=(url,), daemon=True).start()
             self.lake.watch_report(shown.put, proof=self.proof, period=self.period, stopping=stopping)
 
     def period(self) -> Period | None:

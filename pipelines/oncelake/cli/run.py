@@ -1,8 +1,10 @@
 """`oncelake run`: run the chain, and with --prove prove what it wrote."""
 
+import os
 import select
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +17,9 @@ from oncelake.cli.prove import say_link, say_result
 from oncelake.common.errors import ConfigError, StoppedError
 from oncelake.common.json_line import json_line
 from oncelake.common.wording import count_of
+
+# The seconds that a question waits for its answer.
+_PATIENCE = 60.0
 
 if TYPE_CHECKING:
     from oncelake.engine.exclusive import RunResult
@@ -61,7 +66,7 @@ def run(
 
         if prove and not once:
             raise ConfigError("--prove needs --once, as only such a run ends; beside another one, run: oncelake prove")
-        asks = yes or (not as_json and not quiet and sys.stdin.isatty() and sys.stdout.isatty())
+        asks = yes or (not as_json and not quiet and _is_answered())
         ran = lake.run(
             once=once,
             stopping=stopping,
@@ -99,12 +104,22 @@ def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading
     if yes:
         return True
     console.print(f"Build {' and '.join(plan.rebuilt)} again now? [y/N] ", end="")
-    while not select.select([sys.stdin], [], [], 0.2)[0]:
+    waited = time.monotonic() + _PATIENCE
+    while not (answered := bool(select.select([sys.stdin], [], [], 0.2)[0])) and time.monotonic() < waited:
         if stopping.is_set():
             raise StoppedError("stopped; nothing was changed")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not answered or sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError(plan.refused[0].reason)  # as the run would, after the start of Spark
     return True
+
+
+def _is_answered() -> bool:
+    """Return True if somebody may answer a question: on a terminal, and not in its background."""
+    try:
+        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        return is_terminal and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _say_step(console: Console, text: str, *, as_json: bool) -> None:

@@ -28,7 +28,11 @@ ENV_PREFIX = "ONCELAKE_"
 NO_SOURCE = "source: is required"
 # Settings that can hold passwords; their values are never shown.
 SECRET_KEYS = (
-    *(f"{source}.{key}" for source in ("source", "sources.*") for key in (*SECRETS, "mask.key_variable")),
+    *(
+        f"{source}.{key}"
+        for source in ("source", "sources.*")
+        for key in (*SECRETS, "auto_loader", "mask.key_variable")
+    ),
     "serving.url",
     "serving.password",
     "serving.options",

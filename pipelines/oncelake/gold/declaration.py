@@ -138,13 +138,20 @@ class GoldTable(Strict):
 
     @property
     def parsed(self) -> tuple[Measure, ...]:
-        """The measures in declared order; percentiles of the same values are shown from the parts of the first one."""
+        """The measures in declared order; percentiles of the same values are shown from the parts of one of them.
+
+        It is the one whose name comes first in the alphabet, so the columns do not depend on the order in the file.
+        """
         first: dict[str, str] = {}
-        measures = [parse_measure(name, text) for name, text in self.measures.items()]
-        for place, measure in enumerate(measures):
+        for name, text in sorted(self.measures.items()):
+            measure = parse_measure(name, text)
             if measure.function == "percentile":
-                measures[place] = replace(measure, kept_as=first.setdefault(measure.argument, measure.name))
-        return tuple(measures)
+                first.setdefault(measure.argument, name)
+        measures = (parse_measure(name, text) for name, text in self.measures.items())
+        return tuple(
+            replace(measure, kept_as=first[measure.argument]) if measure.function == "percentile" else measure
+            for measure in measures
+        )
 
 
 def quoted(name: str) -> str:

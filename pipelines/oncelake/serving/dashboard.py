@@ -119,7 +119,7 @@ def _series(table: SinkTable, by: Sequence[str], measure: str, time: str) -> sa.
     largest = (
         sa.select(name.label("series"))
         .where(shown)
-        .group_by(sa.text("series"))
+        .group_by(name)
         .order_by(sa.func.max(value).desc())
         .limit(MOST_SERIES)
         .subquery("largest")

@@ -22,6 +22,11 @@ FORMAT = {"time": ["iso8601"], "pattern": "^(?<message>.*)$"}
             {"source": {"kafka": {"x": "new"}}},
             ["source.kafka.x: changed (not shown)"],
         ),
+        (
+            {"sources": {"x": {"auto_loader": {"clientSecret": "old"}}}},
+            {"sources": {"x": {"auto_loader": {"clientSecret": "new"}}}},
+            ["sources.x.auto_loader.clientSecret: changed (not shown)"],
+        ),
         ({}, {"serving": {"url": "sqlite://", "mode": "m"}}, ["serving: added, url (not shown), mode m"]),
         ({"alerts": {"a": {"to": "old"}}}, {"alerts": {"a": {"to": "new"}}}, ["alerts.a.to: changed (not shown)"]),
     ],

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from oncelake.gold.declaration import GoldTable
 from oncelake.gold.functions import ACCEPTED, FUNCTIONS
 from oncelake.gold.measure import NOT_ADDITIVE, Measure, parse_measure
 
@@ -163,3 +164,14 @@ def test_two_calls_two_arguments_and_open_parentheses_are_refused(text: str) -> 
 def test_measure_without_its_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"needs one expression over silver: \w+\(x\)"):
         parse_measure("m", text)
+
+
+def test_the_columns_of_percentiles_do_not_depend_on_their_order() -> None:
+    texts = {"p95": "percentile(ms, 0.95)", "p50": "percentile(ms, 0.5)", "other": "percentile(size, 0.5)"}
+    tables = [
+        GoldTable.model_validate({"every": "1 minute", "measures": measures})
+        for measures in (texts, dict(sorted(texts.items())))
+    ]
+    one, two = ({measure.name: [*measure.parts] for measure in table.parsed} for table in tables)
+    assert one == two
+    assert one["p50"] == one["p95"] != one["other"]

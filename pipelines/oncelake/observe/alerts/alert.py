@@ -118,7 +118,7 @@ class Alert:
         return self._holding(state, now)
 
     def _gold(self, state: AlertState, now: int) -> AlertState:
-        falling = "<" in self.settings.condition.operator
+        falling = "<" in self.settings.condition.operator or self.look.may_fall  # guard: falling-window-is-over
         # before the version is read: what is settled now is in it
         settled = (falling or state.open > 0) and self.look.settled()
         head = self.look.head()

@@ -27,6 +27,8 @@ _COMPARE: dict[str, Callable[[Column, float], Column]] = {
     "<": lambda value, limit: value < limit,
     "<=": lambda value, limit: value <= limit,
 }
+# A window alerts as soon as gold has such a measure's value; of all others, when the window is over.
+_LASTING = ("count", "count where", "sum", "min", "max", "approx_distinct")
 # The file below `_alerts` with the result of the last proof.
 PROOF = "proof.json"
 
@@ -54,6 +56,10 @@ class Look(Protocol):
     @property
     def length_ms(self) -> int:
         """The length of a window of the gold table, in milliseconds."""
+
+    @property
+    def may_fall(self) -> bool:
+        """True if more lines of a window can make its value smaller, as they do with an average or a share."""
 
     def settled(self) -> bool:
         """Return True if the gold table certainly counts every line that the source has."""
@@ -112,6 +118,13 @@ class LakeLook(Look):
     def length_ms(self) -> int:
         """The length of a window of the gold table, in milliseconds."""
         return built_by(self.chain, self.condition.table).seconds * 1000
+
+    @property
+    def may_fall(self) -> bool:
+        """True if the measure is none of those that only grow, or fall only with negative or smaller values."""
+        measures = built_by(self.chain, self.condition.table).parsed
+        functions = [measure.function for measure in measures if measure.name == self.condition.column]
+        return any(function not in _LASTING for function in functions)
 
     def settled(self) -> bool:
         stage_names = ("silver", str(self._gold))

@@ -28,6 +28,7 @@ from oncelake.observe.openlineage.follow import check_installed
 from oncelake.observe.plan.changes import StageChange, changes_after, changes_of
 from oncelake.observe.plan.sample import LineSample, take_sample
 from oncelake.observe.plan.work import Estimates, Work
+from oncelake.observe.report.versions import masked
 from oncelake.observe.status import StageStatus
 
 Action = Literal["go on", "build", "refused", "wait"]
@@ -184,7 +185,8 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
         *_offers(chain, changes, estimates, states),
     ]
     plan = Plan(_place(chain), changes, stages, refused, commands, _unchecked(chain))
-    return plan if not sample else _with_spark(plan, chain, sample)
+    shown: Plan = masked(_with_spark(plan, chain, sample) if sample else plan)
+    return shown
 
 
 def _with_spark(plan: Plan, chain: Chain, sample: int) -> Plan:
@@ -219,7 +221,8 @@ def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
     rebuilt = [stage for stage in chain.stages if any(stage.name == one.stage and one.command for one in refused)]
     commands = [*(_rebuild(chain, stage) for stage in rebuilt), *(() if elsewhere else _offers(chain, changes))]
     unchecked = [*_unchecked(chain), "what the lake and the sources hold: oncelake plan without --against"]
-    return Plan(_place(chain), changes, stages, refused, commands, unchecked, str(against))
+    shown: Plan = masked(Plan(_place(chain), changes, stages, refused, commands, unchecked, str(against)))
+    return shown
 
 
 def _after(stage: str, stopped: set[str | None], new: set[str], *, is_built: bool) -> StagePlan:

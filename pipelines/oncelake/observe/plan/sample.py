@@ -70,6 +70,8 @@ def take_sample(chain: Chain, spark: SparkSession, most: int) -> LineSample:
     read = quarantine.select(*LINE)
     silver = chain.commit_log(SILVER).state().rows
     passed = [rows.join(read, _same(rows, read), "left_anti") for rows in _bronze(chain, spark, most)]
+    if not passed:  # no source that is declared has lines yet
+        return LineSample(out, Tried(of=silver))
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), passed)
     return LineSample(out, _tried(parsed_again(chain.silver, rows), silver, moved=False))
 

@@ -41,8 +41,8 @@ def masked(value: Any) -> Any:
         return _CREDENTIALS.sub("//…@", value)
     if isinstance(value, Mapping):
         return {key: masked(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(masked, value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(masked, value))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{field.name: masked(getattr(value, field.name)) for field in fields(value)})
     return value

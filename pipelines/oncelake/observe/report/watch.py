@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from oncelake.common.errors import StateError
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
+from oncelake.observe.alerts.alert_watch import alert_states
 from oncelake.observe.report.collect import Collector, prove
 from oncelake.observe.report.facts import Facts, ProofFacts
 from oncelake.observe.report.period import Period
@@ -31,15 +33,29 @@ class Heads:
     Attributes:
         versions: each table's newest version, None if the table does not exist.
         writing: the lock holder, empty if there is none; None if the store has no lock.
+        alerts: the names and states of the alerts; none if they cannot be read.
+        minute: the current minute, if a period that ends now is reported on.
     """
 
     versions: Mapping[str, int | None]
     writing: str | None
+    alerts: tuple[tuple[str, str], ...] = ()
+    minute: int | None = None
+
+    @property
+    def tables(self) -> "Heads":
+        """What a proof depends on."""
+        return replace(self, alerts=(), minute=None)
 
 
-def heads(chain: Chain) -> Heads:
-    """Return the newest versions and the lock holder; costs one listing per table."""
-    return Heads({str(table): version for table, version in chain.versions().items()}, writing(chain.lake))
+def heads(chain: Chain, *, minute: int | None = None) -> Heads:
+    """Return what is newest; costs one listing per table, and a small file per alert."""
+    versions = {str(table): version for table, version in chain.versions().items()}
+    try:
+        alerts = tuple((alert.alert, alert.state) for alert in alert_states(chain))
+    except StateError:
+        alerts = ()
+    return Heads(versions, writing(chain.lake), alerts, minute)
 
 
 @dataclass
@@ -67,7 +83,7 @@ class Watch:
     def step(self) -> None:
         """Look again if something is new and the pause is over."""
         now = self.heads()
-        prove = self.prove if now != self._proven and self._may(now, self._prove_after) else None
+        prove = self.prove if now.tables != self._proven and self._may(now, self._prove_after) else None
         if prove is not None or (now != self._looked and self._may(now, self._look_after)):
             self.show(self._look_again(now, prove))
 
@@ -83,9 +99,9 @@ class Watch:
     def _look_again(self, now: Heads, prove: Callable[[], ProofFacts] | None) -> Facts:
         if prove is not None:
             began, self._proof = self.clock(), prove()
-            self._proven, self._prove_after = now, self.clock() + PROOF_REST * (self.clock() - began)
+            self._proven, self._prove_after = now.tables, self.clock() + PROOF_REST * (self.clock() - began)
         began = self.clock()
-        behind = self.prove is not None and now != self._proven
+        behind = self.prove is not None and now.tables != self._proven
         facts = self.look(replace(self._proof, behind=behind))
         self._looked, self._look_after = now, self.clock() + LOOK_REST * (self.clock() - began)
         return facts
@@ -109,7 +125,7 @@ def watch(
         period: returns the period to report on at this moment; None for all that is in the lake.
     """
     return Watch(
-        heads=lambda: heads(chain),
+        heads=lambda: heads(chain, minute=int(time.time() // 60) if period() is not None else None),
         look=lambda result: Collector(chain, spark, period()).facts(result),
         prove=(lambda: prove(chain, spark)) if proof else None,
         show=show,

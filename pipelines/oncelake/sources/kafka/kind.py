@@ -43,6 +43,8 @@ from oncelake.sources.proof import Ingestion
 
 # The longest wait for Kafka when a run ends: ten seconds after a stop is requested, the process may be killed.
 _BRIEFLY = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
+# A comparison with the topic begins again this often if records expired meanwhile.
+_EXPIRED_TRIES = 2
 
 
 class KafkaKind(SourceKind):
@@ -127,7 +129,6 @@ class KafkaKind(SourceKind):
         comparison is enough for all who hold `known`.
         """
         assert isinstance(source, KafkaSource)
-        client = kafka_client(self.settings)
 
         def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
             epochs = {name: (topic.topic_id, topic.epochs) for name, topic in now.items()}
@@ -135,9 +136,7 @@ class KafkaKind(SourceKind):
             if is_known and known.get(at, (None,))[0] == epochs:
                 cached: LastRecords = known[at][1]
                 return cached
-            compare = compare_last(lambda: read(versions.spark, at), client, versions)
-            described = partial(describe, versions.spark, client, sorted(now))
-            result = again_if_expired(compare, described)(ends, now, metadata)
+            result = self._compare_last(lambda: read(versions.spark, at), now, versions)(ends, now, metadata)
             if is_known and not result.others:
                 known[at] = (epochs, result)
             return result
@@ -191,8 +190,15 @@ class KafkaKind(SourceKind):
         ends = readable(metadata.end, None, now) if metadata and not lost else {}
         if lost or metadata is None or not any(ends.values()):
             return lost
-        result = compare_last(lambda: bronze, kafka_client(self.settings), versions)(ends, now, metadata)
+        result = self._compare_last(lambda: bronze, now, versions)(ends, now, metadata)
         return refilled(result.others) if result.others else None  # guard: rebuild-topic-not-refilled
+
+    def _compare_last(
+        self, bronze: Callable[[], DataFrame], now: Mapping[str, Topic], versions: MaskVersions
+    ) -> CompareLast:
+        client = kafka_client(self.settings)
+        compare = compare_last(bronze, client, versions)
+        return again_if_expired(compare, partial(describe, versions.spark, client, sorted(now)))
 
     def _describe(self, spark: SparkSession | None) -> Mapping[str, Topic]:
         assert spark is not None, "Kafka is queried through Spark's own client"
@@ -217,7 +223,7 @@ class KafkaKind(SourceKind):
 
 
 def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, Topic]]) -> CompareLast:
-    """Return a comparison that begins again if records expired while it read them.
+    """Return a comparison that begins again, a few times, if records expired while it read them.
 
     Args:
         compare: the comparison.
@@ -225,13 +231,19 @@ def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, 
     """
 
     def compared(ends: Offsets, now: Mapping[str, Topic], metadata: CommitMetadata) -> LastRecords:
-        try:
-            return compare(ends, now, metadata)
-        except Py4JJavaError:
-            later = described()
-            if all(topic.earliest == now[name].earliest for name, topic in later.items() if name in now):
-                raise
-            return compared(ends, later, metadata)
+        for _ in range(_EXPIRED_TRIES):
+            try:
+                return compare(ends, now, metadata)
+            except Py4JJavaError:
+                later = described()
+                if not any(
+                    later[name].earliest[part] > now[name].earliest[part]
+                    for name, parts in ends.items()
+                    for part in parts
+                ):
+                    raise
+                now = later
+        return compare(ends, now, metadata)
 
     return compared
 

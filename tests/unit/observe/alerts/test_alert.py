@@ -32,6 +32,7 @@ class Gold(Look):
     limit: float = 100.0
     falling: bool = False
     length_ms: int = MINUTE
+    may_fall: bool = False
     values: dict[int, float] = field(default_factory=dict)
     version: int = 0
     up_to_date: bool = True
@@ -144,6 +145,22 @@ def test_a_window_past_the_limit_sends_one_message() -> None:
     assert message.text == "log_count is 150"
     assert message.window == "1971-11-26T10:40:00Z to 1971-11-26T10:41:00Z"
     assert message.condition == "error_log.log_count > 100"
+
+
+def test_a_share_of_a_window_alerts_when_the_window_is_over() -> None:
+    place = Place(gold=Gold(may_fall=True))
+    place.round()
+    place.gold.count(0, 150)  # the first line of the window is an error
+    place.round()
+    assert place.got == []
+    place.gold.count(0, 50)
+    place.now += 3 * MINUTE
+    place.round()
+    assert place.got == [], "the share of the whole window is within the limit"
+    place.gold.count(3, 150)
+    place.now += 3 * MINUTE
+    place.round()
+    assert [message.status for message in place.got] == ["alert", "end"]
 
 
 def test_a_window_within_the_limit_sends_nothing() -> None:
