@@ -44,7 +44,7 @@ class Heads:
 
     @property
     def tables(self) -> "Heads":
-        """What a proof depends on."""
+        """The part of the state that a proof depends on."""
         return replace(self, alerts=(), minute=None)
 
 
