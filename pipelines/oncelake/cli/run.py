@@ -115,11 +115,12 @@ def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading
 
 def _is_answered() -> bool:
     """Return True if somebody may answer a question: on a terminal, and not in its background."""
-    try:
-        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        return is_terminal and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # a terminal that starts no programs in the background
+        return True
 
 
 def _say_step(console: Console, text: str, *, as_json: bool) -> None:

@@ -125,6 +125,18 @@ class TableRows:
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
 
+    def records(self, text: str, versions: Mapping[str, TableVersion], **values: Any) -> list[dict[str, Any]]:
+        """Return the rows of a query over several tables whose columns are numbers, texts and truth values.
+
+        Unlike `query_all`, it needs no pyarrow where Spark answers.
+        """
+        answer = self.without_spark(text, versions, **values)
+        if answer is not None:
+            rows: list[dict[str, Any]] = answer.to_pylist()
+            return rows
+        frames = {name: self.frame(*table) for name, table in versions.items()}
+        return [row.asDict() for row in self.spark().sql(text, _used(text, values), **frames).collect()]
+
     def without_spark(
         self,
         text: str,

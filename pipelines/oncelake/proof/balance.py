@@ -176,12 +176,12 @@ def _weigh(rows: TableRows, compared: _Compared) -> list[Weighed]:
         f"SELECT {_OF}, taken, {counts}, CAST(sum(CASE WHEN {off} THEN 1 ELSE 0 END) AS BIGINT) AS off "
         f"FROM ({per_origin}) o GROUP BY {_OF}, taken ORDER BY taken NULLS FIRST, {_OF} NULLS FIRST"
     )
-    weighed: list[Weighed] = rows.query_all(total, versions).to_pylist()
+    weighed: list[Weighed] = [*rows.records(total, versions)]
     if any(row["off"] for row in weighed):
         order = ", ".join(f"{name} NULLS FIRST" for name in ("topic", "part", "file"))
         first = f"row_number() OVER (PARTITION BY {_OF}, taken ORDER BY {order}) AS place"
         examples = f"SELECT * FROM (SELECT *, {first} FROM ({per_origin}) o WHERE {off}) f WHERE place = 1"
-        found = {(row[_OF], row["taken"]): row for row in rows.query_all(examples, versions).to_pylist()}
+        found = {(row[_OF], row["taken"]): row for row in rows.records(examples, versions)}
         weighed = [{**row, "example": found.get((row[_OF], row["taken"]))} for row in weighed]
     return weighed
 

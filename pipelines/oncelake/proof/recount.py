@@ -50,9 +50,8 @@ def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declar
     name = f"{SILVER} → {gold.table}"
     end = TablePosition.parse(gold.end)
     if end is None:  # no batch yet: the table must be empty
-        (count,) = rows.query("SELECT count(*) AS rows FROM {rows}", gold.path, version=gold.version)[
-            "rows"
-        ].to_pylist()
+        (counted,) = rows.records("SELECT count(*) AS rows FROM {rows}", {"rows": (gold.path, gold.version)})
+        count = counted["rows"]
         wrote = count_of(count, "row, and no batch that wrote it", "rows, and no batch that wrote them")
         message = wrote if count else "no batch yet, no row"
         return Link(name, str(gold.table), not count, message)  # guard: gold-empty-without-batch
@@ -165,16 +164,15 @@ def _touched(
     # windows of a zone need not begin at multiples of anything: each is found by the times of a quarter of an hour
     length = (declared.seconds if isinstance(declared.window, FixedWindow) else _QUARTER) * 1_000_000
     at = "unix_micros(t.log_time)"
-    starts = rows.query(
+    starts = rows.records(
         f"SELECT DISTINCT {at} - pmod({at}, {length}) AS start FROM {{rows}} t "
         f"WHERE {_among('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
-        silver[0],
-        version=silver[1],
+        {"rows": silver},
     )
-    if starts.num_rows == _MOST_WINDOWS:
+    if len(starts) == _MOST_WINDOWS:
         return None
     try:
-        spans = {_span(start, start + length - 1, declared.window) for start in starts["start"].to_pylist()}
+        spans = {_span(start, start + length - 1, declared.window) for start in (row["start"] for row in starts)}
     except OverflowError:  # a window outside the years 1 to 9999
         return None
     return _among(LOG_TIME, merged(sorted(spans)), 1)

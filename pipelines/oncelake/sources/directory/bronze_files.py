@@ -101,7 +101,7 @@ def read_files(
     """
     length, modified = raw_length_of(rows.columns(*at)) if lines else "0", "unix_millis(file_modified)"
     steady = f"min(file_size) = max(file_size) AND min({modified}) = max({modified})"
-    summed = rows.query_all(
+    summed = rows.records(
         f"SELECT file, {INGESTED_MS} AS ingested, count(*) AS rows, "
         f"CAST(sum(coalesce({length}, 0) + 1) AS BIGINT) AS bytes, coalesce(min(file_size), 0) AS size, "
         f"coalesce(min({modified}), 0) AS modified, coalesce({steady}, FALSE) AS steady "
@@ -110,7 +110,7 @@ def read_files(
     )
     counts: Counter[int | None] = Counter()
     files: dict[str, list[dict[str, Any]]] = {}
-    for row in summed.to_pylist():
+    for row in summed:
         counts[row["ingested"]] += row["rows"]
         files.setdefault(row["file"], []).append(row)
     return sorted(_folded(uri, parts) for uri, parts in files.items() if uri is not None), dict(counts)

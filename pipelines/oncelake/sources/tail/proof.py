@@ -128,7 +128,7 @@ def tail_rows(span: Span, source: TailSource, rows: TableRows, versions: MaskVer
         versions: the versions of the rules that mask data.
         deep: True to read the files that are there again, and to compare them with bronze line by line.
     """
-    summed = rows.query_all(_summed(span, rows), {"bronze": (span.path, span.version)}).to_pylist()
+    summed = rows.records(_summed(span, rows), {"bronze": (span.path, span.version)})
     counts: dict[int | None, int] = {}
     for row in summed:
         counts[row["ingested"]] = counts.get(row["ingested"], 0) + row["rows"]
