@@ -411,13 +411,6 @@ GUARDS = (
         tests=(f"{_RECOUNTED}test_gold_that_differs_is_named",),
     ),
     Guard(
-        "gold-texts-valid-in-recount",
-        "a text of silver that is not UTF-8 is counted again by Spark, which makes it valid as gold has it",
-        "the proof of a right table fails",
-        becomes("{name: key.sql(values) for name, key in self.keys.items()}"),
-        tests=(f"{_RECOUNTED}test_a_text_that_is_not_utf_8_is_counted_again_as_gold_has_it",),
-    ),
-    Guard(
         "whole-proof-by-spark",
         "`--full` and `--deep` read every table with Spark",
         "no proof reads a table with the other reader",

@@ -124,7 +124,6 @@ class PlainGold:
             lines: the name of one more column, the number of lines.
             values: the values of the query, which are added to.
         """
-        # guard: gold-texts-valid-in-recount
         keys = {name: f"validate_utf8({key.sql(values)})" for name, key in self.keys.items()}
         measures = {measure.name: _measure_sql(measure, values) for measure in self.declared.parsed}
         if None in measures.values() or not isinstance(self.declared.window, FixedWindow):
