@@ -97,7 +97,7 @@ def differing_rules(
 
 def _formats(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return the log formats among a stage's rules by their sources, or by numbers if these are not known."""
-    formats = [_with_defaults(rule, LogFormat) for rule in rules if _is_format(rule)]
+    formats = [_with_defaults(rule, LogFormat) for rule in rules if is_format(rule)]
     names = sorted(sources) if len(sources) == len(formats) else map(str, range(1, len(formats) + 1))
     return dict(zip(names, formats, strict=True))
 
@@ -105,7 +105,7 @@ def _formats(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict
 def _others(rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the rules that are no log format as one mapping; each kind of rule has keys of its own."""
     labelled: dict[str, Any] = {}
-    for rule in (rule for rule in rules if not _is_format(rule)):
+    for rule in (rule for rule in rules if not is_format(rule)):
         if "expectation" in rule:
             expectation = {key: value for key, value in rule.items() if key not in ("id", "expectation")}
             labelled[f"rule {rule['id']}"] = {**expectation, **rule["expectation"]}
@@ -130,7 +130,8 @@ def _mask(rule: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, **{key: value for key, value in rule.items() if key not in ("rules", "way")}}
 
 
-def _is_format(rule: Mapping[str, Any]) -> bool:
+def is_format(rule: Mapping[str, Any]) -> bool:
+    """Return True if a rule is a log format."""
     return "time" in rule and "expectation" not in rule
 
 

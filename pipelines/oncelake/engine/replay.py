@@ -103,9 +103,7 @@ class Replay:
             return ReplayResult(finished=finished)
         metadata = self._note(reasons)
         self._files.remove(self._place())
-        self._compared(
-            parsed_again(self.silver, rows, F.col("reasons").alias(_WAS)), metadata.txn_version
-        ).write.format("delta").save(self._place(metadata))
+        self._judged(rows, metadata.txn_version).write.format("delta").save(self._place(metadata))
         verdicts = self._verdicts(metadata)
         outcome, changes = _counted(verdicts)
         if changes:
@@ -133,12 +131,7 @@ class Replay:
         rows = self._lines_to_check(reasons)
         if rows is None:
             return ReplayResult()
-        return _counted(
-            self._compared(
-                parsed_again(self.silver, rows, F.col("reasons").alias(_WAS)),
-                self.chain.commit_log(SILVER).newest() or 0,
-            )
-        )[0]
+        return _counted(self._judged(rows, self.chain.commit_log(SILVER).newest() or 0))[0]
 
     def _lines_to_check(self, reasons: Sequence[str]) -> DataFrame | None:
         """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""
@@ -158,8 +151,12 @@ class Replay:
             rows = rows.where(source_name().isin([*self.silver.parsers]))
         return rows.where(F.arrays_overlap("reasons.rule", F.array(*map(F.lit, reasons)))) if reasons else rows
 
-    def _compared(self, parsed: DataFrame, version: int) -> DataFrame:
-        """Add the twin of each line that repeats one of these lines, or of a version of silver, if they are dropped."""
+    def _judged(self, rows: DataFrame, version: int) -> DataFrame:
+        """Return lines of quarantine as the rules read them now.
+
+        If repeats are dropped, each line has its twin among these lines or those of a version of silver.
+        """
+        parsed = parsed_again(self.silver, rows, F.col("reasons").alias(_WAS))
         declared = self.silver.deduplicate
         if declared is None:
             return parsed

@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 
 from oncelake.common.lake import BRONZE, SILVER, Table, bronze_stage
 from oncelake.engine.chain import Chain, StageState
-from oncelake.engine.differences import Difference, differences, differing_rules
+from oncelake.engine.differences import Difference, differences, differing_rules, is_format
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.preflight import gold_differences
 from oncelake.engine.rules import declared_rules, read_rules
@@ -182,7 +182,7 @@ def _former_sources(chain: Chain) -> list[str]:
     known = read_rules(chain.lake, chain.spark, metadata.rules)
     names = [Table.named(name).name for name in table_ids(metadata.source)]
     former = [name for name in names if name not in chain.settings.by_name]
-    formats = sum("time" in rule and "expectation" not in rule for rule in known["rules"]) if known else 0
+    formats = sum(map(is_format, known["rules"])) if known else 0
     return former if formats > len(names) - len(former) else []
 
 
