@@ -148,12 +148,12 @@ class TableRows:
     ) -> "pyarrow.Table | None":
         """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark."""
         opened = {name: self._table(*table) for name, table in versions.items()}
-        found = {name: table for name, table in opened.items() if table is not None}
+        readable = {name: table for name, table in opened.items() if table is not None}
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        if len(found) < len(versions):
+        if len(readable) < len(versions):
             return None
         try:
-            datasets = {name: _dataset(table, ingested_at) for name, table in found.items()}
+            datasets = {name: _dataset(table, ingested_at) for name, table in readable.items()}
             return self._by_duckdb(text, datasets, values)
         except _failures():  # guard: failed-query-by-spark
             return None

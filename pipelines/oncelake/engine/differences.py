@@ -1,6 +1,6 @@
 """Compare the rules that made a stage's rows with the declared ones, key by key, for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import Any
@@ -56,17 +56,17 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str =
         now: the new mapping.
         within: the key of both; empty at the top.
     """
-    found = []
+    changed: list[Difference] = []
     for name in dict.fromkeys((*now, *before)):
         key = f"{within}.{name}" if within else name
         old, new = (_by_name(values.get(name)) for values in (before, now))
         if old == new:
             continue
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += differences(old, new, key)
+            changed += differences(old, new, key)
         else:
-            found.append(Difference(key, *(None if value is None else _text(value, key) for value in (old, new))))
-    return found
+            changed.append(Difference(key, *(None if value is None else _text(value, key) for value in (old, new))))
+    return changed
 
 
 def differing_rules(
@@ -124,8 +124,8 @@ def _others(rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _mask(rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return rules that mask data by their names, with what people declare of them."""
     named = {
-        one["name"]: {key: value for key, value in one.items() if key not in ("name", "check") and value}
-        for one in rule["rules"]
+        pattern["name"]: {key: value for key, value in pattern.items() if key not in ("name", "check") and value}
+        for pattern in rule["rules"]
     }
     return {**named, **{key: value for key, value in rule.items() if key not in ("rules", "way")}}
 
@@ -176,6 +176,10 @@ def is_secret(key: str) -> bool:
 
 def sides(changed: Sequence[Difference]) -> tuple[str, str]:
     """Return in words what differs, in the new declaration and in the old one."""
-    now = ", ".join(f"{one.key} {_UNSET if one.now is None else one.now}" for one in changed)
-    before = ", ".join(f"{one.key} {_UNSET if one.before is None else one.before}" for one in changed)
-    return now, before
+    now = ((difference.key, difference.now) for difference in changed)
+    before = ((difference.key, difference.before) for difference in changed)
+    return _side(now), _side(before)
+
+
+def _side(values: Iterable[tuple[str, str | None]]) -> str:
+    return ", ".join(f"{key} {_UNSET if value is None else value}" for key, value in values)

@@ -145,7 +145,7 @@ def check_tables(chain: Chain, emptied: Collection[Table] = frozenset(), spark: 
 def _table_checks(
     chain: Chain, emptied: Collection[Table] = frozenset(), spark: SparkSession | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Yield the checks of `check_tables`, each of which raises ConfigError."""
+    """Yield the checks of `check_tables`; one that fails raises ConfigError."""
     if SILVER not in emptied:
         yield partial(_check_columns, chain, spark)
     for target in (target for stage in chain.stages for target in stage.writes):

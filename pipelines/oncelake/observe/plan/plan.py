@@ -218,7 +218,9 @@ def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
     changes = changes_after(chain, before)
     new = {change.stage for change in changes if change.kind == "new"}
     stages = [_after(stage.name, stopped, new, is_built=elsewhere) for stage in chain.stages]
-    rebuilt = [stage for stage in chain.stages if any(stage.name == one.stage and one.command for one in refused)]
+    rebuilt = [
+        stage for stage in chain.stages if any(stage.name == refusal.stage and refusal.command for refusal in refused)
+    ]
     commands = [*(_rebuild(chain, stage) for stage in rebuilt), *(() if elsewhere else _offers(chain, changes))]
     unchecked = [*_unchecked(chain), "what the lake and the sources hold: oncelake plan without --against"]
     shown: Plan = masked(Plan(_place(chain), changes, stages, refused, commands, unchecked, str(against)))
@@ -368,8 +370,8 @@ def _of_other_sources(chain: Chain, before: Chain, old: Mapping[str, Stage]) -> 
         if is_comparable(chain, stage) and is_comparable(before, old[stage.name]):
             diagnosis = source.trouble(None, None, before.source(old[stage.name]).identity())
         elif stage.served is not None and stage.reads != old[stage.name].reads:
-            seen = f"positions are of {old[stage.name].reads[0]}, the stage now reads {stage.reads[0]}"
-            diagnosis = Diagnosis(State.SOURCE_REPLACED, seen)
+            change = f"positions are of {old[stage.name].reads[0]}, the stage now reads {stage.reads[0]}"
+            diagnosis = Diagnosis(State.SOURCE_REPLACED, change)
         if diagnosis is not None:
             path = chain.lake.checkpoint(stage.name)
             yield Refusal(stage.name, block_reason(StageState(stage, path, Checkpoint(), {}, {}, source, diagnosis)))

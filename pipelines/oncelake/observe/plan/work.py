@@ -88,13 +88,13 @@ class Estimates:
             return Work("the source", held.count, held.unit, None, text if held.unit != "bytes" else None, seconds)
         works = [self.of_table(table) for table in stage.reads]
         first, *others = works
-        count, seen = sum(work.count or 0 for work in works), [work.bytes for work in works]
+        count, sizes = sum(work.count or 0 for work in works), [work.bytes for work in works]
         work = replace(
             first,
             reads=", ".join(map(str, stage.reads)),
             count=count,
             versions=first.versions if not others else None,
-            bytes=sum(one or 0 for one in seen) if None not in seen else None,
+            bytes=sum(size or 0 for size in sizes) if None not in sizes else None,
         )
         return replace(work, seconds=rate.of(count) if rate is not None and count else None)
 
