@@ -922,6 +922,20 @@ GUARDS = (
         tests=(f"{_WHICH}test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin",),
     ),
     Guard(
+        "rotated-file-moved-and-packed",
+        "a rotated file that was packed and moved to another directory is known by its name there",
+        "its lines count twice",
+        removed(),
+        tests=(f"{_WHICH}test_a_rotated_file_is_packed_and_moved_to_another_directory",),
+    ),
+    Guard(
+        "unpacked-file-beside-its-archive",
+        "a file beside the archive that it is made of continues no file that is gone",
+        "the lines of an archive that is unpacked count twice, if a log with the same first lines is gone",
+        answers("False"),
+        tests=(_FOUND,),
+    ),
+    Guard(
         "archive-from-line-start",
         "an archive that goes on within a line is read from the beginning of that line",
         "a part of a line counts as a line",

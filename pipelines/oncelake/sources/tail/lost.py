@@ -58,12 +58,13 @@ class LostFiles:
         rotated = list(origins(base))
         keys: list[tuple[object, ...]] = [("place", directory, origin) for origin in rotated]
         # otherwise the log beside it is the one it is made of
-        elsewhere = [("name", origin) for origin in rotated if join(directory, origin) not in self._places]
+        away = [origin for origin in rotated if join(directory, origin) not in self._places]
+        elsewhere: list[tuple[object, ...]] = [("name", origin) for origin in away]
+        if away and len(away) == len(rotated):  # guard: rotated-file-moved-and-packed
+            elsewhere += [("name", unpacked(base)), *(("raised", *lower) for lower in _lower(base))]
         if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
             keys.append(("number", directory, unnumbered(base)))
-            shift = shifts(base) if is_packed(base) else None
-            lower = range(min(shift[1], _MOST_SHIFTS)) if shift is not None else ()
-            keys += [("shift", directory, shift[0], number) for number in lower if shift is not None]
+            keys += [("shift", directory, *lower) for lower in _lower(base)]
         yield self._entries(keys)  # guard: own-directory-first
         yield self._entries(elsewhere)
 
@@ -82,6 +83,13 @@ class LostFiles:
         return known | {entry.offset for entry in self.old.values()}
 
 
+def _lower(base: str) -> Iterator[tuple[str, int]]:
+    """Yield the rest of a compressed file's name, and each number that rotations may have raised to the one it has."""
+    shift = shifts(base) if is_packed(base) else None
+    if shift is not None:
+        yield from ((shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS)))
+
+
 def _keys_of(
     entry: TailedFile, places: Container[str], forms: Container[str], *, is_packed: bool
 ) -> Iterator[tuple[object, ...]]:
@@ -97,6 +105,7 @@ def _keys_of(
     shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
         yield "shift", directory, *shift
+        yield "raised", *shift
     # otherwise each number may be a log of its own
     is_taken = unpacked(entry.path) in forms
     # guard: raised-number-beside-log

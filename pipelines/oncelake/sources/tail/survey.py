@@ -455,8 +455,10 @@ class _Comparison:
         for file in sorted(every, key=order):
             if file.size and not self._try(self._is_text, file, index):
                 continue
-            is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
             entry = grown[file.identity][1] if file.identity in grown else None
+            is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
+            if entry is None and self._name(file) not in paths:
+                is_double = is_double or self._try(self._is_unpacked_beside, file)
             if not is_double and file.identity not in self._faulty and self._try(self._continues, file, index, entry):
                 continue
             if file.identity in self._faulty:
@@ -478,6 +480,12 @@ class _Comparison:
         """Return True if a compressed file holds nothing but what the file beside it holds, of which it was made."""
         plain = self._plain.get(unpacked(self._name(file))) if is_packed(file.path) else None
         return plain is not None and self._contents.is_beginning(file, plain)
+
+    def _is_unpacked_beside(self, file: ListedFile) -> bool:  # guard: unpacked-file-beside-its-archive
+        """Return True if a file begins with all that was read of the compressed file beside it, of which it is made."""
+        packed = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
+        number = self._numbers.get(packed.identity) if packed is not None else None
+        return number is not None and self._contents.begins_with(file, self._at.files[number])
 
     def _copies_not_found(self) -> dict[int, TailedFile]:
         """Return the copies that are not found yet, by numbers below 0."""

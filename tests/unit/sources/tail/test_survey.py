@@ -474,6 +474,33 @@ def test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin(
     assert sorted(drain(files, at)[0]) == sorted(texts(6, 51))
 
 
+@pytest.mark.parametrize("number", [1, 2, 11])
+def test_a_rotated_file_is_packed_and_moved_to_another_directory(logs: Path, number: int) -> None:
+    files, rotated = ReadFiles(logs, rotation=None), logs / "app.log.1"
+    rotated.write_bytes(lines(1, 2))
+    (logs / "app.log").write_bytes(lines(3, 4))
+    _, at = drain(files, START)
+    rotated.unlink()
+    (logs / "old").mkdir()
+    moved = logs / f"old/app.log.{number}.gz"
+    moved.write_bytes(gzip.compress(lines(1, 5)))
+    os.utime(moved, (7_000, 7_000))
+    assert drain(files, at)[0] == texts(3, 5)
+
+
+def test_a_rotated_file_beside_another_log_is_not_the_one_that_is_gone(logs: Path) -> None:
+    files, rotated = ReadFiles(logs, rotation="rename"), logs / "app.log.1"
+    rotated.write_bytes(lines(1, 2))
+    _, at = drain(files, START)
+    rotated.unlink()
+    (logs / "b").mkdir()
+    (logs / "b/app.log").write_bytes(lines(3, 4))
+    archive = logs / "b/app.log.1.gz"
+    archive.write_bytes(gzip.compress(lines(1, 2)))
+    os.utime(archive, (7_000, 7_000))
+    assert sorted(drain(files, at)[0]) == sorted(texts(1, 4))
+
+
 def test_an_archive_is_followed_beside_an_older_archive_of_its_log(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     log, kept = logs / "app.log", logs / "app.log.gz"
