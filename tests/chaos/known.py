@@ -137,6 +137,25 @@ FILES = {
 }
 
 TOPICS = {
+    "a planned batch whose records are deleted before a rebuild": """
+        send #1 #2 #5
+        send #0 #3 #7
+        send #1 #6 #7
+        rebuild-accept {0 writing stop}
+        delete-records #1 #60
+        rebuild
+        rebuild-accept
+        prove-full
+    """,
+    "a topic that is recreated while a batch reads it, and a proof after that": """
+        send #1 #1 #2
+        run
+        send #1 #5 #2
+        run {0 after recreate #3}
+        prove
+        rebuild-accept
+        prove-full
+    """,
     "records that are deleted while a batch is planned, which the last rows of bronze are compared with": """
         send #0 #1 #7
         send #3 #2 #1
@@ -242,6 +261,15 @@ RULES = {
 }
 
 TAIL = {
+    "a rotated file that is packed without its time and moved to another directory": """
+        append app.log #1 #3
+        rotate app.log
+        run
+        pack app.log #1 #1
+        olddir app.log #1 #0
+        run
+        prove-deep
+    """,
     "bytes that are deleted after a batch planned or read them, before it was done": """
         append app.log #1 #5
         run {0 after stop}
@@ -344,6 +372,13 @@ TAIL = {
 
 # On growing files whose log format puts several lines together.
 TAIL_RULES = {
+    "a masked log that lost its last bytes is named": """
+        append sub/web.log #4 #8
+        run
+        crash sub/web.log #60
+        run
+        prove
+    """,
     "a log whose lines are masked in bronze, and that loses its end and grows": """
         append app.log #1 #1
         append sub/web.log #2 #3
@@ -382,6 +417,16 @@ TAIL_RECORDS = {
 }
 
 SOURCES = {
+    "a source that is removed before silver has ever read it": """
+        create access_log/f.log #1 #5
+        append tail/app.log #1 #8
+        run {0 before stop} {0 before stop}
+        remove #0
+        run
+        return #0
+        run
+        prove-full
+    """,
     "a rebuild that accepts that silver has no line of a source that is removed, and the source comes back": """
         create access_log/c.log #1 #1
         append tail/app.log #1 #2

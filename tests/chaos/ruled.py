@@ -89,10 +89,11 @@ class RuledLogs(Logs):
         return _house(directory, self.sets)
 
     def look(self) -> Listing:
-        """Return the lines, and keep them."""
+        """Return the lines, and keep them; a log that lost its last bytes is not compared with its masked lines."""
         listing = super().look()
         self.originals |= {masked(line): line for line in (*listing.files, *self.begun)}
-        return listing
+        cut = [name for name in self.crashed if Path(os.fsdecode(self.place.root + b"/" + name)).exists()]
+        return replace(listing, strange=(*listing.strange, *cut))
 
     def values(self, table: Path) -> Iterator[bytes]:
         """Yield what bronze holds as it was written."""

@@ -123,7 +123,7 @@ class Whole(Directory):
     @property
     def sets(self) -> list[str]:
         """Return settings by which most files are batches of their own."""
-        return ["source.max_bytes_per_batch=40"]
+        return ["source.max_bytes_per_batch=40", "source.renamed=read"]
 
     def house(self, directory: Path) -> House:
         """Return a lake with this chain, whose tables are kept up after every third commit."""

@@ -137,6 +137,13 @@ GUARDS = (
         tests=(f"{_SOURCES}a_source_is_not_removed_before_silver_has_read_it",),
     ),
     Guard(
+        "removed-source-never-read",
+        "a removed source that silver has never read has no lines",
+        "its lines never reach silver",
+        answers("iter(())"),
+        tests=(f"{_SOURCES}a_source_that_silver_has_never_read_is_not_removed",),
+    ),
+    Guard(
         "source-keeps-name",
         "a source keeps its name",
         "a renamed source is read from its beginning again",

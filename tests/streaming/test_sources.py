@@ -230,6 +230,30 @@ def test_lost_checkpoints_are_recovered_and_stages_rebuilt(lake: Several, spark:
         lake.rebuild(spark, "silver")
 
 
+@pytest.mark.parametrize("others", [("app",), ()], ids=["of several", "the only one"])
+def test_a_source_that_silver_has_never_read_is_not_removed(
+    lake: Several, spark: SparkSession, others: tuple[str, ...]
+) -> None:
+    fill(lake, "access_log", "app")
+    with crashed(spark, f"silver/access_log/_delta_log/{1:020}.json", before=True), pytest.raises(StageError):
+        lake.run(spark)
+    assert lake.size("bronze/app") == 4
+    lake.declare(*others or ["web"])
+    removed = "access_log" if others else "(access_log|app)"
+    refusal = rf"bronze\.{removed} has lines that silver has not read, and sources\.{removed} is not in the settings"
+    with pytest.raises(StateError, match=refusal):
+        lake.run(spark)
+    with pytest.raises(StateError, match=refusal):
+        lake.lakehouse(spark).prove()
+    lake.declare("access_log", "app")
+    lake.run(spark)
+    lake.declare("app")
+    fill(lake, "app", part="1")
+    lake.run(spark)
+    assert lake.counts() == {"access_log": 3, "app": 6}
+    assert lake.doubts(spark) == []
+
+
 def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     lake.declare("access_log", "app", json={"path": str(lake.logs / "json"), **JSON})
     (lake.logs / "json").mkdir()

@@ -38,19 +38,37 @@ def refused_change(chain: Chain) -> str | None:
     state = chain.commit_log(SILVER).state()
     recorded = table_ids(state.metadata.source) if state.metadata else {}
     source = chain.source(silver)
-    if not isinstance(source, DeltaSources):
-        named = state.metadata is not None and "table_id" not in state.metadata.source and recorded
-        return _without_names(recorded) if named else None
-    unread = source.unread(state.end)  # guard: removed-source-read-to-end
-    if unread:
-        name = unread[0].partition(".")[2]
+    is_named = isinstance(source, DeltaSources)
+    if not is_named and state.metadata is not None and "table_id" not in state.metadata.source and recorded:
+        return _without_names(recorded)
+    former = source.unread(state.end) if isinstance(source, DeltaSources) else []  # guard: removed-source-read-to-end
+    unread = next(iter([*former, *_never_read(chain, recorded)]), None)
+    if unread is not None:
+        name = unread.partition(".")[2]
         return (
-            f"{unread[0]} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
+            f"{unread} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
             "run oncelake run --once, then remove it"
         )
+    if not is_named:
+        return None
     states = {name: chain.commit_log(Table.named(name)).state().metadata for name in recorded}
     places = {name: metadata.source for name, metadata in states.items() if metadata}
     return next(_renamed(chain, recorded, places), None) or next(_read_twice(chain), None)
+
+
+def _never_read(chain: Chain, recorded: Collection[str]) -> Iterator[str]:  # guard: removed-source-never-read
+    """Yield the bronze tables with lines whose sources are not in the settings, and that silver has never read.
+
+    Args:
+        chain: the chain.
+        recorded: the bronze tables that silver has read.
+    """
+    for stage in sorted(chain.checkpoint_files.names(chain.lake.checkpoints)):
+        layer, _, name = stage.partition(".")
+        table = bronze_of(name) if name else BRONZE
+        is_former = layer == BRONZE.layer and table.name.isidentifier() and table.name not in chain.settings.by_name
+        if is_former and str(table) not in recorded and chain.commit_log(table).state().rows:
+            yield str(table)
 
 
 def refused_after(chain: Chain, before: Chain) -> str | None:
@@ -235,14 +253,22 @@ def take_census(chain: Chain, kind: DirectoryKind, rows: TableRows) -> tuple[Cen
     return census, Resolve(ingestion, kind.name, positions, kind.planned(ingestion), table_id)
 
 
-def _kind_of_files(settings: Settings, name: str | None) -> SourceKind:
+def declared_kind(settings: Settings, name: str) -> SourceKind:
+    """Return the source with a name.
+
+    Raises:
+        ConfigError: there is no such source.
+    """
     kinds = settings.kinds()
+    if name not in kinds:
+        raise ConfigError(f"there is no source {name!r}; the sources are {', '.join(kinds)}{did_you_mean(name, kinds)}")
+    return kinds[name]
+
+
+def _kind_of_files(settings: Settings, name: str | None) -> SourceKind:
     if name is not None:
-        if name not in kinds:
-            raise ConfigError(
-                f"there is no source {name!r}; the sources are {', '.join(kinds)}{did_you_mean(name, kinds)}"
-            )
-        return kinds[name]
+        return declared_kind(settings, name)
+    kinds = settings.kinds()
     of_files = {name: kind for name, kind in kinds.items() if kind.uncounted(None) is None}
     if len(of_files) > 1:
         raise ConfigError(f"several sources have files: {', '.join(of_files)}; choose one with --source")

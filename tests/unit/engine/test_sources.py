@@ -91,6 +91,22 @@ def test_a_source_is_not_removed_before_silver_has_read_it(lake: Several) -> Non
         refuse_unless_startable(lake.chain())
 
 
+def test_a_source_that_silver_has_never_read_is_not_removed(lake: Several) -> None:
+    files = MemoryFiles()
+    commit(files, "bronze/web", 0, operation="CREATE TABLE")
+    put(lake, files)
+    lake.checkpoint("bronze.web").mkdir(parents=True)
+    lake.checkpoint("bronze.web.aside-20261129T160357Z").mkdir()
+    assert refused_change(lake.chain()) is None
+    write(files, "bronze/web", 0, {"kind": "files", "path": str(lake.logs / "web")})
+    put(lake, files)
+    lake.declare("access_log", "app", "web")
+    assert refused_change(lake.chain()) is None
+    lake.declare("access_log", "app")
+    said = "bronze.web has lines that silver has not read, and sources.web is not in the settings. Put it back, run"
+    assert str(refused_change(lake.chain())).startswith(said)
+
+
 def test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early(lake: Several) -> None:
     lake.declare("access_log")
     no_spark: Any = None

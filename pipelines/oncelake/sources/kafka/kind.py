@@ -225,6 +225,8 @@ class KafkaKind(SourceKind):
 def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, Topic]]) -> CompareLast:
     """Return a comparison that begins again, a few times, if records expired while it read them.
 
+    It raises SourceError if a topic was recreated meanwhile, or lost its end.
+
     Args:
         compare: the comparison.
         described: describes the topics as they are now.
@@ -236,6 +238,14 @@ def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, 
                 return compare(ends, now, metadata)
             except Py4JJavaError:
                 later = described()
+                # guard: topic-recreated-while-compared
+                for name, parts in ends.items():
+                    lost = any(later[name].latest.get(part, 0) < end for part, end in parts.items())
+                    if lost or later[name].topic_id != now[name].topic_id:
+                        raise SourceError(
+                            f"topic {name} was recreated, or lost its end, while its records were read. See what to do "
+                            "with: oncelake doctor"
+                        ) from None
                 if not any(
                     later[name].earliest[part] > now[name].earliest[part]
                     for name, parts in ends.items()

@@ -30,10 +30,10 @@ PAUSE = 0.3
 
 def links(source: KafkaSource, ingestion: Ingestion, client: Client) -> Iterator[Link]:
     """Account for each offset, and check the rows that were read from the topics."""
-    span = ingestion.span
-    if span is not None and span.commits:
+    span, accounted = ingestion.span, kafka_offsets(ingestion.look, ingestion.table)
+    if accounted.holds and span is not None and span.commits:  # guard: no-rows-of-another-topic
         yield kafka_rows(ingestion.spark, span, client)
-    yield kafka_offsets(ingestion.look, ingestion.table)
+    yield accounted
     if ingestion.deep and span is not None and span.rows_in_all:
         yield _kafka_records(span, source, client, ingestion.versions)
 

@@ -3,9 +3,12 @@
 import json
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from oncelake.common.lake import BRONZE
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.state import Diagnosis, State
@@ -156,3 +159,15 @@ def test_a_run_during_the_proof_is_no_fault_but_a_lasting_loss_is(monkeypatch: p
         return StageView(now, batch(at(p0=4)), ALIGNED)
 
     assert (kafka_offsets(look).holds, len(asked)) == (False, module.LOOKS)
+
+
+def test_no_row_is_compared_with_another_topic_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, unused = topic({"0": 0}, {"0": 9}, topic_id="new"), cast(Any, None)
+    view = StageView(source(now), batch(at(p0=5)), Diagnosis(State.SOURCE_REPLACED, "another topic"))
+    span = SimpleNamespace(commits=("a batch",), rows_in_all=5)
+    ingestion = SimpleNamespace(span=span, look=lambda: view, table=BRONZE, spark=None, deep=False)
+    monkeypatch.setattr(module, "kafka_rows", lambda *_: pytest.fail("the rows are compared"))
+    monkeypatch.setattr(module, "PAUSE", 0)
+    (link,) = module.links(source(now), cast(Any, ingestion), unused)
+    assert not link.holds
+    assert "has ID new, bronze has read id" in link.said

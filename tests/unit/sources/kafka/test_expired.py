@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from oncelake.common.errors import SourceError
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.sources.kafka.kind import again_if_expired
 from oncelake.sources.kafka.records import Offsets
@@ -62,3 +63,9 @@ def test_an_error_with_another_cause_is_raised_at_once() -> None:
 def test_it_ends_however_fast_records_expire() -> None:
     with pytest.raises(GoneError):
         compared(at(1), at(2), at(3), at(4), fails=9)
+
+
+@pytest.mark.parametrize("later", [replace(BEFORE, topic_id="new"), replace(BEFORE, latest={"0": 4, "1": 9})])
+def test_a_topic_that_is_recreated_or_cut_meanwhile_is_named(later: Topic) -> None:
+    with pytest.raises(SourceError, match=r"topic alog was recreated, or lost its end, .*oncelake doctor"):
+        compared(later, fails=9)
