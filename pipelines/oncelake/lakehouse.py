@@ -409,6 +409,7 @@ class Lakehouse(OpenLake):
         self,
         stage: str,
         *,
+        source: str | None = None,
         accept_loss: bool = False,
         dry_run: bool = False,
         stopping: threading.Event | None = None,
@@ -417,11 +418,15 @@ class Lakehouse(OpenLake):
     ) -> list[str]:
         """Empty the tables of a stage and of all stages after it, and replay them.
 
+        Of several sources, the stage of one is rebuilt with its lines in silver and gold alone; the rows of the others
+        stay, unless silver drops repeats.
+
         A gold table whose declaration changed is not emptied: it is built again beside the old one, without the lake's
         lock, and then put in its place in one commit, with the lock.
 
         Args:
             stage: the name of the first stage, or of a layer.
+            source: with the stage `silver`, the one source whose lines are made again from bronze.
             accept_loss: continue although the source no longer holds all lines of the stage's tables.
             dry_run: only report the steps.
             say: called with a line for each step.
@@ -430,9 +435,11 @@ class Lakehouse(OpenLake):
             The names of the stages.
 
         Raises:
+            ConfigError: `source` is no source of silver, or its lines cannot be made again alone.
             StateError: lines would be lost, or a stage before them may not start; nothing was removed.
         """
-        return self._exclusive(stopping, show).rebuild(stage, say, accept_loss=accept_loss, dry_run=dry_run)
+        exclusive = self._exclusive(stopping, show)
+        return exclusive.rebuild(stage, say, accept_loss=accept_loss, dry_run=dry_run, source=source)
 
     def maintain(self, done: Callable[[MaintenanceResult], None] = unheard) -> list[MaintenanceResult]:
         """Compact the tables' small files and remove old ones; the chain may run at the same time.

@@ -306,6 +306,13 @@ GUARDS = (
         tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
     ),
     Guard(
+        "rebuild-keeps-planned-input",
+        "a rebuild forgets no batch that was planned and whose input is gone",
+        "lines that a batch had planned to read are lost, and nobody has accepted it",
+        removed(),
+        tests=("streaming/test_rebuild.py::test_a_planned_batch_is_not_forgotten_while_its_source_lacks_a_file",),
+    ),
+    Guard(
         "rebuild-needs-every-source",
         "a rebuild that empties silver needs the source of each of its lines",
         "the lines of a removed source disappear",
@@ -378,6 +385,13 @@ GUARDS = (
         "lines that bronze has lost disappear",
         answers("None"),
         tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
+    ),
+    Guard(
+        "repeats-of-all-sources",
+        "the lines of one source are rebuilt alone only if silver keeps repeats",
+        "a line that repeats one of the source is in silver twice, or never",
+        removed(),
+        tests=("streaming/test_source_rebuild.py::test_what_cannot_be_made_again_alone_is_named",),
     ),
     Guard(
         "replay-after-last-batch",

@@ -704,6 +704,20 @@ GUARDS = (
         tests=(f"{_TOPIC}test_lost_records_or_another_topic_do_not_hold",),
     ),
     Guard(
+        "topic-recreated-while-compared",
+        "a topic that is recreated, or loses its end, while its records are read is named",
+        "a run ends with an error of Kafka's client",
+        becomes("()"),
+        tests=("unit/sources/kafka/test_expired.py::test_a_topic_that_is_recreated_or_cut_meanwhile_is_named",),
+    ),
+    Guard(
+        "no-rows-of-another-topic",
+        "rows are compared with a topic only if it is the one that bronze has read",
+        "a proof ends with an error of Kafka's client",
+        always(),
+        tests=("unit/sources/kafka/test_census.py::test_no_row_is_compared_with_another_topic_of_the_same_name",),
+    ),
+    Guard(
         "no-offset-expired-unread",
         "no offset has expired before bronze read it",
         "records that are gone and not in bronze go unnoticed",

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +29,9 @@ from oncelake.common.errors import (
 )
 from oncelake.engine import gold_change as beside
 from oncelake.engine.recover import RecoveryResult
-from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.lease import writer
 from oncelake.lab.demo.server import free_port
-from tests.support.crashing import crashed
+from tests.support.crashing import crashed, died
 from tests.support.house import House, until
 from tests.support.lakes import LINES, MORE, Filled
 
@@ -243,30 +242,6 @@ def test_a_stopped_build_replaces_nothing(house: House, spark: SparkSession) -> 
     with pytest.raises(StoppedError, match=r"stopped before gold.error_log was built; to continue: oncelake rebuild"):
         house.lakehouse(spark).rebuild("gold.error_log", stopping=stopping)
     assert house.versions() == before
-
-
-@contextmanager
-def died(step: str, *, before: bool) -> Iterator[None]:
-    """Let this process die once, before or after it writes, moves or removes a file or directory itself."""
-    happened: list[str] = []
-
-    def dying(call: Callable[..., None]) -> Callable[..., None]:
-        def called(files: LocalFiles, *paths: str) -> None:
-            hit = not happened and any(re.search(step, path) for path in paths if path.startswith("/"))
-            if not hit or not before:
-                call(files, *paths)
-            if hit:
-                happened.append(step)
-                raise KeyboardInterrupt
-
-        return called
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("write", "move", "remove"):
-            patch.setattr(LocalFiles, name, dying(getattr(LocalFiles, name)))
-        with pytest.raises(KeyboardInterrupt):
-            yield
-    assert happened
 
 
 def test_another_change_before_the_last_one_is_finished(house: House, spark: SparkSession) -> None:

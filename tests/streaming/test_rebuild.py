@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import StateError
+from oncelake.common.errors import StageError, StateError
 from oncelake.common.spark.jvm import jvm
 from oncelake.engine.make_table import make_tables
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.files import LocalFiles
+from tests.support.crashing import crashed
 from tests.support.house import House
 from tests.support.lakes import LINES, MORE, Filled
 
@@ -102,6 +103,20 @@ def test_bronze_is_not_emptied_while_a_file_is_shorter(house: House, spark: Spar
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(StateError, match=r"bronze is not rebuilt: .* lacks 1 of the 4 lines that bronze holds"):
         house.rebuild(spark, "bronze")
+
+
+def test_a_planned_batch_is_not_forgotten_while_its_source_lacks_a_file(tmp_path: Path, spark: SparkSession) -> None:
+    house = House.with_error_log(tmp_path)
+    house.write("a.log", *LINES[:2])
+    with crashed(spark, f"bronze/access_log/_delta_log/{1:020}.json", before=True), pytest.raises(StageError):
+        house.run(spark)
+    (house.logs / "a.log").unlink()
+    house.write("b.log", *LINES[2:])
+    with pytest.raises(StateError, match=r"bronze is not rebuilt: .*a\.log"):
+        house.rebuild(spark, "bronze")
+    said = house.rebuild(spark, "bronze", accept_loss=True)
+    assert any("a.log" in line for line in said)
+    house.must_be(LINES[2:])
 
 
 def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House, spark: SparkSession) -> None:

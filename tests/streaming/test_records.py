@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -88,3 +89,21 @@ def test_a_file_that_grew_by_the_rest_of_its_record_is_named(house: House, spark
         file.write("\tat one.more(Line.java:1)\n")
     with house.lakehouse(spark).census() as (census, _):
         assert [fault.fault for fault in census.faults] == [Fault.GREW]
+
+
+def test_a_replay_says_that_merged_records_are_read_again_by_a_rebuild(tmp_path: Path, spark: SparkSession) -> None:
+    house = House.with_error_log(tmp_path)
+    declared = house.root / "app.yaml"
+    declared.write_text(FORMAT)
+    house.sets = [f"source.format={declared}"]
+    write(house, "a.log", *GOOD, DEEP, LAST)
+    house.run(spark)
+    assert "put their lines together" not in house.tell(spark, "quarantine", "replay", "--dry-run")
+    declared.write_text(FORMAT.replace("max_lines: 8", "max_lines: 50"))
+    said = " ".join(house.tell(spark, "quarantine", "replay").split())
+    assert "3 rows of these: bronze.access_log put their lines together, or masked them, by other rules" in said
+    assert "oncelake rebuild bronze" in said
+    house.rebuild(spark, "bronze")
+    assert house.rows("silver/quarantine") == []
+    assert sum(house.errors().values()) == 3
+    assert house.lakehouse(spark).replay().made_otherwise == {}

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from oncelake.common.spark import compiled, direct_file_system
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
+from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.writers import local as local_write
 from oncelake.exactly_once.writers.local import Snapshot
 
@@ -92,3 +93,27 @@ def _jar() -> Path:
     if not path.exists():
         compiled.compile_java([_SOURCE], path, compiled.class_path())
     return path
+
+
+@contextmanager
+def died(step: str, *, before: bool) -> Iterator[None]:
+    """Let this process die once, before or after it writes, moves or removes a file or directory itself."""
+    happened: list[str] = []
+
+    def dying(call: Callable[..., None]) -> Callable[..., None]:
+        def called(files: LocalFiles, *paths: str) -> None:
+            hit = not happened and any(re.search(step, path) for path in paths if path.startswith("/"))
+            if not hit or not before:
+                call(files, *paths)
+            if hit:
+                happened.append(step)
+                raise KeyboardInterrupt
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("write", "move", "remove"):
+            patch.setattr(LocalFiles, name, dying(getattr(LocalFiles, name)))
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    assert happened

@@ -25,7 +25,7 @@ from oncelake.cli.program import (
 )
 from oncelake.common.errors import StoppedError
 from oncelake.common.json_line import json_line, result_line
-from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, bronze_of, bronze_stage
 from oncelake.common.wording import count_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,12 @@ def _say_moved(console: Console, outcome: "ReplayResult", *, as_json: bool, dry_
     if outcome.repeats:
         text += f", {outcome.repeats:,} to {DUPLICATES}"
     console.print(f"{QUARANTINE}: {text}{f'; still broken: {stay}' if stay else ''}")
+    for source, lines in outcome.made_otherwise.items():
+        console.print(
+            f"{count_of(lines, 'row')} of these: {bronze_of(source)} put their lines together, or masked them, by "
+            f"other rules than today's; a replay does not change that. To read them again: oncelake rebuild "
+            f"{bronze_stage(source)}"
+        )
 
 
 def _why(reason: "Reason") -> str:

@@ -64,6 +64,15 @@ def rebuild(
             metavar="STAGE", help="First stage to rebuild, for example silver.", autocompletion=complete.stages
         ),
     ],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="With the stage silver: make only the lines of this source again.",
+            autocompletion=complete.sources,
+        ),
+    ] = None,
     conf: Conf = None,
     sets: Sets = None,
     dry_run: DryRun = False,
@@ -76,6 +85,9 @@ def rebuild(
 
     They are filled from the source or from the table before. Stop `oncelake run` first. The rebuild is
     refused if the source no longer has all lines that the tables hold, unless you pass --accept-loss.
+
+    Of several sources, one can be rebuilt alone: `bronze.NAME` reads it again, `silver --source NAME` makes its
+    lines again from bronze. The rows of the other sources stay in silver and gold.
 
     A gold table whose declaration changed is not emptied. It is built again beside the old one while `oncelake run`
     goes on. If no run goes on by then, it takes the old one's place in one commit; if not, stop the run and repeat the
@@ -91,7 +103,9 @@ def rebuild(
         from oncelake.observe.live import showing
 
         show = showing(console, "oncelake rebuild", as_json=as_json)
-        names = lake.rebuild(stage, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show)
+        names = lake.rebuild(
+            stage, source=source, accept_loss=accept_loss, dry_run=dry_run, stopping=stopping, say=say, show=show
+        )
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
         if stopping.is_set():
             raise StoppedError("stopped before all lines were replayed; the next run continues from there")

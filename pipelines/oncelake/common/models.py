@@ -142,5 +142,9 @@ def _plain(kind: Any) -> Any:
 
 def fingerprint(*models: BaseModel) -> str:
     """Return a short hash of models; equal settings have equal hashes."""
-    text = "\n".join(model.model_dump_json() for model in models)
+    return fingerprint_of("\n".join(model.model_dump_json() for model in models))
+
+
+def fingerprint_of(text: str) -> str:
+    """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -86,7 +86,10 @@ def differing_rules(
             the names are not known.
         sources: the names of the sources now.
     """
-    old, new = _formats(before, sources_before), _formats(now, sources)
+    old, new = (
+        formats_by_source(before, sources_before),
+        formats_by_source(now, sources),
+    )
     both = [name for name in new if name in old]
     formats = []
     for name in both:
@@ -95,7 +98,7 @@ def differing_rules(
     return [*formats, *differences(_others(before), _others(now))]
 
 
-def _formats(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def formats_by_source(rules: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return the log formats among a stage's rules by their sources, or by numbers if these are not known."""
     formats = [_with_defaults(rule, LogFormat) for rule in rules if is_format(rule)]
     names = sorted(sources) if len(sources) == len(formats) else map(str, range(1, len(formats) + 1))

@@ -10,17 +10,21 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, StageError
-from oncelake.common.lake import SILVER
+from oncelake.common.lake import SILVER, bronze_stage
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
+from oncelake.engine.graph import Stage
+from oncelake.engine.late_columns import late_columns
 from oncelake.engine.log_retention import keep_logs
 from oncelake.engine.preflight import check_served_stage, no_hard_links, preflight, refused_root
 from oncelake.engine.rebuild import Rebuild, served_from, stages_from, with_served
 from oncelake.engine.recover import RecoveryResult, follow_settings, recover, set_spare_aside
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
-from oncelake.engine.sources import Failed, failure_lines, unreadable, without
+from oncelake.engine.source_rebuild import SourceRebuild, whole_reason
+from oncelake.engine.sources import Failed, declared_kind, failure_lines, unreadable, without
 from oncelake.engine.start_gate import startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
@@ -96,6 +100,7 @@ class Exclusive:
             self._warn(keep_logs(self.chain, spark))
             states = chain.states()
             self._warn(_warnings_before(chain, states, writers))
+            self._warn(map(str, late_columns(chain, TableRows(lambda: spark))))
             with self.reporter(chain, states) as reporter:
                 every = (*self.followers, *followers)
                 run = Run(chain, spark, reporter, self.stopping, lease.check, every, states=states, failed=failed)
@@ -115,8 +120,18 @@ class Exclusive:
                 done(outcomes[-1])
         return outcomes
 
-    def rebuild(self, name: str, say: Callable[[str], None], *, accept_loss: bool, dry_run: bool) -> list[str]:
-        """Empty the tables of a stage and of all stages after it, and replay them; return the stages' names."""
+    def rebuild(
+        self, name: str, say: Callable[[str], None], *, accept_loss: bool, dry_run: bool, source: str | None = None
+    ) -> list[str]:
+        """Empty the tables of a stage and of all stages after it, and replay them; return the stages' names.
+
+        Args:
+            name: the stage, or a layer.
+            say: called with a line for each step.
+            accept_loss: continue although the source no longer holds all lines.
+            dry_run: only report the steps.
+            source: of silver and what follows it, only the lines of this source.
+        """
         spark, chain = self.spark, self.chain
         stages = with_served(chain, stages_from(chain.stages, name))  # guard: rebuild-with-served-table
         if stages[0].name == name and stages[0].layer == "gold":
@@ -129,16 +144,46 @@ class Exclusive:
                     return [name]
                 if self._change(change):
                     return [name, *(stage.name for stage in after)]
-        preflight(spark, chain, emptied=[table for stage in stages for table in stage.tables])
+        work = self._rebuild(stages, source, say)
+        preflight(spark, chain, emptied=[table for stage in work.emptied for table in stage.tables])
         with self._lock(chain) as lease:
             if not dry_run:
                 self._warn(set_spare_aside(chain, spark))
-            work = Rebuild(chain, spark, stages, partial(self._run_part, lease=lease), say)
             for step in work.plan():
                 say(step)
             if not dry_run:
-                work.go(accept_loss=accept_loss)
+                replace(work, run=partial(self._run_part, lease=lease), fence=lease.check).go(accept_loss=accept_loss)
         return [stage.name for stage in stages]
+
+    def _rebuild(self, stages: tuple[Stage, ...], source: str | None, say: Callable[[str], None]) -> Rebuild:
+        """Return the rebuild of stages that does not run them yet; it is of one source alone if it can be.
+
+        Raises:
+            ConfigError: the named source is none, or its lines cannot be rebuilt alone.
+        """
+        chain, heads = self.chain, [stage for stage in stages if not stage.reads]
+        if source is not None:
+            declared_kind(chain.settings, source)
+            if stages[0].name != SILVER.layer:
+                raise ConfigError(
+                    f"--source goes with the stage silver, not with {stages[0].name}; to read {source} itself again: "
+                    f"oncelake rebuild {bronze_stage(source)}"
+                )
+        whole = Rebuild(chain, self.spark, stages, _no_run, say)
+        if source is None and (len(heads) != 1 or not chain.silver.named):
+            return whole
+        only = source or heads[0].tables[0].name
+        reason = whole_reason(chain, only)
+        if reason is None:
+            return SourceRebuild(chain, self.spark, stages, _no_run, say, only)
+        if source is not None:
+            raise ConfigError(
+                f"the lines of {source} cannot be rebuilt alone: {reason}. To rebuild those of all sources: oncelake "
+                "rebuild silver"
+            )
+        if len(chain.settings.by_name) > 1:
+            say(f"the lines of all sources are made again: {reason}")
+        return whole
 
     def replay(self, rules: Sequence[str], moved: Callable[[ReplayResult], None], *, dry_run: bool) -> ReplayResult:
         """Check quarantined lines again, move those that pass to silver, and let gold count them."""

@@ -12,17 +12,17 @@ is in its place, the query that built it. So the same command finds out how far 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
 from oncelake.common import tables
-from oncelake.common.errors import LockedError, ReceiptError, StateError, StoppedError
+from oncelake.common.errors import LockedError, StateError, StoppedError
 from oncelake.common.lake import Beside, Table
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage, gold_stage
-from oncelake.engine.make_table import forget_tables
+from oncelake.engine.make_table import forget_tables, replace_rows
 from oncelake.engine.preflight import is_changed
 from oncelake.engine.recover import recover
 from oncelake.engine.rules import record_rules
@@ -30,8 +30,6 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.start_gate import MARKER, finish_rebuild, mark, refuse_unless_finished, unfinished_rebuild
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
-from oncelake.exactly_once.write import again_on_conflict
-from oncelake.exactly_once.writers.spark import replace_table
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class Change:
     def _refuse_others(self) -> None:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.after}:
-            raise StateError(finish_rebuild(begun))  # guard: no-change-during-rebuild
+            raise StateError(finish_rebuild(self.chain))  # guard: no-change-during-rebuild
         if not begun:
             refuse_unless_finished(self.chain)
 
@@ -173,12 +171,7 @@ class Change:
         fence()
         rows = tables.read(self.spark, self.beside.lake.at(self.table))
         first = replace(new, batch_id=0, before=None, rows=0, run=RUN_ID)
-        properties = self.stage.writes[0].properties
-        again_on_conflict(partial(replace_table, rows, self.chain.lake.at(self.table), first, properties))
-        state = self.chain.commit_log(self.table).state()
-        if state.metadata != first:
-            # guard: replaced-log-has-first-batch
-            raise ReceiptError(f"{self.table} was not replaced; run again: oncelake rebuild {self.table}")
+        state = replace_rows(self.chain, self.stage.writes[0], rows, first)
         self.say(f"{self.table} is now the new table, with {count_of(state.rows, 'row')}")
 
     def _remove(self, directory: str) -> None:

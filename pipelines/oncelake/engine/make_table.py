@@ -1,15 +1,21 @@
 """Create a stage's empty tables before its query starts, and add missing columns to existing ones."""
 
-from pyspark.sql import SparkSession
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
+from oncelake.common.errors import ReceiptError
 from oncelake.common.lake import identifier, is_name
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_delta_log
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import STATS, Stage, Target
-from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.commit import CommitMetadata
+from oncelake.exactly_once.delta_log import DeltaLog, TableState
 from oncelake.exactly_once.new_table import make_new
+from oncelake.exactly_once.write import again_on_conflict
+from oncelake.exactly_once.writers.spark import replace_table
 from oncelake.serving.settings import CHANGE_FEED
 
 # Prefix of Spark's settings for the properties of new tables.
@@ -42,6 +48,21 @@ def make_table(spark: SparkSession, target: Target, path: str, commit_log: Delta
         if not spark.catalog.databaseExists(name):  # an existing schema needs no right to create schemas
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
     make_new(spark, commit_log, target.schema(spark), target.properties)
+
+
+def replace_rows(chain: Chain, target: Target, rows: DataFrame, metadata: CommitMetadata) -> TableState:
+    """Put rows in the place of a table's rows in one commit, the first batch of a new query; return the new state.
+
+    Raises:
+        ReceiptError: the table does not hold the commit.
+    """
+    table = target.table
+    again_on_conflict(partial(replace_table, rows, chain.lake.at(table), metadata, target.properties))
+    state = chain.commit_log(table).state()
+    if state.metadata != metadata:
+        # guard: replaced-log-has-first-batch
+        raise ReceiptError(f"{table} was not replaced; run again: oncelake rebuild {metadata.stage}")
+    return state
 
 
 def forget_tables(spark: SparkSession) -> None:

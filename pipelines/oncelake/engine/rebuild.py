@@ -5,9 +5,10 @@ are empty. So every start detects an unfinished rebuild, and a second run emptie
 Another file names the stages until they are filled again: until then, a proof does not hold over an empty table.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,9 @@ from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.delta_sources import DeltaSources
 from oncelake.exactly_once.files import Files, files_at
+from oncelake.exactly_once.state import State
+from oncelake.exactly_once.write import no_fence
+from oncelake.exactly_once.writers import Check
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Rebuild:
         stages: the stages to empty and replay, in data order.
         run: runs the stages of a chain over all available input, then returns; raises StateError if one may not start.
         say: called with a line for each step.
+        fence: raises LockedError if this process no longer holds the lake's lock.
     """
 
     chain: Chain
@@ -42,6 +47,7 @@ class Rebuild:
     stages: tuple[Stage, ...]
     run: Callable[[Chain], None]
     say: Callable[[str], None]
+    fence: Check = field(default=no_fence, kw_only=True)
 
     def go(self, *, accept_loss: bool) -> None:
         """Empty the stages and replay them.
@@ -52,25 +58,47 @@ class Rebuild:
         """
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
-            raise StateError(finish_rebuild(begun))  # guard: one-rebuild-at-once
-        before = _stages_before(self.chain.stages, self.stages)
-        if before and not begun:  # read all available input first, so that rows not read yet do not count as missing
-            self.run(replace(self.chain, stages=before))
+            raise StateError(finish_rebuild(self.chain))  # guard: one-rebuild-at-once
+        if self.before and not begun:
+            self.run(replace(self.chain, stages=self.before))
         # guard: larger-rebuild-checked-again
         if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
-            for stage in self.stages:
-                self._refuse_loss(stage, _of_removed(self.chain, stage), accept_loss=accept_loss)
-            for stage in self._heads():
-                self._refuse_loss(stage, _lost_for_good(self.chain, self.spark, stage), accept_loss=accept_loss)
+            for lost in self.losses():
+                self._refuse_loss(*lost, accept_loss=accept_loss)
         names = [stage.name for stage in self.stages]
-        mark(self._files, self._marker, names)  # guard: rebuild-marker-written
-        for stage in reversed(self.stages):
-            self._empty(stage)
+        mark(self._files, self._marker, names, self.record())  # guard: rebuild-marker-written
+        self.clear()
         forget_tables(self.spark)
         mark(self._files, self._emptied, names)
         self._files.remove(self._marker)
         self.run(replace(self.chain, stages=self.stages))
         self._files.remove(self._emptied)
+
+    @property
+    def emptied(self) -> tuple[Stage, ...]:
+        """The stages whose tables are emptied."""
+        return self.stages
+
+    @property
+    def before(self) -> tuple[Stage, ...]:
+        """The stages that read all available input first, so that rows not read yet do not count as missing."""
+        return _stages_before(self.chain.stages, self.stages)
+
+    def losses(self) -> Iterator[tuple[Stage, str | None]]:
+        """Yield what would be lost for good, each with its stage; None for nothing."""
+        for stage in self.stages:
+            yield stage, _of_removed(self.chain, stage)
+        for stage in self._heads():
+            yield stage, lost_for_good(self.chain, self.spark, stage)
+
+    def record(self) -> Mapping[str, Any] | None:
+        """Return what the marker of the rebuild has to record beside its stages."""
+        return None
+
+    def clear(self) -> None:
+        """Remove the rows that are made again."""
+        for stage in reversed(self.stages):
+            self.empty(stage)
 
     def plan(self) -> list[str]:
         """Return the steps of `go` as text."""
@@ -94,7 +122,8 @@ class Rebuild:
             )
         self.say(f"accepted: {lost}")
 
-    def _empty(self, stage: Stage) -> None:
+    def empty(self, stage: Stage) -> None:
+        """Remove the tables of a stage with all rows, and its checkpoint."""
         lake = self.chain.lake
         self.chain.checkpoint_files.remove(lake.checkpoint(stage.name))
         if stage.served is not None:
@@ -182,7 +211,7 @@ def _stages_before(stages: Iterable[Stage], chosen: Iterable[Stage]) -> tuple[St
     return tuple(before)
 
 
-def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None:
+def lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None:
     """Describe the rows of a stage's tables that its source no longer holds; None if all can be read again."""
     state = chain.stage_state(stage)
     if isinstance(state.source, DeltaSource):
@@ -192,6 +221,8 @@ def _lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | Non
     table = stage.writes[0].table
     if state.damaged is not None:
         return f"nobody can read which lines {table} holds, as {state.diagnosis.seen}"
+    if state.diagnosis.state is State.SOURCE_TRIMMED:  # guard: rebuild-keeps-planned-input
+        return state.diagnosis.seen
     if chain.commit_log(table).newest() is None:
         return None
     rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata

@@ -196,7 +196,7 @@ def _repair(chain: Chain, spark: SparkSession, state: StageState, recovery: Reco
     for table, version in recovery.restore.items():
         spark.sql(restoring(paths[table], version)).collect()
     _commit(chain, spark, state.stage, recovery.commits)
-    old_checkpoint = _replace_checkpoint(chain, state, {**recovery.texts, **log})
+    old_checkpoint = replace_checkpoint(chain, state.stage, {**recovery.texts, **log})
     after = chain.stage_state(state.stage)
     if not after.diagnosis.may_start:
         # guard: recovered-stage-may-start
@@ -212,15 +212,22 @@ def _commit(chain: Chain, spark: SparkSession, stage: Stage, commits: Iterable[C
         commit_note(spark, path, metadata)
 
 
-def _replace_checkpoint(chain: Chain, state: StageState, texts: Mapping[str, str]) -> str | None:
-    """Write the new checkpoint under a temporary name, rename the old one, then move the new one to its place."""
-    files, stamp = chain.checkpoint_files, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
-    new, aside = f"{state.path}.new-{stamp}", f"{state.path}.aside-{stamp}"
+def replace_checkpoint(chain: Chain, stage: Stage, texts: Mapping[str, str]) -> str | None:
+    """Put a new checkpoint in the place of a stage's old one, and return the path of the old one, None if none was.
+
+    The new one is written under a temporary name, the old one is renamed, then the new one is moved to its place.
+    """
+    files, stamp, path = (
+        chain.checkpoint_files,
+        f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}",
+        chain.lake.checkpoint(stage.name),
+    )
+    new, aside = f"{path}.new-{stamp}", f"{path}.aside-{stamp}"
     for name, text in texts.items():
         files.write(f"{new}/{name}", text)
-    was_there = bool(files.names(state.path))
-    files.move(state.path, aside)
-    files.move(new, state.path)
+    was_there = bool(files.names(path))
+    files.move(path, aside)
+    files.move(new, path)
     return aside if was_there else None
 
 

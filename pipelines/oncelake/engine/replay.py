@@ -10,7 +10,7 @@ there, even if format and rules have changed since.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -58,6 +58,8 @@ class ReplayResult:
         repeats: those of the lines that pass that repeat a line of silver; they go to the table of repeats.
         stay: per rule, the lines that still break it; a line can break several rules.
         finished: the lines that an earlier, unfinished replay had added to silver and this one removed from quarantine.
+        made_otherwise: by source, the lines that stay and that bronze put together, or masked, by other rules than
+            today's; a replay does not change that.
     """
 
     lines: int = 0
@@ -65,11 +67,12 @@ class ReplayResult:
     stay: Mapping[str, int] = field(default_factory=dict)
     finished: int = 0
     repeats: int = 0
+    made_otherwise: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result for JSON; without `repeats` if there are none."""
+        """Return the result for JSON; without `repeats` and `made_otherwise` if there are none."""
         values = asdict(self)
-        return values if self.repeats else {name: value for name, value in values.items() if name != "repeats"}
+        return {name: value for name, value in values.items() if value or name not in ("repeats", "made_otherwise")}
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Replay:
         self._files.remove(self._place())
         self._judged(rows, metadata.txn_version).write.format("delta").save(self._place(metadata))
         verdicts = self._verdicts(metadata)
-        outcome, changes = _counted(verdicts)
+        outcome, changes = self._outcome(verdicts)
         if changes:
             make_tables(self.spark, self.chain, named(self.chain.stages, "silver"))
             rows, count = accepted(_without_repeats(verdicts)), outcome.moved - outcome.repeats
@@ -131,7 +134,26 @@ class Replay:
         rows = self._lines_to_check(reasons)
         if rows is None:
             return ReplayResult()
-        return _counted(self._judged(rows, self.chain.commit_log(SILVER).newest() or 0))[0]
+        return self._outcome(self._judged(rows, self.chain.commit_log(SILVER).newest() or 0))[0]
+
+    def _outcome(self, verdicts: DataFrame) -> tuple[ReplayResult, bool]:
+        """Count the verdicts; the second value is True if they change a table."""
+        outcome, changes = _counted(verdicts)
+        return replace(outcome, made_otherwise=dict(self._made_otherwise(verdicts)) if outcome.stay else {}), changes
+
+    def _made_otherwise(self, verdicts: DataFrame) -> Iterator[tuple[str, int]]:
+        """Yield the sources whose bronze has lines of other rules than today's, with how many of them stay."""
+        for stage in (stage for stage in self.chain.stages if not stage.reads):
+            commits = self.chain.commit_log(stage.tables[0]).newest_first()
+            batches = (commit.metadata for commit, stands in commits if stands and commit.metadata is not None)
+            last = next((batch.planned for batch in batches if batch.rules != stage.rules), None)
+            if last is None:
+                continue
+            stay = verdicts.where(~is_accepted()).where(F.col("ingested_at") <= F.lit(last))
+            if SOURCE.name in verdicts.columns:
+                stay = stay.where(source_name() == stage.tables[0].name)
+            if lines := stay.count():
+                yield stage.tables[0].name, lines
 
     def _lines_to_check(self, reasons: Sequence[str]) -> DataFrame | None:
         """Return the lines with one of these reasons, or all lines if none is named; None if quarantine is empty."""

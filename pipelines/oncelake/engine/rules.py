@@ -4,18 +4,21 @@ A file `<lake.root>/_rules/<fingerprint>.json` is written before the first batch
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.lake import Lake
+from oncelake.common.models import fingerprint_of
 from oncelake.engine.graph import Stage
 from oncelake.exactly_once.files import Files, files_at, files_by
 
 # The directory below the lake's root.
 PLACE = "_rules"
+# Of rows that were kept when the lines of another source were made again: the fingerprints of the rules that made them.
+KEPT = "kept_rows_of"
 
 
 def record_rules(lake: Lake, stages: Iterable[Stage], spark: SparkSession | None) -> None:
@@ -26,6 +29,16 @@ def record_rules(lake: Lake, stages: Iterable[Stage], spark: SparkSession | None
         if stage.made_by and files.read(path) is None:
             rules = {"stage": stage.name, "rules": declared_rules(stage)}
             files.write(path, json.dumps(rules, indent=1, ensure_ascii=False))
+
+
+def record_kept_rules(lake: Lake, stage: Stage, fingerprints: Sequence[str], spark: SparkSession | None) -> str:
+    """Return the fingerprint of rows that several rules made; write a file that names the rules, newest first."""
+    if len(fingerprints) == 1:
+        return fingerprints[0]
+    text = json.dumps({"stage": stage.name, "rules": [{KEPT: [*fingerprints]}]}, indent=1)
+    kept = fingerprint_of(text)
+    files_at(lake.root, spark).write(_path(lake, kept), text)
+    return kept
 
 
 def declared_rules(stage: Stage) -> list[Mapping[str, Any]]:

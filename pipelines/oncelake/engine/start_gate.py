@@ -1,7 +1,8 @@
 """The start gate: refuse a start that would lose or repeat rows, and say why, with the command that fixes the stage."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
@@ -71,9 +72,8 @@ def refuse_unless_finished(chain: Chain) -> None:
 
 def unfinished(chain: Chain) -> str | None:
     """Return what is unfinished, with the command that finishes it; None if nothing is."""
-    rebuilt = unfinished_rebuild(chain)
-    if rebuilt:
-        return finish_rebuild(rebuilt)
+    if unfinished_rebuild(chain):
+        return finish_rebuild(chain)
     if chain.silver_stage is not None and unfinished_replay(chain) is not None:
         return f"a replay of {QUARANTINE} is unfinished. Finish it: oncelake quarantine replay"
     return None
@@ -89,7 +89,7 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
 
     A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
     """
-    begun = _named_in(chain, MARKER)
+    begun = _named_in(chain, MARKER)["stages"]
     served = {f"serving.{name}" for name in chain.settings.serving.served}
     # guard: unserved-rebuild-stops-nothing
     return [name for name in begun if name in served or not name.startswith("serving.")]
@@ -97,27 +97,42 @@ def unfinished_rebuild(chain: Chain) -> list[str]:
 
 def emptied(chain: Chain) -> list[str]:
     """Return the names of the stages that a rebuild emptied and did not fill to the end."""
-    return _named_in(chain, EMPTIED)
-
-
-def mark(files: Files, path: str, stages: Iterable[str]) -> None:
-    """Write the names of stages to one of the two files."""
-    files.write(path, json.dumps({"stages": [*stages]}))
-
-
-def _named_in(chain: Chain, file: str) -> list[str]:
-    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
-    names: list[str] = json.loads(text)["stages"] if text else []
+    names: list[str] = _named_in(chain, EMPTIED)["stages"]
     return names
 
 
-def finish_rebuild(stages: list[str]) -> str:
-    """Return the message about an unfinished rebuild, with the command that finishes it."""
+def of_one_source(chain: Chain) -> Mapping[str, Any] | None:
+    """Return what an unfinished rebuild of the lines of one source records; None if there is none."""
+    return _named_in(chain, MARKER).get("only")
+
+
+def mark(files: Files, path: str, stages: Iterable[str], only: Mapping[str, Any] | None = None) -> None:
+    """Write the names of stages to one of the two files.
+
+    Args:
+        files: the files of the lake.
+        path: the file.
+        stages: the names.
+        only: what a rebuild of the lines of one source records; None for all lines.
+    """
+    files.write(path, json.dumps({"stages": [*stages], **({"only": only} if only is not None else {})}))
+
+
+def _named_in(chain: Chain, file: str) -> dict[str, Any]:
+    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
+    named: dict[str, Any] = json.loads(text) if text else {"stages": []}
+    return named
+
+
+def finish_rebuild(chain: Chain) -> str:
+    """Return the message about the unfinished rebuild, with the command that finishes it."""
+    stages, only = unfinished_rebuild(chain), of_one_source(chain)
     layer = stages[0].partition(".")[0]
     whole = sum(name.startswith(f"{layer}.") for name in stages) > 1
-    return (
-        f"a rebuild of {', '.join(stages)} is unfinished. Finish it: oncelake rebuild {layer if whole else stages[0]}"
-    )
+    command = f"oncelake rebuild {layer if whole else stages[0]}"
+    if only is not None and layer == SILVER.layer:
+        command += f" --source {only['source']}"
+    return f"a rebuild of {', '.join(stages)} is unfinished. Finish it: {command}"
 
 
 def unfinished_replay(chain: Chain) -> CommitMetadata | None:  # guard: half-done-replay-found

@@ -141,7 +141,7 @@ def plan_loss(case: Case, new_query_id: Callable[[], str] = _new_query_id) -> Re
         f"commit to {table}, without rows: {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} lost",
         f"write the checkpoint with batch {batch} done, at {at}",
     )
-    return Recovery(commits=(*again, missed), texts=_checkpoint(missed, replay=False), at=at, first=start, steps=steps)
+    return Recovery(commits=(*again, missed), texts=checkpoint_texts(missed), at=at, first=start, steps=steps)
 
 
 def plan_move(case: Case) -> Recovery | None:
@@ -281,7 +281,7 @@ class _Plan:
         replay = not forgotten and any(other.batch_id != self.metadata.batch_id for other in others.values())
         if replay:
             self._check_source(self.metadata.before, self.metadata.end)
-        texts = _checkpoint(replace(self.metadata, query_id=query_id), replay=replay)
+        texts = checkpoint_texts(replace(self.metadata, query_id=query_id), replay=replay)
         steps = [f"restore {name} to version {version}" for name, version in restore.items()]
         if commits:
             steps.append(_continues(commits))
@@ -317,7 +317,7 @@ def _continues(commits: Sequence[CommitMetadata]) -> str:
     return f"commit to {names}, without rows: a new query continues from batch {commits[-1].batch_id}"
 
 
-def _checkpoint(metadata: CommitMetadata, *, replay: bool) -> dict[str, str]:
+def checkpoint_texts(metadata: CommitMetadata, *, replay: bool = False) -> dict[str, str]:
     """Return the files of a checkpoint after the commit's batch, or with that batch planned and not done."""
     batch = metadata.batch_id
     texts = {"metadata": f'{{"id":"{metadata.query_id}"}}', f"offsets/{batch}": metadata.after}

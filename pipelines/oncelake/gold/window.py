@@ -6,7 +6,7 @@ by Python's: `zone_difference` finds where these differ.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,12 +17,16 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.jvm import jvm
+from oncelake.exactly_once.link import Range, joined
 
 Unit = Literal["hour", "day", "week", "month"]
 UNITS: Sequence[Unit] = ("hour", "day", "week", "month")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR, _DAY, _SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=1)
 _FEW_DAYS = 4 * _DAY
+_MICROSECOND = timedelta(microseconds=1)
+# At most this many ranges of times are in one condition; the nearest ones are joined.
+_MOST_RANGES = 64
 # The zones' data are compared in these years. What was before is settled, and what is later repeats.
 _YEARS = (1970, 2038)
 
@@ -129,6 +133,28 @@ class ZoneWindow:
 
     def _instant(self, midnight: datetime) -> datetime:
         return midnight.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+
+
+def span_of(first: int, last: int, window: Windowing) -> Range:
+    """Return the first and the last microsecond since 1970 of the windows of two such times.
+
+    Raises:
+        OverflowError: one of the windows is outside the years 1 to 9999.
+    """
+    start, newest = (window.start(EPOCH + timedelta(microseconds=micros)) for micros in (first, last))
+    return (start - EPOCH) // _MICROSECOND, (window.end(newest) - EPOCH) // _MICROSECOND - 1
+
+
+def in_ranges(column: str, ranges: Iterable[Range], unit: int = 1) -> str:
+    """Return in SQL whether a time is in one of the ranges, which count in units of `unit` microseconds since 1970.
+
+    Of many ranges, the nearest ones are joined.
+    """
+    conditions = [
+        f"({column} >= timestamp_micros({first * unit}) AND {column} < timestamp_micros({(last + 1) * unit}))"
+        for first, last in joined(sorted(ranges), _MOST_RANGES)
+    ]
+    return f"({' OR '.join(conditions)})" if conditions else "FALSE"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from oncelake.common.lake import SILVER
 from oncelake.common.table_rows import TableRows, TableVersion, Values
 from oncelake.common.wording import HANDFUL, count_of, listed, shown
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.link import Link, Range, Uncompared, joined, merged
+from oncelake.exactly_once.link import Link, Range, Uncompared, merged
 from oncelake.exactly_once.positions import TablePosition
 from oncelake.exactly_once.span import Span
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
-from oncelake.gold.window import EPOCH, FixedWindow, Windowing
+from oncelake.gold.window import EPOCH, FixedWindow, in_ranges, span_of
 from oncelake.silver.schema import EVENT_INDEX
 
 _SIDES = ("gold", "silver")
@@ -28,10 +28,7 @@ _LINES = "_lines"
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
 # At most this many windows are filtered; with more, all windows are compared.
 _MOST_WINDOWS = 100_000
-# At most this many time ranges are in one filter; the nearest ones are joined.
-_MOST_STRETCHES = 64
 _QUARTER = 900
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def recount(rows: TableRows, silver_path: str, log: DeltaLog, gold: Span, declared: GoldTable) -> Link:
@@ -166,22 +163,16 @@ def _touched(
     at = "unix_micros(t.log_time)"
     starts = rows.records(
         f"SELECT DISTINCT {at} - pmod({at}, {length}) AS start FROM {{rows}} t "
-        f"WHERE {_among('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
+        f"WHERE {in_ranges('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
         {"rows": silver},
     )
     if len(starts) == _MOST_WINDOWS:
         return None
     try:
-        spans = {_span(start, start + length - 1, declared.window) for start in (row["start"] for row in starts)}
+        spans = {span_of(start, start + length - 1, declared.window) for start in (row["start"] for row in starts)}
     except OverflowError:  # a window outside the years 1 to 9999
         return None
-    return _among(LOG_TIME, merged(sorted(spans)), 1)
-
-
-def _span(first: int, last: int, window: Windowing) -> Range:
-    """Return the first and the last microsecond of the windows of two times."""
-    start, newest = (window.start(EPOCH + timedelta(microseconds=micros)) for micros in (first, last))
-    return (start - EPOCH) // _MICROSECOND, (window.end(newest) - EPOCH) // _MICROSECOND - 1
+    return in_ranges(LOG_TIME, merged(sorted(spans)))
 
 
 def _ingestion_times(commit_log: DeltaLog, versions: range) -> list[Range] | None:
@@ -210,15 +201,6 @@ def _limits(stats: str | None) -> Range | None:
 
 def _ms(text: str) -> int:
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
-
-
-def _among(column: str, time_ranges: list[Range], unit: int) -> str:
-    """Return the condition that a time is in one of the ranges, which count in units of `unit` microseconds."""
-    conditions = [
-        f"({column} >= timestamp_micros({first * unit}) AND {column} < timestamp_micros({(last + 1) * unit}))"
-        for first, last in joined(sorted(time_ranges), _MOST_STRETCHES)
-    ]
-    return f"({' OR '.join(conditions)})" if conditions else "FALSE"
 
 
 def _differs(declared: GoldTable) -> str:  # guard: gold-values-from-silver

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.preflight import (
@@ -18,7 +17,7 @@ from oncelake.engine.preflight import (
     refuse_other_declaration,
     refuse_other_types,
 )
-from oncelake.engine.rebuild import served_from, stages_from
+from oncelake.engine.rebuild import served_from
 from oncelake.engine.sources import is_comparable, refused_after, stands_alone, unreadable
 from oncelake.engine.start_gate import block_reason, waits
 from oncelake.exactly_once.checkpoint import Checkpoint
@@ -26,6 +25,7 @@ from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.observe.doctor import refusals, statuses
 from oncelake.observe.openlineage.follow import check_installed
 from oncelake.observe.plan.changes import StageChange, changes_after, changes_of
+from oncelake.observe.plan.commands import Command, late_column_commands, offers, rebuild, rebuilding
 from oncelake.observe.plan.sample import LineSample, take_sample
 from oncelake.observe.plan.work import Estimates, Work
 from oncelake.observe.report.versions import masked
@@ -52,28 +52,6 @@ class StagePlan:
         """Return the plan of the stage for JSON."""
         work = self.work.to_dict() if self.work is not None else None
         return {"stage": self.stage, "action": self.action, "work": work}
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command that a run does not do by itself.
-
-    Attributes:
-        command: the command.
-        what: what it does.
-        work: what it reads; None if it is not known.
-        needed: True if the run is refused without it.
-    """
-
-    command: str
-    what: str
-    work: Work | None = None
-    needed: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the command for JSON."""
-        work = self.work.to_dict() if self.work is not None else None
-        return {"command": self.command, "what": self.what, "needed": self.needed, "work": work}
 
 
 @dataclass(frozen=True)
@@ -181,8 +159,9 @@ def plan_of(chain: Chain, *, sample: int = 0) -> Plan:
         for stage in chain.stages
     ]
     commands = [
-        *(_rebuild(chain, stage, estimates, states) for stage in chain.stages if _is_changed(chain, stage)),
-        *_offers(chain, changes, estimates, states),
+        *(rebuild(chain, stage, estimates, states) for stage in chain.stages if _is_changed(chain, stage)),
+        *offers(chain, changes, estimates, states),
+        *late_column_commands(chain),
     ]
     plan = Plan(_place(chain), changes, stages, refused, commands, _unchecked(chain))
     shown: Plan = masked(_with_spark(plan, chain, sample) if sample else plan)
@@ -221,7 +200,7 @@ def plan_after(chain: Chain, before: Chain, against: Path) -> Plan:
     rebuilt = [
         stage for stage in chain.stages if any(stage.name == refusal.stage and refusal.command for refusal in refused)
     ]
-    commands = [*(_rebuild(chain, stage) for stage in rebuilt), *(() if elsewhere else _offers(chain, changes))]
+    commands = [*(rebuild(chain, stage) for stage in rebuilt), *(() if elsewhere else offers(chain, changes))]
     unchecked = [*_unchecked(chain), "what the lake and the sources hold: oncelake plan without --against"]
     shown: Plan = masked(Plan(_place(chain), changes, stages, refused, commands, unchecked, str(against)))
     return shown
@@ -288,7 +267,7 @@ def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Ref
     """Return the refusals because a gold table was built, or is served, by another declaration."""
     refused = []
     for stage in (stage for stage in chain.stages if _is_changed(chain, stage)):
-        name, command = stage.tables[0].name, _rebuilding(stage)
+        name, command = stage.tables[0].name, rebuilding(stage)
         other = partial(refuse_other_declaration, name, chain.settings.gold[name], built_as(chain, name))
         refused += _of_error(stage.name, other, command)
         for served in (served for served in served_from(chain, stage) if served.name in states):
@@ -296,53 +275,6 @@ def _of_changed_gold(chain: Chain, states: Mapping[str, StageState]) -> list[Ref
             otherwise = served.served.counted_otherwise(states[served.name].first.last, served.rules)
             refused += [Refusal(served.name, otherwise, command)] if otherwise else []
     return refused
-
-
-def _rebuilding(stage: Stage) -> str:
-    """Return the command that builds a stage's tables again."""
-    return f"oncelake rebuild {stage.name}"
-
-
-def _rebuild(
-    chain: Chain,
-    stage: Stage,
-    estimates: Estimates | None = None,
-    states: Mapping[str, StageState] | None = None,
-) -> Command:
-    """Return the command that builds a gold table by its new declaration."""
-    served = served_from(chain, stage)
-    after = f", then fills {', '.join(other.name for other in served)} again" if served else ""
-    work = estimates.together([stage], states or {}) if estimates is not None else None
-    return Command(_rebuilding(stage), f"builds {stage.name} beside the old one{after}", work, True)
-
-
-def _offers(
-    chain: Chain,
-    changes: Sequence[StageChange],
-    estimates: Estimates | None = None,
-    states: Mapping[str, StageState] | None = None,
-) -> list[Command]:
-    """Return the commands that apply changed rules to the rows that are there."""
-    commands = []
-    for change in (change for change in changes if change.kind == "changed" and _has_rules(change)):
-        layer = change.stage.partition(".")[0]
-        if layer not in (BRONZE.layer, SILVER.layer):
-            continue
-        stages = stages_from(chain.stages, change.stage)
-        if layer == SILVER.layer:
-            lines = estimates.of_table(QUARANTINE) if estimates is not None else None
-            if lines is None or lines.count:
-                work = replace(lines, unit="rows", versions=None, bytes=None) if lines is not None else None
-                commands.append(Command("oncelake quarantine replay", "tries the lines in quarantine again", work))
-        known = estimates.together(stages, states or {}) if estimates is not None else None
-        tables = f"makes {change.stage} and what follows it again"
-        commands.append(Command(f"oncelake rebuild {change.stage}", tables, known))
-    return commands
-
-
-def _has_rules(change: StageChange) -> bool:
-    """Return True if the rules of a stage changed, and not only the place of its source."""
-    return any(not difference.key.startswith("source.") for difference in change.differences) or bool(change.note)
 
 
 def _refused_after(chain: Chain, before: Chain) -> list[Refusal]:
@@ -357,7 +289,7 @@ def _refused_after(chain: Chain, before: Chain) -> list[Refusal]:
         name = stage.tables[0].name
         if stage.layer == "gold":
             other = partial(refuse_other_declaration, name, chain.settings.gold[name], built.get(name))
-            refused += _of_error(stage.name, other, _rebuilding(stage))
+            refused += _of_error(stage.name, other, rebuilding(stage))
         elif stage.served is not None and stage.name in old:
             refused += _of_error(f"gold.{name}", partial(refuse_another_order, chain, stage.served, built.get(name)))
     return refused

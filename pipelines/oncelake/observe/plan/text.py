@@ -7,7 +7,8 @@ from itertools import groupby
 from oncelake.common.wording import count_of, number, printable
 from oncelake.engine.differences import Difference
 from oncelake.observe.plan.changes import StageChange
-from oncelake.observe.plan.plan import Command, Plan, StagePlan
+from oncelake.observe.plan.commands import Command
+from oncelake.observe.plan.plan import Plan, StagePlan
 from oncelake.observe.plan.sample import LineSample, Tried
 
 # A difference that is longer than this goes into lines of its own.

@@ -1,0 +1,113 @@
+"""Find columns that a new gold table reads and that lines of silver lack, as their format declared them later."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncelake.common.lake import SILVER, Table
+from oncelake.common.table_rows import TableRows
+from oncelake.common.wording import count_of
+from oncelake.engine.chain import Chain
+from oncelake.engine.differences import formats_by_source
+from oncelake.engine.rules import read_rules
+from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.delta_sources import table_ids
+from oncelake.gold.declaration import GoldTable
+from oncelake.silver.rules import SOURCE_NAME
+from oncelake.silver.schema import SOURCE
+
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
+
+@dataclass(frozen=True)
+class LateColumn:
+    """A column that a new gold table reads, and that lines of a source lack.
+
+    Attributes:
+        gold: the name of the gold table.
+        column: the column.
+        source: the source whose format declares the column now.
+        lines: the rows of silver of this source that have no value in the column.
+        before: the version of silver from which on the format had the column.
+        command: the command that makes these rows again.
+    """
+
+    gold: str
+    column: str
+    source: str
+    lines: int
+    before: int
+    command: str
+
+    def __str__(self) -> str:
+        """Return the finding and the way out as sentences."""
+        return (
+            f"gold.{self.gold} reads {self.column}, which {count_of(self.lines, 'row')} of {self.source} in {SILVER} "
+            f"lack: those from before version {self.before} were made by a format without it. To make them again by "
+            f"today's format: {self.command}"
+        )
+
+
+def late_columns(chain: Chain, rows: TableRows) -> Iterator[LateColumn]:
+    """Yield the columns of gold tables that do not exist yet, as far back as the log of silver reaches.
+
+    Args:
+        chain: the chain.
+        rows: answers queries over silver.
+    """
+    names = [name for name in chain.settings.gold if chain.commit_log(Table("gold", name)).newest() is None]
+    commits = [
+        commit
+        for commit, stands in (chain.commit_log(SILVER).newest_first() if names else ())
+        if stands and isinstance(commit, ChainCommit)
+    ]
+    used = {name: _words(chain.settings.gold[name]) for name in names}
+    for source, parser in chain.silver.parsers.items() if commits else ():
+        columns = {field.name for field in parser.column_fields}
+        for column in sorted(columns & {word for words in used.values() for word in words}):
+            before = _first_with(chain, commits, source, column)
+            lines = _without_value(chain, rows, source, column) if before else 0
+            for name in names if lines else ():
+                if before is not None and column in used[name]:
+                    yield LateColumn(name, column, source, lines, before, _command(chain, source))
+
+
+def _words(declared: GoldTable) -> set[str]:
+    """Return the words of a declaration's expressions outside of texts; each name of a column is one of them."""
+    texts = [declared.where or "", *declared.by.values(), *declared.measures.values()]
+    return {word for text in texts for word in re.findall(r"\w+", _TEXT.sub(" ", text))}
+
+
+def _first_with(chain: Chain, newest_first: Sequence[ChainCommit], source: str, column: str) -> int | None:
+    """Return silver's first version of a format of a source with a column; None if no earlier one is known."""
+    known: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+    version = newest_first[0].version + 1
+    for commit in newest_first:
+        rules = commit.metadata.rules
+        if rules not in known:
+            recorded = read_rules(chain.lake, chain.spark, rules)
+            sources = [Table.named(name).name for name in table_ids(commit.metadata.source)]
+            known[rules] = formats_by_source(recorded["rules"], sources) if recorded is not None else {}
+        declared = known[rules].get(source) or (known[rules].get("1") if len(known[rules]) == 1 else None)
+        if declared is not None and column not in (declared.get("columns") or {}):
+            return version
+        version = commit.version
+    return None
+
+
+def _without_value(chain: Chain, rows: TableRows, source: str, column: str) -> int:
+    """Return how many rows of silver of a source have no value in a column; all rows if there is no such column."""
+    at, log = chain.lake.at(SILVER), chain.commit_log(SILVER)
+    names = log.columns()
+    of_source = f"{SOURCE_NAME} = '{source}'" if SOURCE.name in names else "TRUE"
+    lacks = f"t.{column} IS NULL" if column in names else "TRUE"
+    found = rows.records(
+        f"SELECT count(*) AS lines FROM {{rows}} t WHERE {of_source} AND {lacks}", {"rows": (at, None)}
+    )
+    return int(found[0]["lines"])
+
+
+def _command(chain: Chain, source: str) -> str:
+    several = len(chain.settings.by_name) > 1
+    return f"oncelake rebuild silver{f' --source {source}' if several else ''}"

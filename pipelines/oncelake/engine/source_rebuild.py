@@ -1,0 +1,302 @@
+"""Rebuild of the lines of one source: those of the other sources stay in silver and gold as they are.
+
+Silver and quarantine are each replaced, in one commit, by their rows of the other sources. Then each gold table is
+replaced by its windows without a line of the source, and by the others, counted again from these rows. Each of these
+commits is batch 0 of a new query, as after a change of a gold table: it holds all that the stage had read of the other
+sources. The stages' checkpoints are written from these commits. So silver reads the lines of the source as those of a
+new one, and gold adds them.
+
+The marker of the rebuild names the new queries and the windows. A second run continues with what has none of them yet.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from oncelake.common import tables
+from oncelake.common.errors import StoppedError
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table, bronze_of, identifier
+from oncelake.common.wording import count_of
+from oncelake.engine.chain import Chain, StageState
+from oncelake.engine.graph import Stage
+from oncelake.engine.make_table import replace_rows
+from oncelake.engine.preflight import is_changed
+from oncelake.engine.rebuild import Rebuild, lost_for_good
+from oncelake.engine.recover import replace_checkpoint
+from oncelake.engine.rules import record_kept_rules
+from oncelake.engine.runner import RUN_ID
+from oncelake.engine.start_gate import of_one_source, unfinished_rebuild, unfinished_replay
+from oncelake.exactly_once.checkpoint import offsets_text
+from oncelake.exactly_once.commit import CommitKind, CommitMetadata
+from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.delta_sources import table_ids
+from oncelake.exactly_once.link import Range, joined, merged
+from oncelake.exactly_once.positions import in_tables
+from oncelake.exactly_once.recovery import checkpoint_texts
+from oncelake.gold.declaration import LOG_TIME, GoldTable
+from oncelake.gold.expression import column
+from oncelake.gold.transform import aggregate, by_value
+from oncelake.gold.window import in_ranges, span_of
+from oncelake.silver.parsing.events import is_first
+from oncelake.silver.rules import source_name
+from oncelake.silver.schema import EVENT_INDEX, SOURCE
+
+_APPEND_ONLY = "delta.appendOnly"
+# Of more windows with lines of the source, all from the first to the last are counted again.
+_MOST_WINDOWS = 100_000
+# The marker has at most this many ranges of windows of a gold table; the nearest ones are joined.
+_MOST_RANGES = 64
+
+
+@dataclass(frozen=True)
+class SourceRebuild(Rebuild):
+    """A rebuild of the rows that the lines of one source gave; see `whole_reason` for when it can work.
+
+    Attributes:
+        source: the name of the source.
+    """
+
+    source: str
+
+    @cached_property
+    def kept(self) -> tuple[Stage, ...]:
+        """The stages whose rows of other sources stay: silver, and the gold tables that the settings still declare."""
+        return tuple(
+            stage
+            for stage in self.stages
+            if stage.layer == SILVER.layer or (stage.layer == "gold" and _goes_on(self.chain, stage))
+        )
+
+    @property
+    def emptied(self) -> tuple[Stage, ...]:
+        """The stages whose tables are emptied."""
+        return tuple(stage for stage in self.stages if stage not in self.kept)
+
+    @property
+    def before(self) -> tuple[Stage, ...]:
+        """The stages that read all available input first: those whose rows stay."""
+        return self.kept
+
+    def losses(self) -> Iterator[tuple[Stage, str | None]]:
+        """Yield which lines bronze holds and would not read again; silver reads all that bronze holds."""
+        head = self.stages[0]
+        yield head, lost_for_good(self.chain, self.spark, head) if not head.reads else None
+
+    def plan(self) -> list[str]:
+        """Return the steps of `go` as text."""
+        kept = [str(target.table) for stage in self.kept for target in stage.writes]
+        gone = [str(table) for stage in self.emptied for table in stage.tables]
+        steps = [f"take the lines of {self.source} out of {', '.join(kept)}; the rows of the other sources stay"]
+        if gone:
+            aside = "" if self.stages[0].reads else " (the old bronze is kept under another name)"
+            steps.append(f"empty {', '.join(gone)}{aside}")
+        origin = str(bronze_of(self.source)) if self.stages[0].reads else f"the source {self.source}"
+        return [*steps, f"replay {', '.join(stage.name for stage in self.stages)} from {origin}"]
+
+    def record(self) -> Mapping[str, Any]:
+        """Return the new queries and the windows of the gold tables that have lines of the source."""
+        begun = of_one_source(self.chain)
+        if begun is not None and begun["source"] == self.source:
+            return begun
+        for stage in self.kept:
+            if not self.chain.stage_state(stage).up_to_date:
+                raise StoppedError(f"stopped before {stage.name} has read all lines; nothing was changed")
+        lines = self._read(SILVER).where(self._is_of_source())
+        gold = [stage.tables[0].name for stage in self.kept if stage.layer == "gold"]
+        return {
+            "source": self.source,
+            "queries": {stage.name: str(uuid.uuid4()) for stage in self.kept},
+            "windows": {name: _windows(lines, self.chain.settings.gold[name]) for name in gold},
+        }
+
+    def clear(self) -> None:
+        """Take the rows of the source out of the tables, and empty the others."""
+        record = of_one_source(self.chain)
+        assert record is not None, "the marker was just written"
+        for stage in self.kept:
+            query_id = record["queries"].get(stage.name)
+            if query_id is None:
+                self.empty(stage)
+                continue
+            if stage.layer == SILVER.layer:
+                first = self._replace_silver(stage, query_id)
+            else:
+                first = self._replace_gold(stage, query_id, record["windows"][stage.tables[0].name])
+            old = replace_checkpoint(self.chain, stage, checkpoint_texts(first))
+            if old is not None:
+                self.chain.checkpoint_files.remove(old)
+        for stage in reversed(self.emptied):
+            self.empty(stage)
+
+    def _replace_silver(self, stage: Stage, query_id: str) -> CommitMetadata:
+        """Replace silver and quarantine by their rows of the other sources; return the metadata of silver's commit."""
+        state = self.chain.stage_state(stage)
+        first = state.table_states[SILVER].metadata
+        assert first is not None, "silver has a batch"
+        if first.query_id != query_id:
+            rows = self._read(SILVER).where(~self._is_of_source())
+            first = self._first_of_silver(state, first, rows, query_id)
+            self._allow_replacement()
+            self._replace(stage, SILVER, rows, first)
+        quarantine = self.chain.commit_log(QUARANTINE).state().metadata
+        if quarantine is None or quarantine.query_id != query_id:
+            rows = self._read(QUARANTINE).where(~self._is_of_source())
+            self._replace(stage, QUARANTINE, rows, replace(first, table=str(QUARANTINE), beside={}, lines={}))
+        return first
+
+    def _first_of_silver(
+        self, state: StageState, last: CommitMetadata, rows: DataFrame, query_id: str
+    ) -> CommitMetadata:
+        ids = dict(table_ids(last.source))
+        gone = ids.pop(str(bronze_of(self.source)), None)
+        reached = [at for table_id, at in in_tables(last.end).items() if table_id != gone]
+        has_events = EVENT_INDEX in rows.columns
+        count = (rows.where(is_first()) if has_events else rows).count()
+        return _first(
+            last,
+            query_id,
+            f"[{','.join(reached)}]",
+            source={"kind": "delta", **ids},
+            beside={str(QUARANTINE): None},
+            lines={"before": 0, "added": count} if has_events else {},
+            quality=self._quality(count),
+            rules=record_kept_rules(self.chain.lake, state.stage, self._rules(), self.spark),
+        )
+
+    def _quality(self, accepted: int) -> Mapping[str, Any]:
+        """Return how many lines of the other sources broke each rule, as a batch records it; empty if none did."""
+        refused = self._read(QUARANTINE).where(~self._is_of_source())
+        rows = (
+            refused.select(F.explode(F.array_distinct("reasons.rule")).alias("rule")).groupBy("rule").count().collect()
+        )
+        rules = {row["rule"]: row["count"] for row in sorted(rows)}
+        return {"lines": accepted + refused.count(), "rules": rules, "warned": []} if rules else {}
+
+    def _rules(self) -> list[str]:
+        """Return the fingerprints of the rules that made silver's rows, newest first."""
+        commits = self.chain.commit_log(SILVER).newest_first()
+        known = (commit.metadata.rules for commit, stands in commits if stands and isinstance(commit, ChainCommit))
+        return [*dict.fromkeys(known)]
+
+    def _allow_replacement(self) -> None:
+        """Let silver's rows be replaced: only appends may change it otherwise. The new table has the property again."""
+        log = self.chain.commit_log(SILVER)
+        if log.properties().get(_APPEND_ONLY, "").lower() == "true":
+            name = identifier(self.chain.lake.at(SILVER))
+            self.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')")
+
+    def _replace_gold(self, stage: Stage, query_id: str, ranges: list[Range] | None) -> CommitMetadata:
+        """Replace a gold table by its rows without the lines of the source; return the metadata of the commit."""
+        table = stage.tables[0]
+        last, silver = self.chain.commit_log(table).state().metadata, self.chain.commit_log(SILVER)
+        assert last is not None, "a table that stays has a batch"
+        if last.query_id == query_id:
+            return last
+        newest, table_id = silver.newest(), silver.table_id()
+        assert newest is not None, "silver was just replaced"
+        at = {
+            **json.loads(last.end or "{}"),
+            "reservoirId": table_id,
+            "reservoirVersion": newest + 1,
+            "index": -1,
+            "isStartingVersion": False,
+        }
+        source = {"kind": "delta", "table_id": table_id or ""}
+        first = _first(last, query_id, json.dumps(at, separators=(",", ":")), source=source)
+        chosen = in_ranges(LOG_TIME, ranges) if ranges is not None else "TRUE"
+        others = tables.read_version(self.spark, self.chain.lake.at(SILVER), newest).where(chosen)
+        counted = aggregate(others, self.chain.settings.gold[table.name])
+        old = self._read(table).where(f"NOT ({chosen})")
+        self._replace(stage, table, old.unionByName(counted), first)
+        return first
+
+    def _replace(self, stage: Stage, table: Table, rows: DataFrame, first: CommitMetadata) -> None:
+        self.fence()
+        target = next(target for target in stage.writes if target.table == table)
+        state = replace_rows(self.chain, target, rows, first)
+        self.say(f"{table} keeps {count_of(state.rows, 'row')} of the other sources")
+
+    def _read(self, table: Table) -> DataFrame:
+        return tables.read(self.spark, self.chain.lake.at(table))
+
+    def _is_of_source(self) -> Column:
+        return source_name() == self.source
+
+
+def whole_reason(chain: Chain, source: str) -> str | None:
+    """Return why the lines of a source cannot be rebuilt without those of the others; None if they can."""
+    begun = of_one_source(chain)
+    if begun is not None and begun["source"] == source:
+        return None
+    return next(_obstacles(chain, source), None)
+
+
+def _obstacles(chain: Chain, source: str) -> Iterator[str]:
+    if unfinished_rebuild(chain):
+        yield "a rebuild of all sources is unfinished"
+    stage = chain.silver_stage
+    if stage is None or not chain.silver.named or SOURCE.name not in chain.commit_log(SILVER).columns():
+        yield f"{SILVER} does not name the source of a line"
+        return
+    # guard: repeats-of-all-sources
+    if chain.silver.deduplicate is not None or chain.commit_log(DUPLICATES).newest() is not None:
+        yield "silver drops repeats, and a line of another source may repeat one of this source"
+    if unfinished_replay(chain) is not None:
+        yield f"a replay of {QUARANTINE} is unfinished"
+    state = chain.stage_state(stage)
+    last = state.first.metadata
+    if not state.diagnosis.may_start:
+        yield f"silver cannot go on: {state.diagnosis.seen}"
+    mine = table_ids(last.source).get(str(bronze_of(source))) if last is not None else None
+    if not any(table_id != mine for table_id in in_tables(last.end if last is not None else None)):
+        yield "silver has read no other source"
+
+
+def _windows(lines: DataFrame, declared: GoldTable) -> list[Range] | None:
+    """Return the ranges of windows in which a gold table counts some lines, in microseconds since 1970.
+
+    None for all windows.
+    """
+    rows = by_value(lines)
+    rows = rows if declared.where is None else rows.where(column(declared.where))
+    starts = rows.select(F.unix_micros(F.expr(declared.window.sql)).alias("start")).distinct()
+    found = [row["start"] for row in starts.limit(_MOST_WINDOWS + 1).collect()]
+    if len(found) > _MOST_WINDOWS:
+        ((first, last),) = starts.agg(F.min("start"), F.max("start")).collect()
+        spans = [(first, last)]
+    else:
+        spans = [(start, start) for start in sorted(found)]
+    try:
+        return joined(merged(span_of(*span, declared.window) for span in spans), _MOST_RANGES)
+    except OverflowError:  # a window outside the years 1 to 9999
+        return None
+
+
+def _goes_on(chain: Chain, stage: Stage) -> bool:
+    """Return True if a gold table has rows of the declaration in the settings."""
+    table = stage.tables[0]
+    return not is_changed(chain, table.name) and chain.commit_log(table).state().metadata is not None
+
+
+def _first(last: CommitMetadata, query_id: str, at: str, **changed: Any) -> CommitMetadata:
+    """Return the metadata of the commit that takes the place of all batches up to a stage's last one."""
+    return replace(
+        last,
+        query_id=query_id,
+        batch_id=0,
+        before=None,
+        after=offsets_text(last.after, at),
+        rows=0,
+        run=RUN_ID,
+        event=CommitKind.BATCH,
+        lost=(),
+        replay={},
+        deduplicated={},
+        **{"quality": {}, **changed},
+    )
