@@ -162,6 +162,7 @@ class LateByFile:
     ) -> dict[int, _LateLines] | None:
         """Return the late lines of a block by batch, and count those that are not known yet; None if Spark must."""
         batches = block.late_batches(newest)
+        # guard: late-lines-counted-again
         due = [batch for batch in batches if batch not in block.late or block.late[batch].newest != newest[batch]]
         if due:
             answer = self.rows.without_spark(

@@ -107,6 +107,7 @@ class GoldRows:
         names = zip(measure.parts, _places(measure), strict=True)
         parts = "".join(f", t.{name} AS {part}" for name, part in names)
         kinds = [self.columns[key] for key in self.declared.by]
+        # guard: measures-as-spark-has-them
         is_plain = measure.function in _IN_DUCKDB and all(isinstance(kind, _SAME_TEXT) for kind in kinds)
         return self._query(f"{_TIME} AS at, {self._words()} AS label{parts}", only_spark=not is_plain)
 

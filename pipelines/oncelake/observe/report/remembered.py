@@ -27,6 +27,7 @@ class Remembered:
             The answers; None if one is missing.
         """
         live = frozenset(files)
+        # guard: remembered-files-there
         known = {block: answer for block, answer in self._known.get(question, {}).items() if block <= live}
         new = live.difference(*known)
         if new:
