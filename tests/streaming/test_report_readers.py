@@ -135,9 +135,14 @@ def test_no_spark_starts_for_a_lake_that_needs_none(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = House(tmp_path)
-    house.write("a.log", *OLD[2:], b"2026-11-20 10:00:01 WARN late", b"no line")
+    house.write("a.log", *OLD[2:], b"2026-11-20 10:00:01 ERROR late", b"no line")
     house.run(spark)
-    assert dict(facts(house.chain(), TableRows(never), PERIOD).troubles) == {}
+    shown = facts(house.chain(), TableRows(never), PERIOD)
+    assert dict(shown.troubles) == {}
+    assert shown.period is not None
+    assert [message.trace for peak in shown.period.peaks for message in peak.messages] == [
+        f"oncelake trace '{house.logs}/a.log:2026-11-20 10:00:01 ERROR late'"
+    ]
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     (said,) = events(house.call("report", "--json"))
     assert (said["proof"]["made"], said["troubles"], said["versions"]["Java"]) == ("made", {}, "not found")

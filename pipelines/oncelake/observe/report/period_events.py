@@ -12,23 +12,18 @@ from statistics import median
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql import functions as F
-
-from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.lake import QUARANTINE, SILVER
 from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain
-from oncelake.engine.sources import bronze_tables
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.record import LOOK
 from oncelake.observe.report.facts import ERRORS, BatchFacts, ChangeFacts, MessageFacts, PeakFacts, PeriodFacts
 from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period
 from oncelake.observe.report.period import Period
+from oncelake.observe.report.raw_line import BEGINNING, RawLines
 from oncelake.observe.report.shell import trace_command
-from oncelake.observe.report.templates import LONGEST, grouped
-from oncelake.quality.reasons import at_micros
-from oncelake.silver.parsing.events import by_event
+from oncelake.observe.report.templates import grouped
 from oncelake.silver.schema import SOURCE
-from oncelake.silver.transform import is_accepted
 
 # At most this many peaks, templates of a peak, and rules are shown.
 PEAKS, TEMPLATES, RULES = 3, 3, 3
@@ -41,7 +36,6 @@ _LOW = 0.1
 # At most this many spans are looked at for peaks; those close to a higher one are left out.
 _CANDIDATES = 500
 _IS_ERROR = "level IN ({})".format(", ".join(f"'{level}'" for level in ERRORS))
-_BEGINNING = f"substring(coalesce({{}}, ''), 1, {LONGEST})"
 # What names the line of a row of silver.
 _ORIGIN = ("level", "topic", "partition", "offset", "file", SOURCE.name)
 
@@ -142,7 +136,7 @@ class PeriodEvents:
         origin = [name for name in _ORIGIN if name in self.rows.columns(at)]
         columns = [
             *(f"t.{name} AS {name}" for name in origin),
-            f"{_BEGINNING.format('t.message')} AS message",
+            f"{BEGINNING.format('t.message')} AS message",
             f"unix_micros(t.{LOG_TIME}) AS log_micros",
             "unix_micros(t.ingested_at) AS ingested_micros",
         ]
@@ -166,37 +160,10 @@ class PeriodEvents:
             return None
         if row["topic"] is not None:
             return trace_command(f"{row['topic']}/{row['partition']}/{row['offset']}".encode())
-        line = self._raw(row)
+        line = RawLines(self.chain, self.rows).line(row)
         if line is None:
             return None
         return trace_command(os.fsencode(unquote(urlparse(row["file"]).path, errors="surrogateescape")) + b":" + line)
-
-    def _raw(self, row: Mapping[str, Any]) -> bytes | None:
-        """Return the first line of the record in bronze that a row of silver was made of; None if it is not found."""
-        for table in self._bronze(row):
-            bronze = self.rows.frame(self.chain.lake.at(table))
-            same = (F.col("file") == F.lit(row["file"])) & (F.unix_micros("ingested_at") == row["ingested_micros"])
-            rows = bronze.where(same & (F.col("ingested_at") == F.lit(at_micros(row["ingested_micros"]))))
-            rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
-            lines = by_event(self.chain.silver.parse(rows)).where(is_accepted())
-            lines = lines.where((F.unix_micros(LOG_TIME) == row["log_micros"]) & (F.col("level") == row["level"]))
-            matches = (
-                lines.where(F.expr(_BEGINNING.format("message")) == F.lit(row["message"]))
-                .select("value")
-                .limit(1)
-                .collect()
-            )
-            if matches:
-                return bytes(matches[0]["value"]).split(b"\n", 1)[0].removesuffix(b"\r")
-        return None
-
-    def _bronze(self, row: Mapping[str, Any]) -> Iterator[Table]:
-        """Yield the bronze tables that a row of silver can come from."""
-        named = row.get(SOURCE.name)
-        for table in bronze_tables(self.chain):
-            known = table.name in self.chain.silver.parsers and self.chain.commit_log(table).newest() is not None
-            if known and named in (None, table.name):
-                yield table
 
 
 def apart(highest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
