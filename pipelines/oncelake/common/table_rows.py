@@ -73,7 +73,7 @@ _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True)
-class DataFile:
+class FileStatistics:
     """A data file of a table, as the Delta log describes it.
 
     Attributes:
@@ -230,7 +230,7 @@ class TableRows:
             return self.frame(at, version).columns
         return [column.name for column in table.schema().fields]
 
-    def files(self, at: str, version: int | None = None) -> list[DataFile] | None:
+    def files(self, at: str, version: int | None = None) -> list[FileStatistics] | None:
         """Return the data files of a table as the Delta log describes them; None if Spark reads the table."""
         table = self._table(at, version)
         if table is None:
@@ -364,7 +364,7 @@ def _name(file: "Fragment") -> str:
     return str(file.path.rsplit("/", 1)[-1])
 
 
-def _data_files(table: "DeltaTable") -> list[DataFile]:
+def _data_files(table: "DeltaTable") -> list[FileStatistics]:
     import pyarrow  # noqa: PLC0415 - not everywhere
 
     # pyarrow.table would import pandas first
@@ -380,7 +380,7 @@ def _data_files(table: "DeltaTable") -> list[DataFile]:
     for number, (path, size, rows) in enumerate(zip(*parts, strict=True)):
         of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
         known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
-        files.append(DataFile(path.rsplit("/", 1)[-1], size, rows, known))
+        files.append(FileStatistics(path.rsplit("/", 1)[-1], size, rows, known))
     return files
 
 

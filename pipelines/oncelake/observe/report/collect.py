@@ -17,7 +17,7 @@ from oncelake.common import tables
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
-from oncelake.common.table_rows import DataFile, TableRows, TableVersion
+from oncelake.common.table_rows import FileStatistics, TableRows, TableVersion
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
@@ -169,13 +169,13 @@ class Collector:
         rows = self.rows.frame(at, facts.version).count()
         return replace(facts, rows=rows, files=detail[0], size=detail[1], lines=lines)
 
-    def _lines(self, table: Table, at: str, version: int, files: Sequence[DataFile] | None) -> int:
+    def _lines(self, table: Table, at: str, version: int, files: Sequence[FileStatistics] | None) -> int:
         """Return the number of lines that a table's rows come from."""
         found = self._added_up(f"lines of {table}", _FIRST_ROWS, (at, version), files)
         return sum(row["lines"] for row in found)
 
     def _added_up(
-        self, question: str, text: str, table: TableVersion, files: Sequence[DataFile] | None
+        self, question: str, text: str, table: TableVersion, files: Sequence[FileStatistics] | None
     ) -> list[dict[str, Any]]:
         """Return the answers to a query over parts of a table's data files, each read only once."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from oncelake.common.lake import SILVER
-from oncelake.common.table_rows import DataFile, TableRows
+from oncelake.common.table_rows import FileStatistics, TableRows
 from oncelake.engine.chain import Chain
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.report.facts import LateFacts
@@ -140,7 +140,7 @@ class LateByFile:
         batches = {batch for by_batch in late for batch in by_batch}
         return LateFacts(sum(block.lines for block in blocks.values()), by, most, len(batches))
 
-    def _block(self, files: Sequence[DataFile]) -> _Block | None:
+    def _block(self, files: Sequence[FileStatistics]) -> _Block | None:
         """Return what some data files hold; those whose statistics do not tell it are read."""
         parts = {file.name: part for file in files if (part := _part(file)) is not None}
         others = {file.name for file in files} - set(parts)
@@ -181,7 +181,7 @@ class LateByFile:
         return {batch: block.late[batch] for batch in batches}
 
 
-def _part(file: DataFile) -> tuple[int, int | None, int | None, int] | None:
+def _part(file: FileStatistics) -> tuple[int, int | None, int | None, int] | None:
     """Return the batch of a data file, its first and last time, and its lines; None if it must be read for that.
 
     The log cuts times to milliseconds, so their seconds are exact.
