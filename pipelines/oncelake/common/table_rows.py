@@ -102,6 +102,7 @@ class TableRows:
     spark: Callable[[], SparkSession]
     with_spark: bool = False
     _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
+    _datasets: dict[tuple[int, Between | None], "Dataset"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
         self,
@@ -204,7 +205,7 @@ class TableRows:
             return None
         try:
             between = between or _at(ingested_at)
-            datasets = {name: _dataset(table, between, files) for name, table in readable.items()}
+            datasets = {name: self._dataset(table, between, files) for name, table in readable.items()}
             return self._by_duckdb(text, datasets, values)
         except _failures():  # guard: failed-query-by-spark
             return None
@@ -214,7 +215,7 @@ class TableRows:
         table = self._table(*at)
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
-            with suppress(*_failures()), self._answer(text, {"rows": _dataset(table)}, {}) as answer:
+            with suppress(*_failures()), self._answer(text, {"rows": self._dataset(table)}, {}) as answer:
                 return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
@@ -251,7 +252,7 @@ class TableRows:
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
-            dataset = _dataset(table, _at(ingested_at), names)
+            dataset = self._dataset(table, _at(ingested_at), names)
             files = {_name(file): {"rows": _of(dataset, [file])} for file in dataset.get_fragments()}
             parts = {name: self._by_duckdb(text, file, values) for name, file in files.items()}
             return {name: part for name, part in parts.items() if part.num_rows}
@@ -264,6 +265,20 @@ class TableRows:
         if (at, version) not in self._opened:
             self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
+
+    def _dataset(
+        self, table: "DeltaTable", between: Between | None = None, names: Container[str] | None = None
+    ) -> "Dataset":
+        """Return some of a table's data files: those that can have rows with some times, and those with some names."""
+        key = id(table), between  # the tables stay open
+        if key not in self._datasets:
+            self._datasets[key] = _dataset(table, between)
+        dataset = self._datasets[key]
+        return (
+            dataset
+            if names is None
+            else _of(dataset, [file for file in dataset.get_fragments() if _name(file) in names])
+        )
 
     @cached_property
     def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
@@ -390,14 +405,8 @@ def _micros(times: "pyarrow.ChunkedArray") -> list[Any]:
     return list(times.cast(pyarrow.timestamp("us", "UTC")).cast("int64").to_pylist())
 
 
-def _dataset(table: "DeltaTable", between: Between | None = None, names: Container[str] | None = None) -> "Dataset":
-    """Return a table's data files, without those that by their statistics have no row with some times.
-
-    Args:
-        table: the table.
-        between: the times; None for all.
-        names: the names of the data files to keep; None for all.
-    """
+def _dataset(table: "DeltaTable", between: Between | None) -> "Dataset":
+    """Return a table's data files, without those that by their statistics have no row with some times."""
     from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
 
     within = None
@@ -408,7 +417,7 @@ def _dataset(table: "DeltaTable", between: Between | None = None, names: Contain
         within = f"{column} >= '{first}' AND {column} <= '{last}'"
     read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
     dataset = table.to_pyarrow_dataset(file_pruning_predicate=within, parquet_read_options=read_options)
-    return _of(dataset, [file for file in dataset.get_fragments() if names is None or _name(file) in names])
+    return _of(dataset, list(dataset.get_fragments()))
 
 
 def _of(dataset: "Dataset", fragments: "Sequence[Fragment]") -> "Dataset":
