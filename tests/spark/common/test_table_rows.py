@@ -79,7 +79,8 @@ class Everything(frozenset[str]):
         return True
 
 
-def micros(at: datetime) -> int:
+def micros(at: datetime | None) -> int:
+    assert at is not None
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 

@@ -26,6 +26,15 @@ _OTHERS = -1
 _IN_DUCKDB = frozenset({"count", "count where", "rate where", "sum", "avg", "min", "max"})
 # Types of keys whose values DuckDB writes as text as Spark does.
 _SAME_TEXT = (StringType, IntegralType, BooleanType, BinaryType)
+_TIME = f"unix_seconds(t.{LOG_TIME})"
+# The aggregate of a part's values over windows and groups, which is the value of their lines together.
+_TOGETHER: Mapping[Merge, str] = {
+    "count": "sum({})",
+    "sum": "sum({})",
+    "least": "min({})",
+    "greatest": "max({})",
+    "sketch": "hll_union_agg({}, true)",
+}
 
 
 @dataclass
@@ -121,17 +130,6 @@ class GoldRows:
         return f"concat_ws(' · ', {', '.join(words)})" if texts else "''"
 
 
-_TIME = f"unix_seconds(t.{LOG_TIME})"
-# The aggregate of a part's values over windows and groups, which is the value of their lines together.
-_TOGETHER: Mapping[Merge, str] = {
-    "count": "sum({})",
-    "sum": "sum({})",
-    "least": "min({})",
-    "greatest": "max({})",
-    "sketch": "hll_union_agg({}, true)",
-}
-
-
 def _together(measure: Measure, by: Mapping[str, str]) -> str:
     """Return in SQL a measure's value for the lines of several windows and groups together.
 
@@ -141,25 +139,18 @@ def _together(measure: Measure, by: Mapping[str, str]) -> str:
         measure: the measure.
         by: what is grouped by, in SQL, by the name of its column.
     """
-    places = _places(measure)
-    value, keys = measure.shown(*(f"v.{place}" for place in places)), ", ".join(f"v.{name}" for name in by)
-    grouped, numbers = ", ".join(f"{text} AS {name}" for name, text in by.items()), _numbered(by)
+    places, names = _places(measure), ", ".join(by)
+    keys = ", ".join(f"{text} AS {name}" for name, text in by.items())
     if measure.how.parts[0].merge == "buckets":
-        lines = f"SELECT {grouped}, explode(map_entries(c.{places[0]})) AS entry FROM {{query}} c"
-        counts = ", ".join(f"b.{name}" for name in by)
-        counts = f"SELECT {counts}, b.entry.key AS bucket, sum(b.entry.value) AS count FROM ({lines}) b GROUP BY ALL"
-        entries = "map_from_entries(array_sort(collect_list(struct(m.bucket, m.count))))"
-        maps = ", ".join(f"m.{name}" for name in by)
-        parts = f"SELECT {maps}, {entries} AS {places[0]} FROM ({counts}) m GROUP BY {maps}"
+        entries = f"SELECT {keys}, explode(map_entries(c.{places[0]})) AS entry FROM {{query}} c"
+        counts = f"SELECT {names}, entry.key AS bucket, sum(entry.value) AS lines FROM ({entries}) GROUP BY ALL"
+        buckets = f"map_from_entries(array_sort(collect_list(struct(bucket, lines)))) AS {places[0]}"
+        parts = f"SELECT {names}, {buckets} FROM ({counts}) GROUP BY {names}"
     else:
         merged = zip(places, measure.how.parts, strict=True)
         sums = ", ".join(f"{_TOGETHER[part.merge].format(f'c.{place}')} AS {place}" for place, part in merged)
-        parts = f"SELECT {grouped}, {sums} FROM {{query}} c GROUP BY {numbers}"
-    return f"SELECT {keys}, {value} AS value FROM ({parts}) v"
-
-
-def _numbered(by: Mapping[str, str]) -> str:
-    return ", ".join(str(number) for number, _ in enumerate(by, 1))
+        parts = f"SELECT {keys}, {sums} FROM {{query}} c GROUP BY ALL"
+    return f"SELECT {names}, {measure.shown(*places)} AS value FROM ({parts})"
 
 
 def _places(measure: Measure) -> list[str]:
