@@ -156,23 +156,17 @@ class Collector:
 
     def _measured(self, facts: TableFacts, table: Table) -> TableFacts:
         at = self.chain.lake.at(table)
-        files = self.rows.files(at, facts.version)
-        lines = (
-            self._lines(table, at, facts.version, files)
-            if EVENT_INDEX in self.rows.columns(at, facts.version)
-            else None
-        )
-        if files is not None and all(file.rows is not None for file in files):
-            rows, size = sum(file.rows or 0 for file in files), sum(file.size for file in files)
-            return replace(facts, rows=rows, files=len(files), size=size, lines=lines)
-        detail = tables.opened(self.rows.spark(), at).detail().select("numFiles", "sizeInBytes").collect()[0]
-        rows = self.rows.frame(at, facts.version).count()
-        return replace(facts, rows=rows, files=detail[0], size=detail[1], lines=lines)
-
-    def _lines(self, table: Table, at: str, version: int, files: Sequence[FileStatistics] | None) -> int:
-        """Return the number of lines that a table's rows come from."""
-        found = self._added_up(f"lines of {table}", _FIRST_ROWS, (at, version), files)
-        return sum(row["lines"] for row in found)
+        files, version = self.rows.files(at, facts.version), (at, facts.version)
+        lines = None
+        if EVENT_INDEX in self.rows.columns(*version):
+            lines = sum(row["lines"] for row in self._added_up(f"lines of {table}", _FIRST_ROWS, version, files))
+        counts = [file.rows for file in files] if files is not None else [None]
+        if files is None or None in counts:
+            detail = tables.opened(self.rows.spark(), at).detail().select("numFiles", "sizeInBytes").collect()[0]
+            rows = self.rows.frame(*version).count()
+            return replace(facts, rows=rows, files=detail[0], size=detail[1], lines=lines)
+        size = sum(file.size for file in files)
+        return replace(facts, rows=sum(filter(None, counts)), files=len(files), size=size, lines=lines)
 
     def _added_up(
         self, question: str, text: str, table: TableVersion, files: Sequence[FileStatistics] | None
