@@ -28,6 +28,7 @@ FORM = {
     "time": "iso8601",
     "columns": {"amount": "decimal(38,12)", "status": "int"},
 }
+TRAIL = {**{key: FORM[key] for key in ("json", "time")}, "each": "$.Records[*]"}
 GOLD: dict[str, Any] = {
     "log_volume": {"every": "1 minute", "by": {"level": "level"}, "measures": {"log_count": "count"}},
     "amounts": {
@@ -72,7 +73,8 @@ def first(house: House) -> None:
     house.write(
         "shop/1.log", *(sold(n, user=f"u{n % 7}", amount=n / 8, status=200 + n % 2, x=n / 3) for n in range(21))
     )
-    house.write("app/1.log", *OLD, b"2026-11-20 10:30:00 WARN one", b"no line", b"")
+    house.write("app/1.log", *OLD, b"2026-11-20 10:30:00 WARN one by ann@example.org", b"no line", b"")
+    house.write("trail/1.log", b'{"Records": [%s, %s]}' % (sold(5), sold(6)), b'{"Records": [%s]}' % sold(7))
 
 
 def second(house: House) -> None:
@@ -86,9 +88,13 @@ def second(house: House) -> None:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Several:
     house = Several.at(tmp_path_factory.mktemp("readers"))
-    form = house.root / "shop.yaml"
-    form.write_text(yaml.safe_dump(FORM))
-    house.declare("app", shop={"path": str(house.logs / "shop"), "format": str(form)})
+    formats = {"shop": FORM, "trail": TRAIL}
+    for name, form in formats.items():
+        (house.root / f"{name}.yaml").write_text(yaml.safe_dump(form))
+    house.declare(
+        app={"path": str(house.logs / "app"), "mask": {"rules": [{"find": "email", "action": "drop"}]}},
+        **{name: {"path": str(house.logs / name), "format": str(house.root / f"{name}.yaml")} for name in formats},
+    )
     conf = yaml.safe_load(house.conf.read_text())
     conf |= {"gold": GOLD, "silver": {"earliest": "1900-01-01T00:00:00Z"}}
     house.conf.write_text(yaml.safe_dump(conf, sort_keys=False))
@@ -119,7 +125,9 @@ def test_every_fact_is_the_same_by_both_readers(lake: Several, spark: SparkSessi
     assert dict(shown.troubles) == {}
     assert {measure.measure for measure in shown.measures} >= {"most", "mean", "highest", "half", "users"}
     assert shown.late is not None
-    assert shown.late.lines == 21 + 4 + 4 + 5
+    assert shown.late.lines == 21 + 4 + 3 + 4 + 5
+    assert (shown.rows("silver.access_log"), shown.lines_of("silver.access_log")) == (shown.late.lines, 36)
+    assert dict(shown.masked) == {"email": 1}
     assert 6 <= shown.late.late < shown.late.lines, (
         "those of the second run, but for two, and of the later first source"
     )

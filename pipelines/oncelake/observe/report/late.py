@@ -175,10 +175,12 @@ class LateByFile:
             )
             if answer is None:
                 return None
-            for row in answer.to_pylist():
-                by = [row[f"late_{number}"] for number in range(len(SPANS))]
-                block.late[row["batch"]] = _LateLines(newest[row["batch"]], by, row["most"])
-        return {batch: block.late[batch] for batch in batches}
+            counts = {row["batch"]: row for row in answer.to_pylist()}
+            for batch in due:
+                row = counts.get(batch, {})
+                by = [row.get(f"late_{number}", 0) for number in range(len(SPANS))]
+                block.late[batch] = _LateLines(newest[batch], by, row.get("most", 0))
+        return {batch: block.late[batch] for batch in batches if block.late[batch].most}
 
 
 def _part(file: FileStatistics) -> tuple[int, int | None, int | None, int] | None:
