@@ -111,6 +111,22 @@ class Lakehouse(OpenLake):
         chain, spark = self._with_spark
         return Exclusive(chain, spark, reporter, FOLLOWERS, self.warn, stopping or threading.Event())
 
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[], SparkSession]]:
+        """Yield what returns the session, for work that starts Spark only if it must; quick on a small lake."""
+        small = is_small(self.settings.places(), self.settings.by_name)
+        with ExitStack() as stack:
+
+            @cache
+            def session() -> SparkSession:
+                spark = self._session(quick=small)
+                stack.enter_context(with_conf(spark, WHOLE_PLAN if small else {}))
+                return spark
+
+            if needs_spark(self.settings):
+                session()
+            yield session
+
     # --- run ---
 
     def run(
@@ -250,17 +266,10 @@ class Lakehouse(OpenLake):
             StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
-        began, small = time.monotonic(), is_small(self.settings.places(), self.settings.by_name)
-        with ExitStack() as stack:
-
-            @cache
-            def session() -> SparkSession:
-                spark = self._session(quick=small)
-                stack.enter_context(with_conf(spark, WHOLE_PLAN if small else {}))
-                return spark
-
+        began = time.monotonic()
+        with self._reading() as session:
             rows = TableRows(session, with_spark=full or deep)  # guard: whole-proof-by-spark
-            if rows.with_spark or needs_spark(self.settings):
+            if rows.with_spark:
                 session()
             chain = self._look_chain
             result = Proof(chain, rows, since_ms, full, deep, warn=self.warn).result(link, began)
@@ -330,12 +339,16 @@ class Lakehouse(OpenLake):
     def report(self, *, proof: bool = True, period: Period | None = None) -> Facts:
         """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result.
 
+        Tables on a local disk are read without Spark, where that is possible.
+
         Args:
             proof: run the proof.
             period: also report what happened in this period, and limit the counts over time to it.
         """
-        chain, spark = self._with_spark
-        return Collector(chain, spark, period).facts(prove(chain, spark) if proof else LEFT_OUT)
+        with self._reading() as session:
+            chain = self._look_chain
+            result = prove(chain, TableRows(session)) if proof else LEFT_OUT
+            return Collector(chain, TableRows(session), period).facts(result)
 
     def watch_report(
         self,
@@ -353,8 +366,7 @@ class Lakehouse(OpenLake):
             period: returns the period to report on at this moment; None for all that is in the lake.
             stopping: the request to stop.
         """
-        chain, spark = self._with_spark
-        watch(chain, spark, show, proof=proof, period=period).until(stopping)
+        watch(self._look_chain, lambda: TableRows(lambda: self.spark), show, proof=proof, period=period).until(stopping)
 
     # --- alerts ---
 

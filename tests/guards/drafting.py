@@ -174,7 +174,7 @@ GUARDS = (
         "what is read without Spark in another way is refused",
         "the evidence for a format shows what silver does not read",
         removed(),
-        tests=("spark/lab/test_plain_reader.py::test_what_only_spark_reads_is_refused_here",),
+        tests=("spark/silver/test_plain_reader.py::test_what_only_spark_reads_is_refused_here",),
     ),
     Guard(
         "swallowed-line-shown",

@@ -5,6 +5,7 @@ from tests.guards.guard import Guard
 
 _RUN = "streaming/test_counts_of_lines.py::"
 _LINES = "spark/silver/test_what_lines_mean.py::"
+_LATE = "unit/observe/report/test_late.py::"
 
 GUARDS = (
     Guard(
@@ -65,5 +66,33 @@ GUARDS = (
         "a log of 1,500 lines is proven with the words 545 lines",
         never(),
         tests=(f"{_RUN}test_a_run_and_a_proof_say_records_and_lines",),
+    ),
+    Guard(
+        "late-lines-of-one-batch",
+        "the report reads a file of silver that has lines of several batches",
+        "late lines are missing on the page",
+        never(),
+        tests=(f"{_LATE}test_a_file_with_several_batches_is_read",),
+    ),
+    Guard(
+        "late-lines-counted-again",
+        "the report counts late lines again that a batch which came later has made later",
+        "a page that follows a lake has too few late lines",
+        reads("block.late[batch].newest != newest[batch]", "False"),
+        tests=(f"{_LATE}test_a_later_look_reads_only_new_files_and_counts_again_what_they_change",),
+    ),
+    Guard(
+        "remembered-files-there",
+        "the report forgets what it knows of files that are gone",
+        "a page that follows a lake counts the lines of compacted files twice",
+        reads("block <= live", "True"),
+        tests=(f"{_LATE}test_compacted_files_are_not_counted_twice",),
+    ),
+    Guard(
+        "measures-as-spark-has-them",
+        "Spark computes the measures of the page that DuckDB computes or writes otherwise",
+        "the keys of a plot are other ones than gold's",
+        becomes("True"),
+        tests=("streaming/test_report_readers.py::test_every_fact_is_the_same_by_both_readers",),
     ),
 )

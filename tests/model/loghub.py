@@ -19,8 +19,8 @@ from pathlib import Path
 from oncelake.common.errors import ConfigError
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.lab.log_formats import known_formats, sample_of, suggest_format
-from oncelake.lab.plain_reader import PlainLine, PlainReader
 from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.plain_reader import PlainLine, PlainReader
 
 ENOUGH, READ = 14, 0.99
 _LEVELS = {

@@ -215,7 +215,8 @@ def test_a_refused_stage_and_a_failed_proof_are_shown(told: Told, spark: SparkSe
     assert {stage.stage: stage.state for stage in lost.stages}["silver"] == "checkpoint lost"
     assert "Fix: oncelake recover silver" in page(lost)
     assert verdict(lost).tone == "open"
-    next(house.table("silver/access_log").glob("*.parquet")).unlink()
+    for file in house.table("silver/access_log").glob("*.parquet"):
+        file.unlink()
     jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     broken = facts_of(house, spark)
     assert verdict(broken).headline == "DOES NOT HOLD: data files of silver.access_log"

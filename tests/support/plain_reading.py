@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
-from oncelake.lab.plain_reader import PlainReader
 from oncelake.quality.reasons import at_micros
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.plain_reader import PlainReader
 from oncelake.silver.transform import TimeLimits, parse
 
 

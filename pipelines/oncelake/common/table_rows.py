@@ -37,6 +37,8 @@ _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
 Values = dict[str, Any]
 # A table's path, or its quoted name in a catalog, and its version; None for the newest one.
 TableVersion = tuple[str, int | None]
+# A column of times, and the first and the last one that are asked for.
+Between = tuple[str, datetime, datetime]
 # The rows of a stream that are in memory at once.
 _ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
@@ -49,15 +51,18 @@ _AS_IN_SPARK = (
     "unix_micros(t) AS coalesce(epoch_us(t), CASE WHEN isinf(t) THEN "
     "CASE WHEN t > TIMESTAMPTZ '2000-01-01 00:00:00+00' THEN 9223372036854775807 ELSE -9223372036854775807 END END)",
     "unix_millis(t) AS (unix_micros(t) - pmod(unix_micros(t), 1000)) // 1000",
+    "unix_seconds(t) AS (unix_micros(t) - pmod(unix_micros(t), 1000000)) // 1000000",
     "timestamp_millis(ms) AS make_timestamptz(ms * 1000)",
     "timestamp_micros(us) AS make_timestamptz(us)",
     "validate_utf8(t) AS decode(encode(t))",
+    "monotonically_increasing_id() AS row_number() OVER ()",
     "xxhash64(a, b) AS CAST(hash(a, b) >> 1 AS BIGINT)",
 )
 # The name of a row's data file, as Spark has it.
 _FILE = "file_name"
 # Statistics of times are cut to milliseconds.
 _CUT = timedelta(milliseconds=1)
+_LATEST = datetime.max.replace(tzinfo=UTC) - _CUT
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 3600 * 1_000_000
 # The Gregorian calendar repeats after 400 years, which have this number of days.
@@ -65,6 +70,24 @@ _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
 # The days of the years 1 to 9999, counted from 1970.
 _DAYS = range((datetime.min.replace(tzinfo=UTC) - _EPOCH).days, (datetime.max.replace(tzinfo=UTC) - _EPOCH).days + 1)
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """A data file of a table, as the Delta log describes it.
+
+    Attributes:
+        name: its name, without directories.
+        size: its bytes.
+        rows: its rows; None if the log does not say it.
+        times: by column of times, the first and the last one in microseconds since 1970, cut to milliseconds; without
+            the columns of which the log does not say it.
+    """
+
+    name: str
+    size: int
+    rows: int | None
+    times: Mapping[str, tuple[int, int]]
 
 
 @dataclass
@@ -79,6 +102,7 @@ class TableRows:
     spark: Callable[[], SparkSession]
     with_spark: bool = False
     _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
+    _datasets: dict[tuple[int, Between | None], "Dataset"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
         self,
@@ -125,12 +149,28 @@ class TableRows:
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
 
-    def records(self, text: str, versions: Mapping[str, TableVersion], **values: Any) -> list[dict[str, Any]]:
+    def records(
+        self,
+        text: str,
+        versions: Mapping[str, TableVersion],
+        /,
+        *,
+        between: Between | None = None,
+        only_spark: bool = False,
+        **values: Any,
+    ) -> list[dict[str, Any]]:
         """Return the rows of a query over several tables whose columns are numbers, texts and truth values.
 
         Unlike `query_all`, it needs no pyarrow where Spark answers.
+
+        Args:
+            text: the query.
+            versions: see `query_all`.
+            between: only rows with these times are asked for, so that other data files need not be opened.
+            only_spark: True if the query has another answer in DuckDB than in Spark.
+            values: the values, by name.
         """
-        answer = self.without_spark(text, versions, **values)
+        answer = None if only_spark else self.without_spark(text, versions, between=between, **values)
         if answer is not None:
             rows: list[dict[str, Any]] = answer.to_pylist()
             return rows
@@ -144,16 +184,28 @@ class TableRows:
         /,
         *,
         ingested_at: datetime | None = None,
+        between: Between | None = None,
+        files: Container[str] | None = None,
         **values: Any,
     ) -> "pyarrow.Table | None":
-        """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark."""
+        """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark.
+
+        Args:
+            text: the query.
+            versions: see `query_all`.
+            ingested_at: see `query`.
+            between: see `records`.
+            files: the names of the data files to read; None for all.
+            values: the values, by name.
+        """
         opened = {name: self._table(*table) for name, table in versions.items()}
         readable = {name: table for name, table in opened.items() if table is not None}
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if len(readable) < len(versions):
             return None
         try:
-            datasets = {name: _dataset(table, ingested_at) for name, table in readable.items()}
+            between = between or _at(ingested_at)
+            datasets = {name: self._dataset(table, between, files) for name, table in readable.items()}
             return self._by_duckdb(text, datasets, values)
         except _failures():  # guard: failed-query-by-spark
             return None
@@ -163,7 +215,7 @@ class TableRows:
         table = self._table(*at)
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
-            with suppress(*_failures()), self._answer(text, {"rows": _dataset(table, None)}, {}) as answer:
+            with suppress(*_failures()), self._answer(text, {"rows": self._dataset(table)}, {}) as answer:
                 return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
@@ -179,6 +231,16 @@ class TableRows:
             return self.frame(at, version).columns
         return [column.name for column in table.schema().fields]
 
+    def files(self, at: str, version: int | None = None) -> list[FileStatistics] | None:
+        """Return the data files of a table as the Delta log describes them; None if Spark reads the table."""
+        table = self._table(at, version)
+        if table is None:
+            return None
+        try:
+            return _data_files(table)
+        except _failures():
+            return None
+
     def by_spark(self, at: str) -> bool:
         """Return True if Spark reads a table; its plans show the values of a query."""
         return self._table(at) is None
@@ -190,10 +252,8 @@ class TableRows:
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
-            dataset = _dataset(table, ingested_at)
-            fragments = {fragment.path.rsplit("/", 1)[-1]: fragment for fragment in dataset.get_fragments()}
-            wanted = {name: fragment for name, fragment in fragments.items() if name in names}
-            files = {name: {"rows": _of(dataset, [file])} for name, file in wanted.items()}
+            dataset = self._dataset(table, _at(ingested_at), names)
+            files = {_name(file): {"rows": _of(dataset, [file])} for file in dataset.get_fragments()}
             parts = {name: self._by_duckdb(text, file, values) for name, file in files.items()}
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
@@ -205,6 +265,20 @@ class TableRows:
         if (at, version) not in self._opened:
             self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
+
+    def _dataset(
+        self, table: "DeltaTable", between: Between | None = None, names: Container[str] | None = None
+    ) -> "Dataset":
+        """Return some of a table's data files: those that can have rows with some times, and those with some names."""
+        key = id(table), between  # the tables stay open
+        if key not in self._datasets:
+            self._datasets[key] = _dataset(table, between)
+        dataset = self._datasets[key]
+        return (
+            dataset
+            if names is None
+            else _of(dataset, [file for file in dataset.get_fragments() if _name(file) in names])
+        )
 
     @cached_property
     def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
@@ -297,14 +371,50 @@ def _open(at: str, version: int | None) -> "DeltaTable | None":
     return table if is_plain or (features is not None and _FEATURES.issuperset(features)) else None
 
 
-def _dataset(table: "DeltaTable", ingested_at: datetime | None) -> "Dataset":
-    """Return a table's data files, without those that by their statistics have no row with an ingestion time."""
+def _at(ingested_at: datetime | None) -> Between | None:
+    return None if ingested_at is None else ("ingested_at", ingested_at, ingested_at)
+
+
+def _name(file: "Fragment") -> str:
+    return str(file.path.rsplit("/", 1)[-1])
+
+
+def _data_files(table: "DeltaTable") -> list[FileStatistics]:
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    # pyarrow.table would import pandas first
+    actions = pyarrow.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
+    ends = {
+        column: [_micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
+        for column in columns
+        if pyarrow.types.is_timestamp(actions[f"min.{column}"].type)
+    }
+    parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    files = []
+    for number, (path, size, rows) in enumerate(zip(*parts, strict=True)):
+        of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
+        known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
+        files.append(FileStatistics(path.rsplit("/", 1)[-1], size, rows, known))
+    return files
+
+
+def _micros(times: "pyarrow.ChunkedArray") -> list[Any]:
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    return list(times.cast(pyarrow.timestamp("us", "UTC")).cast("int64").to_pylist())
+
+
+def _dataset(table: "DeltaTable", between: Between | None) -> "Dataset":
+    """Return a table's data files, without those that by their statistics have no row with some times."""
     from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
 
     within = None
-    if ingested_at is not None:
-        first, last = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for at in (ingested_at - _CUT, ingested_at + _CUT))
-        within = f"ingested_at >= '{first}' AND ingested_at <= '{last}'"
+    if between is not None:
+        column, begin, end = between
+        ends = begin - _CUT, min(end, _LATEST) + _CUT
+        first, last = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for at in ends)
+        within = f"{column} >= '{first}' AND {column} <= '{last}'"
     read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
     dataset = table.to_pyarrow_dataset(file_pruning_predicate=within, parquet_read_options=read_options)
     return _of(dataset, list(dataset.get_fragments()))

@@ -18,10 +18,10 @@ from oncelake.bronze.records import BYTE_ORDER_MARK, OWN_RECORD
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.wording import listed, printable, share
 from oncelake.lab.level_words import CORE, LETTERS, NUMBERS, LevelWord, level_in, level_word, level_words_in, meanings
-from oncelake.lab.plain_reader import PlainReader, json_object, json_text, logfmt_pairs, python_pattern
-from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.lab.written_times import AmbiguousError, TimeColumn, WrittenTime, clocks_in, escaped, names_zone, times_in
 from oncelake.silver.parsing.format import LogFormat, is_path
+from oncelake.silver.plain_reader import PlainReader, json_object, json_text, logfmt_pairs, python_pattern
+from oncelake.silver.plain_times import NeedsSparkError
 
 # A draft is made from this many lines.
 MOST_LINES = 2_000

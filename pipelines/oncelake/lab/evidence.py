@@ -11,8 +11,8 @@ from typing import Any
 from oncelake.common.wording import count_of, duration, listed, printable, share
 from oncelake.lab.drafted_format import looks_like_record
 from oncelake.lab.level_words import words_like_levels
-from oncelake.lab.plain_reader import PlainLine, PlainReader, bounded
 from oncelake.silver.parsing.level import LEVELS
+from oncelake.silver.plain_reader import PlainLine, PlainReader, bounded
 
 # Reading a sample by one format takes at most this many seconds.
 LONGEST = 5.0

@@ -28,13 +28,13 @@ from oncelake.common.lake import BRONZE
 from oncelake.common.wording import share
 from oncelake.lab.drafted_format import Draft, NoDraftError, draft_format
 from oncelake.lab.evidence import LONGEST, Evidence, counted, evidence, swallowed, unheld_in
-from oncelake.lab.plain_reader import PlainReader, bounded
-from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.quality.reasons import at_micros
 from oncelake.quality.split import MARKS
 from oncelake.silver.parsing.events import by_event
 from oncelake.silver.parsing.format import LogFormat, column_rule, format_names, load_format
 from oncelake.silver.parsing.parser import Parser
+from oncelake.silver.plain_reader import PlainReader, bounded
+from oncelake.silver.plain_times import NeedsSparkError
 from oncelake.silver.rules import Silver
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.silver.transform import TimeLimits, accepted, parse

@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import pairwise
 from zoneinfo import available_timezones
 
-from oncelake.lab.plain_times import EPOCH, MONTHS, UTC_NAMES, offset_of
 from oncelake.silver.parsing.times import ISO8601
 from oncelake.silver.parsing.zones import clear
+from oncelake.silver.plain_times import EPOCH, MONTHS, UTC_NAMES, offset_of
 
 # A time is looked for in this many characters of a line.
 NEAR = 200

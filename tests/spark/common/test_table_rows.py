@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -78,6 +79,11 @@ class Everything(frozenset[str]):
         return True
 
 
+def micros(at: datetime | None) -> int:
+    assert at is not None
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
 def never() -> SparkSession:
     raise AssertionError("Spark is not needed")
 
@@ -132,6 +138,33 @@ def test_only_the_data_files_of_a_batch_are_opened_for_its_rows(table: str, spar
     assert rows.query(text, table, ingested_at=later).to_pydict() == {"offset": [2**60]}
     parts = rows.by_file(condition, table, Everything(), ingested_at=PLANNED)
     assert sorted(part.num_rows for part in parts.values()) == [1, 1]
+
+
+def test_only_the_data_files_of_a_period_are_opened(table: str, spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    path = tmp_path / "table"
+    shutil.copytree(table, path)
+    files = TableRows(never).files(str(path))
+    assert files is not None
+    (older,) = (file for file in files if file.times["at"][0] < 0)
+    for file in files:
+        if file is not older:
+            (path / file.name).unlink()
+    text = "SELECT t.offset FROM {rows} t WHERE t.at >= :begin AND t.at < :end"
+    begin, end = datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)
+    rows = TableRows(never).records(text, {"rows": (str(path), None)}, between=("at", begin, end), begin=begin, end=end)
+    assert rows == [{"offset": 2**60}]
+
+
+def test_the_log_tells_the_rows_the_sizes_and_the_seconds_of_data_files(table: str, spark: SparkSession) -> None:
+    files = TableRows(never).files(table)
+    assert files is not None
+    assert sorted(file.rows or 0 for file in files) == [1, 2]
+    assert all(file.size == (Path(table) / file.name).stat().st_size for file in files)
+    # cut to milliseconds, before 1970 too
+    assert sorted(file.times["at"] for file in files) == [(-1_000, -1_000), (micros(ROWS[0][6]) - 456,) * 2]
+    assert {file.times["ingested_at"][0] for file in files} == {micros(PLANNED)}
+    assert TableRows(lambda: spark, with_spark=True).files(table) is None
 
 
 def test_the_rows_of_a_file_are_the_same_with_spark(

@@ -1,13 +1,15 @@
 """Measures of a gold table over time are those of all its lines, whatever their bins, groups and names."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from oncelake.common.table_rows import TableRows
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.transform import aggregate
-from oncelake.observe.report.measures import over_time
+from oncelake.observe.report.measures import GoldRows
 from oncelake.silver.schema import SILVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -36,7 +38,21 @@ DECLARED = GoldTable(
 )
 
 
-def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(spark: SparkSession) -> None:
+@pytest.fixture(params=["plain", "spark"])
+def reader(spark: SparkSession, request: pytest.FixtureRequest) -> TableRows:
+    """Return what answers queries without Spark where that is possible, and what has Spark read every table."""
+    return TableRows(lambda: spark, with_spark=request.param == "spark")
+
+
+def saved(gold: DataFrame, path: Path, reader: TableRows) -> GoldRows:
+    """Write a gold table, and return its rows."""
+    gold.coalesce(1).write.format("delta").save(str(path))
+    return GoldRows(reader, str(path), {column.name: column.dataType for column in gold.schema}, DECLARED)
+
+
+def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
+    spark: SparkSession, reader: TableRows, tmp_path: Path
+) -> None:
     rows = [
         {
             "log_time": START + timedelta(minutes=minute),
@@ -45,8 +61,8 @@ def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
         }
         for minute, group, user in LINES
     ]
-    gold = aggregate(spark.createDataFrame(rows, SILVER), DECLARED).coalesce(1).localCheckpoint()
-    by_measure = {facts.measure: facts for facts in over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:6])}
+    gold = saved(aggregate(spark.createDataFrame(rows, SILVER), DECLARED), tmp_path / "gold", reader)
+    by_measure = {facts.measure: facts for facts in gold.over_time("gold.t", DECLARED.parsed[:6])}
     first = int(START.timestamp())
     assert {(facts.seconds, facts.starts) for facts in by_measure.values()} == {(60, (first, first + 60, first + 300))}
     count, total, most, least, users, half = by_measure.values()
@@ -63,6 +79,6 @@ def test_the_groups_with_the_most_and_all_others_have_the_values_of_their_lines(
     assert (count.how, count.function) == ("count per 1 minute by group, at", "count")
 
 
-def test_a_table_without_rows_has_no_measure_to_draw(spark: SparkSession) -> None:
-    gold = aggregate(spark.createDataFrame([], SILVER), DECLARED)
-    assert list(over_time(gold, "gold.t", DECLARED, DECLARED.parsed[:1])) == []
+def test_a_table_without_rows_has_no_measure_to_draw(spark: SparkSession, reader: TableRows, tmp_path: Path) -> None:
+    gold = saved(aggregate(spark.createDataFrame([], SILVER), DECLARED), tmp_path / "gold", reader)
+    assert list(gold.over_time("gold.t", DECLARED.parsed[:1])) == []

@@ -8,7 +8,7 @@ import yaml
 
 from oncelake.lab.drafted_format import NO_LEVEL, NO_YEAR, NO_ZONE, Draft, NoDraftError, draft_format
 from oncelake.lab.log_formats import Sample, known_formats, suggest_format
-from oncelake.lab.plain_reader import PlainLine, PlainReader
+from oncelake.silver.plain_reader import PlainLine, PlainReader
 from tests.support.places import FORMATS
 
 # when the samples' files were written

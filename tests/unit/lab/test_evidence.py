@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.lab.evidence import Evidence, evidence
-from oncelake.lab.plain_reader import PlainReader
 from oncelake.silver.parsing.format import load_format
+from oncelake.silver.plain_reader import PlainReader
 from tests.support.places import FORMATS
 
 WRITTEN = datetime(2026, 11, 28, tzinfo=UTC)

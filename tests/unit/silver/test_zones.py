@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelake.lab.plain_reader import PlainReader
 from oncelake.silver.parsing.format import load_format
 from oncelake.silver.parsing.zones import FIRST_YEAR, LAST_YEAR, Meaning, clear, unclear
+from oncelake.silver.plain_reader import PlainReader
 from tests.support.places import FORMATS
 
 TABLE = (resources.files("tzdata.zoneinfo") / "zone1970.tab").read_text("utf-8")

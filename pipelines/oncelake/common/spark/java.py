@@ -59,6 +59,14 @@ def java_command() -> str:
     return found
 
 
+def java_version() -> str | None:
+    """Return the version of the Java that Spark starts, or has started; None if there is none that starts."""
+    with suppress(ConfigError):
+        match = re.search(r'version "([^"]+)"', _version(java_command())[1])
+        return match[1] if match else None
+    return None
+
+
 def _way_out() -> str:
     """Return the command that brings a usable Java on this system: one that is installed, or an installation."""
     for home in (path for place in HOMES for path in sorted(place.glob("*"))):

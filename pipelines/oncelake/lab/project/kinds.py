@@ -14,9 +14,9 @@ from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.wording import count_of, listed
 from oncelake.lab.evidence import Evidence
 from oncelake.lab.log_formats import FITS, Sample, Suggestion, known_formats, sample_of, suggest_format
-from oncelake.lab.plain_reader import PlainReader, bounded
-from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.plain_reader import PlainReader, bounded
+from oncelake.silver.plain_times import NeedsSparkError
 from oncelake.sources.directory.listing import is_packed
 
 # The first lines of a file and what the formats read in them; or why the file is no log.

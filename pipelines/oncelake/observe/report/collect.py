@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from typing import Any, TypeVar
 
 from oncelake.bronze.mask import MASKED
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
-from oncelake.common.table_rows import TableRows
+from oncelake.common.table_rows import FileStatistics, TableRows, TableVersion
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Stage
 from oncelake.engine.preflight import built_by
@@ -41,20 +38,27 @@ from oncelake.observe.report.facts import (
     StageFacts,
     TableFacts,
 )
-from oncelake.observe.report.lines import late_lines, lines_over_time
+from oncelake.observe.report.late import late_lines
+from oncelake.observe.report.lines import lines_over_time
 from oncelake.observe.report.measures import PLOTS, Measures
 from oncelake.observe.report.period import Period
 from oncelake.observe.report.period_events import PeriodEvents
+from oncelake.observe.report.remembered import Remembered
 from oncelake.observe.report.versions import masked, settings_summary, versions
 from oncelake.observe.status import AWAY, stage_status
 from oncelake.proof.prove import Proof
 from oncelake.quality.reasons import reasons
-from oncelake.silver.parsing.events import is_first
+from oncelake.silver.parsing.events import IS_FIRST
 from oncelake.silver.schema import EVENT_INDEX
 from oncelake.sources.registry import position_of
 
 T = TypeVar("T")
 LEFT_OUT = ProofFacts("left out")
+_FIRST_ROWS = f"SELECT count(*) AS lines FROM {{rows}} t WHERE {IS_FIRST}"
+_MATCHES = f"""
+SELECT e.entry.key AS rule, CAST(sum(e.entry.value) AS BIGINT) AS matches
+FROM (SELECT explode(map_entries(t.{MASKED})) AS entry FROM {{rows}} t) e GROUP BY e.entry.key
+"""
 
 
 @dataclass
@@ -62,13 +66,17 @@ class Collector:
     """Collects the facts of a lake at one moment.
 
     Attributes:
+        chain: the chain.
+        rows: answers queries over the tables as they are now; it starts Spark for what needs it.
         period: the period to report on; None for all that is in the lake.
+        remembered: what earlier looks found in the tables' data files.
         troubles: per part that could not be read, the reason.
     """
 
     chain: Chain
-    spark: SparkSession
+    rows: TableRows
     period: Period | None = None
+    remembered: Remembered = field(default_factory=Remembered)
     troubles: dict[str, str] = field(default_factory=dict)
 
     def facts(self, proof: ProofFacts) -> Facts:
@@ -80,7 +88,7 @@ class Collector:
         declared = [target.table for stage in chain.stages for target in stage.writes]
         table_facts = [self._table(table) for table in reversed(declared)]
         batches = self._try("batches", lambda: tuple(_batches(record(chain)))) or ()
-        drawn = Measures(chain, self.spark, self.period)
+        drawn = Measures(chain, self.rows, self.period)
         measures = tuple(self._measures(drawn))
         facts = Facts(
             at_ms=_now_ms(),
@@ -90,13 +98,13 @@ class Collector:
             writing=writing(chain.lake),
             tables=tuple(table for table in reversed(table_facts) if table),
             stages=tuple(self._stages()),
-            lines=self._try("lines over time", lambda: lines_over_time(chain, self.spark, self.period)),
-            late=self._try("late lines", lambda: late_lines(chain, self.spark)),
+            lines=self._try("lines over time", lambda: lines_over_time(chain, self.rows, self.period)),
+            late=self._try("late lines", lambda: late_lines(chain, self.rows, self.remembered)),
             batches=batches,
             look=LOOK,
             reasons=self._try("quarantine", self._reasons) or (),
             masked=self._try("masked data", self._masked) or {},
-            versions=versions(self.spark),
+            versions=versions(chain.spark),
             settings=settings_summary(chain),
             period=self._period(batches),
             measures=measures,
@@ -119,7 +127,7 @@ class Collector:
         period = self.period
         if period is None:
             return None
-        return self._try("what happened", lambda: PeriodEvents(self.chain, self.spark, period).facts(batches))
+        return self._try("what happened", lambda: PeriodEvents(self.chain, self.rows, period).facts(batches))
 
     def _measures(self, drawn: Measures) -> Iterator[MeasureFacts]:
         room = PLOTS
@@ -148,32 +156,50 @@ class Collector:
 
     def _measured(self, facts: TableFacts, table: Table) -> TableFacts:
         at = self.chain.lake.at(table)
-        detail = tables.opened(self.spark, at).detail().select("numFiles", "sizeInBytes").collect()[0]
-        rows = tables.read_version(self.spark, at, facts.version)
-        lines = rows.where(is_first()).count() if EVENT_INDEX in rows.columns else None
-        return replace(facts, rows=rows.count(), files=detail[0], size=detail[1], lines=lines)
+        files, version = self.rows.files(at, facts.version), (at, facts.version)
+        lines = None
+        if EVENT_INDEX in self.rows.columns(*version):
+            lines = sum(row["lines"] for row in self._added_up(f"lines of {table}", _FIRST_ROWS, version, files))
+        counts = [file.rows for file in files] if files is not None else [None]
+        if files is None or None in counts:
+            detail = tables.opened(self.rows.spark(), at).detail().select("numFiles", "sizeInBytes").collect()[0]
+            rows = self.rows.frame(*version).count()
+            return replace(facts, rows=rows, files=detail[0], size=detail[1], lines=lines)
+        size = sum(file.size for file in files)
+        return replace(facts, rows=sum(filter(None, counts)), files=len(files), size=size, lines=lines)
+
+    def _added_up(
+        self, question: str, text: str, table: TableVersion, files: Sequence[FileStatistics] | None
+    ) -> list[dict[str, Any]]:
+        """Return the answers to a query over parts of a table's data files, each read only once."""
+
+        def read(names: frozenset[str]) -> list[dict[str, Any]] | None:
+            answer = self.rows.without_spark(text, {"rows": table}, files=names)
+            return None if answer is None else list(answer.to_pylist())
+
+        names = [file.name for file in files] if files is not None else None
+        parts = self.remembered.of(question, names, read) if names is not None else None
+        if parts is None:
+            return self.rows.records(text, {"rows": table})
+        return [row for part in parts.values() for row in part]
 
     def _masked(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
         for table, kind in self.chain.kinds.items():
-            if kind.rules and self.chain.commit_log(table).newest() is not None:
-                rows = tables.read(self.spark, self.chain.lake.at(table))
-                if MASKED in rows.columns:
-                    counts.update(_matches(rows))
-        return dict(counts)
+            at = self.chain.lake.at(table)
+            if not kind.rules or self.chain.commit_log(table).newest() is None or MASKED not in self.rows.columns(at):
+                continue
+            for row in self._added_up(f"matches in {table}", _MATCHES, (at, None), self.rows.files(at)):
+                counts[row["rule"]] += row["matches"]
+        return dict(sorted(counts.items()))
 
     def _reasons(self) -> tuple[ReasonFacts, ...]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return ()
-        broken_rules = reasons(TableRows(lambda: self.spark), self.chain.lake.at(QUARANTINE))
+        broken_rules = reasons(self.rows, self.chain.lake.at(QUARANTINE))
         return tuple(
             ReasonFacts(broken.rule, broken.column, broken.lines, tuple(broken.samples)) for broken in broken_rules
         )
-
-
-def _matches(rows: DataFrame) -> dict[str, int]:
-    matches = rows.where(F.col(MASKED).isNotNull()).select(F.explode(MASKED).alias("rule", "count"))
-    return {row[0]: row[1] for row in matches.groupBy("rule").agg(F.sum("count")).orderBy("rule").collect()}
 
 
 def why(error: Exception) -> str:
@@ -245,10 +271,10 @@ def _by_number(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def prove(chain: Chain, spark: SparkSession) -> ProofFacts:
+def prove(chain: Chain, rows: TableRows) -> ProofFacts:
     """Run a proof of all that no earlier proof covers; see `oncelake.proof.prove`."""
     began, links, failure = time.monotonic(), list[Link](), ""
-    proof = Proof(chain, TableRows(lambda: spark))
+    proof = Proof(chain, rows)
     try:
         for link in proof.links():
             links.append(link)

@@ -9,26 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import Any
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql import Column, Row, SparkSession
-from pyspark.sql import functions as F
-
-from oncelake.common import tables
-from oncelake.common.lake import QUARANTINE, SILVER, Table
+from oncelake.common.lake import QUARANTINE, SILVER
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain
-from oncelake.engine.sources import bronze_tables
 from oncelake.gold.declaration import LOG_TIME
 from oncelake.observe.record import LOOK
 from oncelake.observe.report.facts import ERRORS, BatchFacts, ChangeFacts, MessageFacts, PeakFacts, PeriodFacts
-from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period, timestamp
+from oncelake.observe.report.lines import LineCounts, bin_start, counted, in_period
 from oncelake.observe.report.period import Period
+from oncelake.observe.report.raw_line import BEGINNING, RawLines
 from oncelake.observe.report.shell import trace_command
-from oncelake.observe.report.templates import LONGEST, grouped
-from oncelake.quality.reasons import at_micros
-from oncelake.silver.parsing.events import by_event
+from oncelake.observe.report.templates import grouped
 from oncelake.silver.schema import SOURCE
-from oncelake.silver.transform import is_accepted
 
 # At most this many peaks, templates of a peak, and rules are shown.
 PEAKS, TEMPLATES, RULES = 3, 3, 3
@@ -40,19 +35,28 @@ PEAK_SECONDS, APART = 60, 900
 _LOW = 0.1
 # At most this many spans are looked at for peaks; those close to a higher one are left out.
 _CANDIDATES = 500
+_IS_ERROR = "level IN ({})".format(", ".join(f"'{level}'" for level in ERRORS))
+# What names the line of a row of silver.
+_ORIGIN = ("level", "topic", "partition", "offset", "file", SOURCE.name)
 
 
 @dataclass(frozen=True)
 class PeriodEvents:
-    """Collects what happened in a period."""
+    """Collects what happened in a period.
+
+    Attributes:
+        chain: the chain.
+        rows: answers queries over the tables; Spark reads a line of a file again to name it.
+        period: the period.
+    """
 
     chain: Chain
-    spark: SparkSession
+    rows: TableRows
     period: Period
 
     def facts(self, batches: Sequence[BatchFacts]) -> PeriodFacts:
         """Return what happened in the period; the batches are the newest ones of each stage."""
-        counts = counted(self.chain, self.spark, Period(self.period.before.since, self.period.until))
+        counts = counted(self.chain, self.rows, self._both)
         changes = [*(self._lines(counts) if counts else ()), *self._quarantine(), *freshness(batches, self.period)]
         return PeriodFacts(
             self.period.since_ms,
@@ -64,16 +68,27 @@ class PeriodEvents:
             tuple(self._peaks(counts)) if counts else (),
         )
 
+    @property
+    def _both(self) -> Period:
+        """The period, and the one before it."""
+        return Period(self.period.before.since, self.period.until)
+
+    @property
+    def _since(self) -> int:
+        return int(self.period.since.timestamp())
+
     def _lines(self, counts: LineCounts) -> Iterator[ChangeFacts]:
-        is_error = F.col("level").isin(list(ERRORS))
-        now = F.col("at") >= int(self.period.since.timestamp())
+        now = "c.at >= :now"
         sums = {
-            "lines": F.sum(F.when(now, F.col("lines"))),
-            "lines_before": F.sum(F.when(~now, F.col("lines"))),
-            "errors": F.sum(F.when(now & is_error, F.col("lines"))),
-            "errors_before": F.sum(F.when(~now & is_error, F.col("lines"))),
+            "lines": now,
+            "lines_before": f"NOT {now}",
+            "errors": f"{now} AND c.{_IS_ERROR}",
+            "errors_before": f"NOT {now} AND c.{_IS_ERROR}",
         }
-        row = counts.rows.agg(*(column.alias(name) for name, column in sums.items())).collect()[0]
+        columns = (
+            f"CAST(sum(CASE WHEN {chosen} THEN c.lines END) AS BIGINT) AS {name}" for name, chosen in sums.items()
+        )
+        (row,) = counts.query.records(f"SELECT {', '.join(columns)} FROM {{query}} c", now=self._since)
         totals = {name: int(row[name] or 0) for name in sums}
         yield ChangeFacts("Lines", "all lines that count", "lines", "log time", totals["lines"], totals["lines_before"])
         meaning = "lines of level ERROR or FATAL"
@@ -84,11 +99,17 @@ class PeriodEvents:
     def _quarantine(self) -> Iterator[ChangeFacts]:
         if self.chain.commit_log(QUARANTINE).newest() is None:
             return
-        both = Period(self.period.before.since, self.period.until)
-        rows = in_period(tables.read(self.spark, self.chain.lake.at(QUARANTINE)), both, "ingested_at")
-        now = (F.col("ingested_at") >= timestamp(self.period.since)).alias("now")
-        by_rule = rows.select(now, F.explode(F.array_append(F.array_distinct("reasons.rule"), F.lit(""))).alias("rule"))
-        counts = {(row[0], row[1]): row[2] for row in by_rule.groupBy("rule", "now").agg(F.count(F.lit(1))).collect()}
+        columns = "t.ingested_at >= :now AS now, t.reasons, monotonically_increasing_id() AS id"
+        rows = in_period(self.rows, self.chain.lake.at(QUARANTINE), columns, self._both, "ingested_at")
+        in_all = rows.records(
+            "SELECT '' AS rule, r.now, count(*) AS lines FROM {query} r GROUP BY r.now", now=self.period.since
+        )
+        by_rule = rows.records(
+            "SELECT e.reason.rule AS rule, e.now, count(DISTINCT e.id) AS lines "
+            "FROM (SELECT r.now, r.id, explode(r.reasons) AS reason FROM {query} r) e GROUP BY e.reason.rule, e.now",
+            now=self.period.since,
+        )
+        counts = {(row["rule"], row["now"]): row["lines"] for row in (*in_all, *by_rule)}
         yield _in_quarantine("In quarantine", "lines that broke a rule; they count nowhere", counts, "")
         rules = sorted({rule for rule, _ in counts if rule}, key=lambda rule: (-_most(counts, rule), rule))
         for rule in rules[:RULES]:
@@ -96,10 +117,13 @@ class PeriodEvents:
 
     def _peaks(self, counts: LineCounts) -> Iterator[PeakFacts]:
         seconds = -(-PEAK_SECONDS // counts.every) * counts.every
-        errors = F.sum(F.when(F.col("level").isin(list(ERRORS)), F.col("lines")).otherwise(0))
-        rows = counts.rows.where(F.col("at") >= int(self.period.since.timestamp())).groupBy(bin_start(seconds))
-        spans = rows.agg(errors.alias("errors"), F.sum("lines").alias("lines")).where("errors > 0")
-        highest = spans.orderBy(F.desc("errors"), "start").limit(_CANDIDATES).collect()
+        highest = counts.query.records(
+            f"SELECT s.start, s.errors, s.lines FROM (SELECT {bin_start(seconds)} AS start, "
+            f"CAST(sum(CASE WHEN c.{_IS_ERROR} THEN c.lines ELSE 0 END) AS BIGINT) AS errors, "
+            "CAST(sum(c.lines) AS BIGINT) AS lines FROM {query} c WHERE c.at >= :now GROUP BY 1) s "
+            f"WHERE s.errors > 0 ORDER BY s.errors DESC, s.start LIMIT {_CANDIDATES}",
+            now=self._since,
+        )
         for row in apart(highest):
             read, messages = self._messages(row["start"], seconds)
             yield PeakFacts(row["start"], seconds, int(row["errors"]), int(row["lines"]), read, messages)
@@ -108,19 +132,18 @@ class PeriodEvents:
         """Return how many errors of a peak were read, and their most frequent templates."""
         first = datetime.fromtimestamp(start, UTC)
         span = Period(max(first, self.period.since), min(first + timedelta(seconds=seconds), self.period.until))
-        silver = tables.read(self.spark, self.chain.lake.at(SILVER))
-        rows = in_period(silver, span)
-        rows = rows.where(F.col("level").isin(list(ERRORS)))
-        origin = [
-            name for name in ("level", "topic", "partition", "offset", "file", SOURCE.name) if name in rows.columns
-        ]
+        at = self.chain.lake.at(SILVER)
+        origin = [name for name in _ORIGIN if name in self.rows.columns(at)]
         columns = [
-            *(F.col(name) for name in origin),
-            _beginning(F.col("message")).alias("message"),
-            F.unix_micros(LOG_TIME).alias("log_micros"),
-            F.unix_micros("ingested_at").alias("ingested_micros"),
+            *(f"t.{name} AS {name}" for name in origin),
+            f"{BEGINNING.format('t.message')} AS message",
+            f"unix_micros(t.{LOG_TIME}) AS log_micros",
+            "unix_micros(t.ingested_at) AS ingested_micros",
         ]
-        read = rows.select(*columns).limit(SAMPLE).collect()
+        errors = in_period(self.rows, at, ", ".join(columns), span)
+        # an order, so that another look at the same lines has the same examples
+        order = ", ".join(f"r.{name}" for name in ("log_micros", "ingested_micros", "message", *origin))
+        read = errors.records(f"SELECT * FROM {{query}} r WHERE r.{_IS_ERROR} ORDER BY {order} LIMIT {SAMPLE}")
         examples = {row["message"]: row for row in reversed(read)}
         groups = grouped(row["message"] for row in read)[:TEMPLATES]
         return len(read), tuple(
@@ -128,7 +151,7 @@ class PeriodEvents:
             for group in groups
         )
 
-    def _trace(self, row: Row) -> str | None:
+    def _trace(self, row: Mapping[str, Any]) -> str | None:
         """Return the command that traces a line of silver; the line itself is in bronze.
 
         `trace` refuses a lake whose tables are in a catalog.
@@ -137,40 +160,15 @@ class PeriodEvents:
             return None
         if row["topic"] is not None:
             return trace_command(f"{row['topic']}/{row['partition']}/{row['offset']}".encode())
-        line = self._raw(row)
+        line = RawLines(self.chain, self.rows).line(row)
         if line is None:
             return None
         return trace_command(os.fsencode(unquote(urlparse(row["file"]).path, errors="surrogateescape")) + b":" + line)
 
-    def _raw(self, row: Row) -> bytes | None:
-        """Return the first line of the record in bronze that a row of silver was made of; None if it is not found."""
-        for table in self._bronze(row):
-            bronze = tables.read(self.spark, self.chain.lake.at(table))
-            same = (F.col("file") == F.lit(row["file"])) & (F.unix_micros("ingested_at") == row["ingested_micros"])
-            at = at_micros(row["ingested_micros"])
-            rows = bronze.where(same & (F.col("ingested_at") == timestamp(at)))
-            rows = rows.withColumn(SOURCE.name, F.lit(table.name)) if self.chain.silver.named else rows
-            lines = by_event(self.chain.silver.parse(rows)).where(is_accepted())
-            lines = lines.where((F.unix_micros(LOG_TIME) == row["log_micros"]) & (F.col("level") == row["level"]))
-            matches = (
-                lines.where(_beginning(F.col("message")) == F.lit(row["message"])).select("value").limit(1).collect()
-            )
-            if matches:
-                return bytes(matches[0]["value"]).split(b"\n", 1)[0].removesuffix(b"\r")
-        return None
 
-    def _bronze(self, row: Row) -> Iterator[Table]:
-        """Yield the bronze tables that a row of silver can come from."""
-        named = row.asDict().get(SOURCE.name)
-        for table in bronze_tables(self.chain):
-            known = table.name in self.chain.silver.parsers and self.chain.commit_log(table).newest() is not None
-            if known and named in (None, table.name):
-                yield table
-
-
-def apart(highest: Sequence[Row]) -> list[Row]:
+def apart(highest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the peaks among the highest spans: a span close to a higher one, or much lower, is no peak of its own."""
-    peaks: list[Row] = []
+    peaks: list[Mapping[str, Any]] = []
     for row in highest:
         if row["errors"] >= _LOW * highest[0]["errors"] and all(
             abs(row["start"] - peak["start"]) >= APART for peak in peaks
@@ -203,10 +201,6 @@ def freshness(batches: Sequence[BatchFacts], period: Period) -> Iterator[ChangeF
     for name, one in (("Freshness, median", median), ("Freshness, longest", max)):
         both = (one(seconds) if (seconds := values.get(span)) else None for span in (period, period.before))
         yield ChangeFacts(name, meaning, "seconds", "commit time", *both)
-
-
-def _beginning(message: Column) -> Column:
-    return F.substring(F.coalesce(message, F.lit("")), 1, LONGEST)
 
 
 def _percent(part: int, whole: int) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from oncelake.common.spark.java import java_version
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.version import __version__
 from oncelake.engine.chain import Chain
@@ -17,15 +18,15 @@ from oncelake.exactly_once.commit import VERSION
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
-def versions(spark: SparkSession) -> dict[str, str]:
-    """Return the versions of oncelake and the software that it runs on."""
-    java: Any = jvm(spark).java.lang.System
+def versions(spark: SparkSession | None) -> dict[str, str]:
+    """Return the versions of oncelake and the software that it runs on; of the session, or of one that would start."""
+    java: Any = jvm(spark).java.lang.System if spark is not None else None
     return {
         "oncelake": f"{__version__}, commit format {VERSION}",
-        "Spark": spark.version,
+        "Spark": spark.version if spark is not None else _installed("pyspark"),
         "Delta Lake": _installed("delta-spark"),
         "Python": platform.python_version(),
-        "Java": str(java.getProperty("java.version")),
+        "Java": str(java.getProperty("java.version")) if java is not None else java_version() or "not found",
         "plotly": _installed("plotly"),
     }
 

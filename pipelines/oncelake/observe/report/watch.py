@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import SparkSession
-
 from oncelake.common.errors import StateError
+from oncelake.common.table_rows import TableRows
 from oncelake.engine.chain import Chain
 from oncelake.exactly_once.lease import writing
 from oncelake.observe.alerts.alert_watch import alert_states
 from oncelake.observe.report.collect import Collector, prove
 from oncelake.observe.report.facts import Facts, ProofFacts
 from oncelake.observe.report.period import Period
+from oncelake.observe.report.remembered import Remembered
 
 # The pause after a look and after a proof, as a multiple of the time it took.
 LOOK_REST, PROOF_REST = 2, 5
@@ -109,7 +109,7 @@ class Watch:
 
 def watch(
     chain: Chain,
-    spark: SparkSession,
+    rows: Callable[[], TableRows],
     show: Callable[[Facts], None],
     *,
     proof: bool,
@@ -119,14 +119,15 @@ def watch(
 
     Args:
         chain: the chain.
-        spark: the session.
+        rows: makes what answers queries over the tables as they are at this moment.
         show: receives the facts.
         proof: run a proof whenever something is new.
         period: returns the period to report on at this moment; None for all that is in the lake.
     """
+    remembered = Remembered()
     return Watch(
         heads=lambda: heads(chain, minute=int(time.time() // 60) if period() is not None else None),
-        look=lambda result: Collector(chain, spark, period()).facts(result),
-        prove=(lambda: prove(chain, spark)) if proof else None,
+        look=lambda result: Collector(chain, rows(), period(), remembered).facts(result),
+        prove=(lambda: prove(chain, rows())) if proof else None,
         show=show,
     )

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-
-from pyspark.sql import Row
+from typing import Any
 
 from oncelake.observe.record import LOOK
 from oncelake.observe.report.facts import BatchFacts
@@ -15,9 +14,9 @@ PERIOD = Period(NOW - timedelta(hours=1), NOW)
 BATCH = BatchFacts("gold.error_log", 1, PERIOD.since_ms, 1.0, 10, 4.0, 0)
 
 
-def spans(**errors: int) -> list[Row]:
+def spans(**errors: int) -> list[dict[str, Any]]:
     """Return spans, the highest first; a name is `at_` and the start in seconds."""
-    return [Row(start=int(name[3:]), errors=count, lines=count) for name, count in errors.items()]
+    return [{"start": int(name[3:]), "errors": count, "lines": count} for name, count in errors.items()]
 
 
 def test_a_span_close_to_a_higher_one_is_the_same_peak() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelake.lab.plain_reader import PlainReader, logfmt_pairs
 from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.plain_reader import PlainReader, logfmt_pairs
 
 # letters of a time pattern → the offsets that they read
 OFFSETS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.lab.plain_reader import PlainReader
-from oncelake.lab.plain_times import NeedsSparkError
 from oncelake.silver.parsing.format import LogFormat, format_names, load_format
+from oncelake.silver.plain_reader import PlainReader
+from oncelake.silver.plain_times import NeedsSparkError
 from tests.support.places import FORMATS, ROOT
 from tests.support.plain_reading import disagreement
 

@@ -1,7 +1,7 @@
 """Read lines by a log format without Spark, as silver reads them with Spark.
 
-It serves `oncelake init` and `oncelake format suggest`, which answer at once. What it cannot read as silver does, it
-refuses with NeedsSparkError; tests compare both on every shipped format. Silver decides.
+It serves `oncelake init`, `oncelake format suggest` and `oncelake report`, which answer at once. What it cannot read as
+silver does, it refuses with NeedsSparkError; tests compare both on every shipped format. Silver decides.
 """
 
 import json
@@ -19,10 +19,10 @@ from typing import Any
 
 from oncelake.bronze.records import BYTE_ORDER_MARK, SEARCHED, Records
 from oncelake.common.ansi import ESCAPE, SEQUENCES
-from oncelake.lab.plain_times import NeedsSparkError, TimeReader
 from oncelake.silver.parsing.format import LogFormat, PartKeys, is_path
 from oncelake.silver.parsing.level import HIGHEST_PRIORITY, LEVELS, NO_STATUS, SEVERITY
 from oncelake.silver.parsing.pattern import groups, whole_line
+from oncelake.silver.plain_times import NeedsSparkError, TimeReader
 from oncelake.silver.transform import TimeLimits
 
 # The keys of a format whose meaning is known here. A format with another one needs Spark.

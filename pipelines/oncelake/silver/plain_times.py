@@ -1,6 +1,7 @@
 """Read the text of a time without Spark, as `parsing.times` reads it with Spark.
 
-It serves what is shown before a lake exists: the evidence for a draft, and the choice of a format. Silver decides.
+It serves what is shown before a lake exists, the evidence for a draft and the choice of a format, and the report's
+raw lines. Silver decides.
 """
 
 import re
