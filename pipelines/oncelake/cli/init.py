@@ -77,6 +77,8 @@ def init(
             fields = {"files": files, "kept": kept_files, "format": name, "kinds": kinds, "left_out": left_out}
             typer.echo(result_line("init", {**fields, "next": written.next}))
             return
+        if sample_logs is not None and sample_logs.has_fatal:
+            console.print("declared gold.fatal_log: FATAL lines per minute, which gold.error_log does not count")
         for path in written.files:
             console.print(f"wrote {path}")
         for path in written.kept:

@@ -86,6 +86,11 @@ class LogKinds:
     left_out: Mapping[Path, str]
     beside: Sequence[Path] = ()
 
+    @property
+    def has_fatal(self) -> bool:
+        """True if a sample has lines of level FATAL."""
+        return any("FATAL" in kind.evidence.levels for kind in self.kinds)
+
     def path_of(self, kind: LogKind, inside: Path) -> str:
         """Return the path of a kind's source: the directory if it has no other files, else patterns of their names.
 

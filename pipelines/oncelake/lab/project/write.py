@@ -119,6 +119,7 @@ def write_project(directory: Path, source: NewSource, sample_logs: LogKinds | No
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
+        "has_fatal": sample_logs is not None and sample_logs.has_fatal,
     }
     suite = suite_of(kinds[0] if len(kinds) == 1 else None)
     texts = {

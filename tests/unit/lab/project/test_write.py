@@ -118,6 +118,51 @@ def test_what_the_format_reads_is_shown(place: Path) -> None:
     ]
 
 
+_LOGS_WITH_FATAL = {
+    "java": "2026-11-25 10:00:10,123 FATAL [main] c.e.App - no memory\n",
+    "python": "2026-11-25 10:00:10,123 - app.db - CRITICAL - no disk\n",
+    "nginx_error": "2026/11/25 10:00:10 [emerg] 99#99: bind() to 0.0.0.0:80 failed\n",
+    "syslog": "<2>Nov 25 10:00:10 host kernel: out of memory\n",
+    "json": '{"time": "2026-11-25T10:00:10Z", "level": "critical", "message": "no disk"}\n',
+}
+_LOGS_WITHOUT = {
+    "java": "2026-11-25 10:00:10,123 ERROR [main] c.e.App - FATAL is a word of this message\n",
+    "python": "2026-11-25 10:00:10,123 - app.db - ERROR - a critical path\n",
+    "nginx_error": "2026/11/25 10:00:10 [error] 99#99: emerg is a word\n",
+    "syslog": "<3>Nov 25 10:00:10 host kernel: crit\n",
+    "json": '{"time": "2026-11-25T10:00:10Z", "level": "error", "message": "fatal"}\n',
+}
+
+
+@pytest.mark.parametrize("name", _LOGS_WITH_FATAL)
+def test_fatal_lines_of_the_sample_get_a_gold_table(place: Path, name: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT[name] * 9 + _LOGS_WITH_FATAL[name])
+    said = init("lake", "--from", "logs")
+    assert f"parse as {name}\n" in said
+    assert "declared gold.fatal_log: FATAL lines per minute, which gold.error_log does not count\n" in said
+    gold = configured(place / "lake/conf/local.yaml", [])[0].gold
+    assert list(gold) == ["error_log", "fatal_log", "log_volume"]
+    assert gold["error_log"].where == "level = 'ERROR'"
+    assert gold["fatal_log"] == gold["error_log"].model_copy(update={"where": "level = 'FATAL'"})
+
+
+def test_fatal_lines_of_one_of_several_logs_are_enough(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/shop.log").write_text(TILL)
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT["java"] * 9 + _LOGS_WITH_FATAL["java"])
+    init("lake", "--from", "logs")
+    assert "fatal_log" in configured(place / "lake/conf/local.yaml", [])[0].gold
+
+
+@pytest.mark.parametrize("name", _LOGS_WITHOUT)
+def test_a_sample_without_fatal_lines_gets_no_table_for_them(place: Path, name: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT[name] * 9)
+    assert "fatal_log" not in init("lake", "--from", "logs")
+    assert list(configured(place / "lake/conf/local.yaml", [])[0].gold) == ["error_log", "log_volume"]
+
+
 def test_each_kind_of_logs_is_a_source_of_its_own(place: Path) -> None:
     for name, text in {
         "web/app.log": JAVA,
