@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from oncelake.lab.project.kinds import LogKind
+    from oncelake.lab.project.kinds import LogKind, LogKinds
 
 
 def init(
@@ -55,8 +55,8 @@ def init(
         sample_logs, logs = None, None
         if sample is not None:
             sample_logs = kinds_in(sample, format_places(None))
-            for kind in sample_logs.kinds if not as_json else []:
-                _show_kind(console, kind)
+            if not as_json:
+                _show_kinds(console, sample_logs)
             if not sample_logs.kinds:
                 raise OncelakeError(_no_format(sample, sample_logs.left_out))  # guard: init-needs-format
             for file, reason in sample_logs.left_out.items():
@@ -77,13 +77,18 @@ def init(
             fields = {"files": files, "kept": kept_files, "format": name, "kinds": kinds, "left_out": left_out}
             typer.echo(result_line("init", {**fields, "next": written.next}))
             return
-        if sample_logs is not None and sample_logs.has_fatal:
-            console.print("declared gold.fatal_log: FATAL lines per minute, which gold.error_log does not count")
         for path in written.files:
             console.print(f"wrote {path}")
         for path in written.kept:
             console.print(f"kept {path}, which was there already")
         console.print(f"next: {written.next}")
+
+
+def _show_kinds(console: "Console", logs: "LogKinds") -> None:
+    for kind in logs.kinds:
+        _show_kind(console, kind)
+    if logs.has_fatal:
+        console.print("gold.fatal_log is for the FATAL lines, which gold.error_log does not count")
 
 
 def _show_kind(console: "Console", kind: "LogKind") -> None:
@@ -103,7 +108,12 @@ def _show_kind(console: "Console", kind: "LogKind") -> None:
 
 
 def _no_format(sample: Path, left_out: "Mapping[Path, str]") -> str:
-    reasons = listed((f"{file}: {reason}" for file, reason in left_out.items()), separator="; ")
+    from oncelake.lab.project.kinds import NO_TEXT
+
+    files = [f"{file}: {reason}" if file != sample else reason for file, reason in left_out.items()]
+    reasons = listed(files, separator="; ")
+    if all(reason == NO_TEXT for reason in left_out.values()):
+        return f"no format reads {sample}, so nothing was written: {reasons}; name a log, or a directory of logs"
     return (
         f"no format reads {sample}, so nothing was written: {reasons}. Write a format as docs/formats.md shows, and "
         "try it: oncelake format try FILE my-format.yaml. Then run oncelake init without --from, and set source.format"

@@ -87,9 +87,13 @@ def check_new(directory: Path) -> None:
     """Check that a project can be written into a directory.
 
     Raises:
-        ConfigError: it has a configuration already, or is no directory.
+        ConfigError: it has a configuration already, is no directory, or cannot be read.
     """
-    if (directory / LOCAL).exists():
+    try:
+        is_begun = (directory / LOCAL).exists()
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be read: {error.strerror}; name another directory") from None
+    if is_begun:
         raise ConfigError(
             f"{directory / LOCAL} exists, and init overwrites no file; name another directory, or edit that file"
         )

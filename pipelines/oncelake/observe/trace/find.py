@@ -207,9 +207,11 @@ def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLin
     files = bronze.column("SELECT DISTINCT t.file FROM {rows} t WHERE t.file IS NOT NULL ORDER BY t.file")
     candidates = {file: lines for file in files if (lines := query.lines_of(file))}
     if not candidates:
-        content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
+        names = sorted(map(_name, files))
+        example = f"; put the file before the line, as in '{names[0]}:LINE'" if names else ""
+        content = _bronze_has(names) or "bronze has no line from a file"
         place = query if masks is None else "LINE"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
+        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}{example}")
     values: Values = {}
     hashed = masks is not None and bronze.rows.by_spark(bronze.at)
     matches = [
