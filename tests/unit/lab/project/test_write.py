@@ -247,12 +247,12 @@ def test_a_file_of_bytes_needs_no_format(place: Path, logs: str) -> None:
     assert said.count("logs/core") == 1
 
 
-def test_a_directory_that_cannot_be_read_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "exists", refused)
-    with pytest.raises(ConfigError, match="^lake cannot be read: Permission denied; name another directory$"):
+    with pytest.raises(ConfigError, match=r"^lake cannot be read: Permission denied; name another directory$"):
         check_new(Path("lake"))
 
 
