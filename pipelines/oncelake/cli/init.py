@@ -42,16 +42,17 @@ def init(
     The files are a commented configuration, a log format if none of the shipped ones fits, a quality suite, a systemd
     unit and a .gitignore. No file is overwritten.
     """
-    with reported(as_json=as_json, verbose=verbose, changes=True) as console:
-        from oncelake.engine.conf_file import format_places
-        from oncelake.lab.project.kinds import kinds_in
+    with reported(as_json=as_json, verbose=verbose):
         from oncelake.lab.project.write import NewSource, check_new, write_project
 
         check_new(directory)
         NewSource(None, kafka, topic)
         if sample is None and kafka is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
-            answer = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
-            sample = Path(answer).expanduser() if answer else None
+            sample = _asked_sample()
+    with reported(as_json=as_json, verbose=verbose, changes=True) as console:
+        from oncelake.engine.conf_file import format_places
+        from oncelake.lab.project.kinds import kinds_in
+
         sample_logs, logs = None, None
         if sample is not None:
             sample_logs = kinds_in(sample, format_places(None))
@@ -82,6 +83,16 @@ def init(
         for path in written.kept:
             console.print(f"kept {path}, which was there already")
         console.print(f"next: {written.next}")
+
+
+def _asked_sample() -> Path | None:
+    """Ask for a sample; Ctrl-D ends the command as Ctrl-C does."""
+    try:
+        answer = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
+    except typer.Abort:
+        typer.echo()
+        raise KeyboardInterrupt from None
+    return Path(answer).expanduser() if answer else None
 
 
 def _show_kinds(console: "Console", logs: "LogKinds") -> None:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from oncelake.lab.log_formats import Suggestion, Trial
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
-_WIDTH = 100  # of a line that is shown
-_CUT = len("… (10,000 characters)")
+_WIDTH, _LEAST = 100, 20  # of a line that is shown
 
 log_format = PlainTyper(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
 
@@ -264,7 +263,8 @@ def _short(text: str, console: Console, indent: int) -> str:
         console: where it is printed.
         indent: how many characters stand before it.
     """
-    line, room = text.replace("\n", "\u23ce").expandtabs(2), console.width - indent
-    if not console.is_terminal or len(line) <= room:
-        return printable(line, _WIDTH)
-    return printable(line, max(min(_WIDTH, room - _CUT), _CUT))
+    line = text.replace("\n", "\u23ce").expandtabs(2)
+    room = max(console.width - indent, _LEAST) if console.is_terminal else _WIDTH
+    if room < _WIDTH and len(line) > room:
+        line = f"{line[: room - 1]}…"
+    return printable(line, _WIDTH)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -269,7 +270,7 @@ def test_a_terminal_of_80_columns_shows_whole_lines(place: Path) -> None:
     assert "  DEBUG 1, INFO 1, WARN 1, ERROR 1, FATAL 1" in lines
     shown = lines[: lines.index(next(line for line in lines if line.startswith("wrote")))]
     assert max(map(len, shown)) <= 80
-    assert any(line.startswith("  read     2026-11-25 10:00:00,123 ") and "characters)" in line for line in shown)
+    assert any(line.startswith("  read     2026-11-25 10:00:00,123 ") and line.endswith("…") for line in shown)
 
 
 @pytest.mark.parametrize("logs", ["logs", "logs/a.log"])
@@ -396,6 +397,21 @@ def test_only_a_terminal_is_asked_for_a_sample(place: Path) -> None:
     os.write(terminal.descriptor, b"\n")
     assert terminal.end() == 0
     assert below(place / "lake") == FILES
+
+
+@pytest.mark.parametrize("key", ["Ctrl-C", "Ctrl-D"])
+def test_a_question_that_is_not_answered_ends_the_command(place: Path, key: str) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest may ignore it
+    terminal = Terminal.start([sys.executable, "-m", "oncelake", "init", "lake"], place)
+    signal.signal(signal.SIGINT, before)
+    terminal.wait_for(lambda said: "(Enter: none yet): " in said)
+    if key == "Ctrl-C":
+        terminal.process.send_signal(signal.SIGINT)
+    else:
+        os.write(terminal.descriptor, b"\x04")
+    assert terminal.end() == 130
+    assert terminal.said.replace("\r", "").endswith("\noncelake: stopped; nothing was changed\n")
+    assert below(place) == set()
 
 
 def test_a_source_without_its_topic_is_refused() -> None:
