@@ -23,7 +23,7 @@ from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
 from oncelake.common.spark.jvm import with_conf
 from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
-from oncelake.engine.chain import Chain, StageState, needs_spark, without_end
+from oncelake.engine.chain import Chain, StageState, needs_spark, selected, without_end
 from oncelake.engine.conf_file import format_places
 from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
 from oncelake.engine.maintain import MaintenanceResult, maintain
@@ -32,6 +32,7 @@ from oncelake.engine.preflight import is_changed, no_hard_links, other_log_store
 from oncelake.engine.recover import RecoveryResult
 from oncelake.engine.replay import ReplayResult
 from oncelake.engine.runner import Follower
+from oncelake.engine.source_rebuild import refuse_no_source_of
 from oncelake.engine.sources import census_kind, take_census
 from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.batch import CommittedBatch, EventSink
@@ -415,6 +416,7 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: there is no such stage or layer.
         """
+        self._check_stages(*stages)
         return self._exclusive().recover(stages, done, accept_loss=accept_loss, dry_run=dry_run)
 
     def rebuild(
@@ -447,11 +449,19 @@ class Lakehouse(OpenLake):
             The names of the stages.
 
         Raises:
-            ConfigError: `source` is no source of silver, or its lines cannot be made again alone.
+            ConfigError: there is no such stage or layer; `source` is no source, or its lines cannot be made again alone.
             StateError: lines would be lost, or a stage before them may not start; nothing was removed.
         """
+        self._check_stages(stage)
+        if source is not None:
+            refuse_no_source_of(self.settings, source, stage)
         exclusive = self._exclusive(stopping, show)
         return exclusive.rebuild(stage, say, accept_loss=accept_loss, dry_run=dry_run, source=source)
+
+    def _check_stages(self, *names: str) -> None:
+        """Raise ConfigError if no stage or layer has one of these names, before Spark starts."""
+        for name in names:
+            selected(self._declared.stages, name)
 
     def maintain(self, done: Callable[[MaintenanceResult], None] = unheard) -> list[MaintenanceResult]:
         """Compact the tables' small files and remove old ones; the chain may run at the same time.

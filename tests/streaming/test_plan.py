@@ -243,6 +243,8 @@ def test_a_run_on_a_terminal_asks_and_obeys_the_answer(lake: Lake) -> None:
     assert (code, "where: level = 'ERROR' becomes level <> 'INFO'" in said) == (2, True)
     assert "oncelake: gold.error_log is declared as where level <> 'INFO'" in said
     assert "starting Spark" not in said
+    code, said = answered("\x04")
+    assert (code, "[y/N] \r\noncelake: gold.error_log is declared as" in said) == (2, True)
     code, said = answered("y\n")
     assert code == 0, said
     assert "gold.error_log is now the new table" in said

@@ -276,6 +276,10 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     traced = lake.tell(spark, "trace", f"app/0.log:{ERROR.decode()}app 1 0")
     assert traced.startswith("bronze.app")
     assert "source       app" in traced
+    said = lake.tell(spark, "trace", "none.log:x", expect=1)
+    assert said.count("no file path in bronze ends with the text before a colon in 'none.log:x'") == 1
+    assert "bronze has 0.log; put the file before the line, as in '0.log:LINE'" in said
+    assert lake.tell(spark, "trace", "app/0.log:none", expect=1).startswith("oncelake: no line of file:")
     assert "several sources have files: access_log, app, json" in lake.tell(spark, "census", expect=2)
     assert "1 read whole" in lake.tell(spark, "census", "--source", "app")
     assert "a crash test needs one source" in lake.tell(spark, "crash-test", "--kills", "1", expect=2)

@@ -134,7 +134,11 @@ def test_control_characters_of_a_line_are_escaped(house: House, spark: SparkSess
     ("asked", "said"),
     [
         ("app-1.log:2017 no such line", r"no line of file:\S+/app-1.log is '2017 no such line'; bronze has 8 lines"),
-        ("p-1.log:x", r"no file path in bronze ends with .*; bronze has app-1.log, b\+é"),
+        (
+            "p-1.log:x",
+            r"no file path in bronze ends with .*; bronze has app-1.log, b\+é\S+; put the file before the line, "
+            "as in 'app-1.log:LINE'",
+        ),
         ("alog/0/7", "alog/0/7 is not in bronze; bronze has no line from Kafka"),
     ],
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from oncelake.lab.project.kinds import LogKind
+    from oncelake.lab.project.kinds import LogKind, LogKinds
 
 
 def init(
@@ -42,21 +42,22 @@ def init(
     The files are a commented configuration, a log format if none of the shipped ones fits, a quality suite, a systemd
     unit and a .gitignore. No file is overwritten.
     """
-    with reported(as_json=as_json, verbose=verbose, changes=True) as console:
-        from oncelake.engine.conf_file import format_places
-        from oncelake.lab.project.kinds import kinds_in
+    with reported(as_json=as_json, verbose=verbose):
         from oncelake.lab.project.write import NewSource, check_new, write_project
 
         check_new(directory)
         NewSource(None, kafka, topic)
         if sample is None and kafka is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
-            answer = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
-            sample = Path(answer).expanduser() if answer else None
+            sample = _asked_sample()
+    with reported(as_json=as_json, verbose=verbose, changes=True) as console:
+        from oncelake.engine.conf_file import format_places
+        from oncelake.lab.project.kinds import kinds_in
+
         sample_logs, logs = None, None
         if sample is not None:
             sample_logs = kinds_in(sample, format_places(None))
-            for kind in sample_logs.kinds if not as_json else []:
-                _show_kind(console, kind)
+            if not as_json:
+                _show_kinds(console, sample_logs)
             if not sample_logs.kinds:
                 raise OncelakeError(_no_format(sample, sample_logs.left_out))  # guard: init-needs-format
             for file, reason in sample_logs.left_out.items():
@@ -84,6 +85,23 @@ def init(
         console.print(f"next: {written.next}")
 
 
+def _asked_sample() -> Path | None:
+    """Ask for a sample; Ctrl-D ends the command as Ctrl-C does."""
+    try:
+        answer = typer.prompt("A log file or a directory of logs (Enter: none yet)", default="", show_default=False)
+    except typer.Abort:
+        typer.echo()
+        raise KeyboardInterrupt from None
+    return Path(answer).expanduser() if answer else None
+
+
+def _show_kinds(console: "Console", logs: "LogKinds") -> None:
+    for kind in logs.kinds:
+        _show_kind(console, kind)
+    if logs.has_fatal:
+        console.print("gold.fatal_log is for the FATAL lines, which gold.error_log does not count")
+
+
 def _show_kind(console: "Console", kind: "LogKind") -> None:
     from oncelake.cli.log_format import show_evidence
 
@@ -101,7 +119,12 @@ def _show_kind(console: "Console", kind: "LogKind") -> None:
 
 
 def _no_format(sample: Path, left_out: "Mapping[Path, str]") -> str:
-    reasons = listed((f"{file}: {reason}" for file, reason in left_out.items()), separator="; ")
+    from oncelake.lab.project.kinds import NO_TEXT
+
+    files = [f"{file}: {reason}" if file != sample else reason for file, reason in left_out.items()]
+    reasons = listed(files, separator="; ")
+    if all(reason == NO_TEXT for reason in left_out.values()):
+        return f"no format reads {sample}, so nothing was written: {reasons}; name a log, or a directory of logs"
     return (
         f"no format reads {sample}, so nothing was written: {reasons}. Write a format as docs/formats.md shows, and "
         "try it: oncelake format try FILE my-format.yaml. Then run oncelake init without --from, and set source.format"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncelake.lab.log_formats import Suggestion, Trial
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file with lines of a log, or - for standard input.")]
-_WIDTH = 100  # of a line that is shown
+_WIDTH, _LEAST = 100, 20  # of a line that is shown
 
 log_format = PlainTyper(help="Find a log format, try it on a file, test it on kept lines.", no_args_is_help=True)
 
@@ -143,7 +143,8 @@ def check(
             same = len(tests[tested]) - len(changes[tested])
             console.print(f"{tested}: {same:,} of {count_of(len(tests[tested]), 'line')} as kept")
             for line, differences in changes[tested]:
-                console.print(f"  {_short(line.line)}\n    {'; '.join(map(_short, differences))}")
+                texts = "; ".join(_short(text, console, 4) for text in differences)
+                console.print(f"  {_short(line.line, console, 2)}\n    {texts}")
     with reported(as_json=as_json, verbose=verbose):
         wrong = sum(map(len, changes.values()))
         if wrong:
@@ -204,17 +205,19 @@ def show_evidence(console: Console, evidence: "Evidence") -> None:
     """Print what a format reads in a sample, for a person to judge."""
     if evidence.first is not None and evidence.last is not None:
         levels = ", ".join(f"{level} {count:,}" for level, count in evidence.levels.items())
-        console.print(f"  from {evidence.first:%Y-%m-%d %H:%M:%S} to {evidence.last:%Y-%m-%d %H:%M:%S} UTC; {levels}")
+        times = f"  from {evidence.first:%Y-%m-%d %H:%M:%S} to {evidence.last:%Y-%m-%d %H:%M:%S} UTC"
+        is_wide = console.is_terminal and len(times) + len(levels) + 2 > console.width
+        console.print(f"{times}\n  {levels}" if is_wide else f"{times}; {levels}")
     if evidence.parsed is not None and evidence.parsed.log_time is not None:
         fields = ", ".join(f"{key}={value}" for key, value in evidence.parsed.fields.items() if value is not None)
-        console.print(f"  read     {_short(evidence.parsed.text)}")
-        at = f"{evidence.parsed.log_time:%Y-%m-%d %H:%M:%S.%f}"
-        console.print(f"    {at} UTC {evidence.parsed.level} {_short(evidence.parsed.message)}")
+        console.print(f"  read     {_short(evidence.parsed.text, console, 11)}")
+        start = f"    {evidence.parsed.log_time:%Y-%m-%d %H:%M:%S.%f} UTC {evidence.parsed.level} "
+        console.print(f"{start}{_short(evidence.parsed.message, console, len(start))}")
         if fields:
-            console.print(f"    {_short(fields)}")
+            console.print(f"    {_short(fields, console, 4)}")
     if evidence.refused is not None:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in evidence.rules.items())
-        console.print(f"  refused  {_short(evidence.refused.text)}\n    {rules}")
+        console.print(f"  refused  {_short(evidence.refused.text, console, 11)}\n    {rules}")
     _show_unheld(console, evidence.unheld)
     for warning in evidence.warnings:
         console.print(f"  look: {warning}")
@@ -230,9 +233,11 @@ def _show(console: Console, file: str, trial: "Trial") -> None:
     console.print(f"{trial.accepted:,} of {trial.counted} of {file} parse as {trial.format}")
     for parsed in trial.parsed:
         at = f"{parsed.log_time:%Y-%m-%d %H:%M:%S}.{parsed.log_time.microsecond // 1000:03}"
-        console.print(f"  {at} UTC {parsed.level:<5} {_short(parsed.message)}")
+        start = f"  {at} UTC {parsed.level:<5} "
+        console.print(f"{start}{_short(parsed.message, console, len(start))}")
         for values in filter(None, (parsed.fields, parsed.columns)):
-            console.print(f"    {_short(', '.join(f'{key}={value}' for key, value in values.items()))}")
+            texts = ", ".join(f"{key}={value}" for key, value in values.items())
+            console.print(f"    {_short(texts, console, 4)}")
     if trial.misfits:
         counts = ", ".join(f"{column} {count:,}" for column, count in trial.misfits.items())
         console.print(f"values that do not fit their column's type and become null: {counts}")
@@ -241,7 +246,7 @@ def _show(console: Console, file: str, trial: "Trial") -> None:
         console.print(f"{trial.lines - trial.accepted:,} do not; rules broken: {broken}")
     for refused in trial.refused:
         why = "; ".join(_why(reason["rule"], reason["column"], reason["value"]) for reason in refused.reasons)
-        console.print(f"  {_short(refused.line)}\n    {why}")
+        console.print(f"  {_short(refused.line, console, 2)}\n    {why}")
     for warning in trial.warnings:
         console.print(f"  look: {warning}")
 
@@ -250,5 +255,16 @@ def _why(rule: str | None, column: str | None, value: str | None) -> str:
     return str(rule) if column == "value" else f"{rule}: {column} is {value!r}"
 
 
-def _short(text: str) -> str:
-    return printable(text.replace("\n", "\u23ce").expandtabs(2), _WIDTH)
+def _short(text: str, console: Console, indent: int) -> str:
+    """Return a text in one line, cut to the width of a terminal.
+
+    Args:
+        text: the text.
+        console: where it is printed.
+        indent: how many characters stand before it.
+    """
+    line = text.replace("\n", "\u23ce").expandtabs(2)
+    room = max(console.width - indent, _LEAST) if console.is_terminal else _WIDTH
+    if room < _WIDTH and len(line) > room:
+        line = f"{line[: room - 1]}…"
+    return printable(line, _WIDTH)

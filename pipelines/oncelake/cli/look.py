@@ -107,6 +107,8 @@ def history(
 
         for line in history_lines(spans, rules=rules):
             typer.echo(line)
+        if not spans:
+            typer.echo(f"no rows yet{f' in {table}' if table else ''}. Run first: oncelake run --once")
 
 
 def trace(

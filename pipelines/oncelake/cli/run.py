@@ -107,8 +107,12 @@ def _is_wanted(console: Console, plan: "Plan", *, yes: bool, stopping: threading
     waited = time.monotonic() + _PATIENCE
     while not (answered := bool(select.select([sys.stdin], [], [], 0.2)[0])) and time.monotonic() < waited:
         if stopping.is_set():
+            console.print()
             raise StoppedError("stopped; nothing was changed")
-    if not answered or sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    answer = sys.stdin.readline() if answered else ""
+    if not answer.endswith("\n"):  # nobody has ended the line of the question
+        console.print()
+    if answer.strip().lower() not in ("y", "yes"):
         raise ConfigError(plan.refused[0].reason)  # as the run would, after the start of Spark
     return True
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, StageError
-from oncelake.common.lake import SILVER, bronze_stage
+from oncelake.common.lake import SILVER
 from oncelake.common.table_rows import TableRows
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
@@ -24,7 +24,7 @@ from oncelake.engine.recover import RecoveryResult, follow_settings, recover, se
 from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
 from oncelake.engine.source_rebuild import SourceRebuild, whole_reason
-from oncelake.engine.sources import Failed, declared_kind, failure_lines, unreadable, without
+from oncelake.engine.sources import Failed, failure_lines, unreadable, without
 from oncelake.engine.start_gate import startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
@@ -159,16 +159,9 @@ class Exclusive:
         """Return the rebuild of stages that does not run them yet; it is of one source alone if it can be.
 
         Raises:
-            ConfigError: the named source is none, or its lines cannot be rebuilt alone.
+            ConfigError: the lines of the named source cannot be rebuilt alone.
         """
         chain, heads = self.chain, [stage for stage in stages if not stage.reads]
-        if source is not None:
-            declared_kind(chain.settings, source)
-            if stages[0].name != SILVER.layer:
-                raise ConfigError(
-                    f"--source goes with the stage silver, not with {stages[0].name}; to read {source} itself again: "
-                    f"oncelake rebuild {bronze_stage(source)}"
-                )
         whole = Rebuild(chain, self.spark, stages, _no_run, say)
         if source is None and (len(heads) != 1 or not chain.silver.named):
             return whole

@@ -20,8 +20,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import StoppedError
-from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table, bronze_of, identifier
+from oncelake.common.errors import ConfigError, StoppedError
+from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table, bronze_of, bronze_stage, identifier
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -31,6 +31,8 @@ from oncelake.engine.rebuild import Rebuild, lost_for_good
 from oncelake.engine.recover import replace_checkpoint
 from oncelake.engine.rules import record_kept_rules
 from oncelake.engine.runner import RUN_ID
+from oncelake.engine.settings import Settings
+from oncelake.engine.sources import declared_kind
 from oncelake.engine.start_gate import of_one_source, unfinished_rebuild, unfinished_replay
 from oncelake.exactly_once.checkpoint import offsets_text
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
@@ -227,6 +229,22 @@ class SourceRebuild(Rebuild):
 
     def _is_of_source(self) -> Column:
         return source_name() == self.source
+
+
+def refuse_no_source_of(settings: Settings, source: str, stage: str) -> None:
+    """Raise ConfigError if a source is not declared, or a stage is not the one whose lines of a source are made again.
+
+    Args:
+        settings: the settings.
+        source: the name of the source.
+        stage: the stage.
+    """
+    declared_kind(settings, source)
+    if stage != SILVER.layer:
+        raise ConfigError(
+            f"--source goes with the stage silver, not with {stage}; to read {source} itself again: oncelake rebuild "
+            f"{bronze_stage(source)}"
+        )
 
 
 def whole_reason(chain: Chain, source: str) -> str | None:

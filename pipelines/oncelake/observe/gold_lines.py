@@ -103,7 +103,8 @@ class GoldCell:
         of_window = plain_rows(gold)
         mask = [all(_text(row[key]) == value for key, value in self.keys.items()) for row in of_window]
         if not any(mask):
-            raise OncelakeError(self._no_row(of_window, window))
+            near = self._near(rows, version, window) if not of_window else ()
+            raise OncelakeError(self._no_row(of_window, window, near))
         wanted = [row for row, is_wanted in zip(of_window, mask, strict=True) if is_wanted]
         counts = [measure.name for measure in declared.parsed if measure.function == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
@@ -134,10 +135,21 @@ class GoldCell:
     def _place(self) -> str:
         return self.chain.lake.at(self.table)
 
-    def _no_row(self, of_window: Sequence[Mapping[str, Any]], window: datetime) -> str:
-        sentence = f"{self.table} has no row in the window that begins at {window:%Y-%m-%dT%H:%M:%SZ}"
+    def _near(self, rows: TableRows, version: int | None, window: datetime) -> Sequence[datetime]:
+        """Return the windows with rows that are next to a window: the one before it, and the one after it."""
+        sides = ("max", "<"), ("min", ">")
+        texts = (
+            f"SELECT {side}(t.{LOG_TIME}) AS at FROM {{rows}} t WHERE t.{LOG_TIME} {mark} :window"
+            for side, mark in sides
+        )
+        found = (rows.query(text, self._place, version=version, window=window)["at"][0].as_py() for text in texts)
+        return [at for at in found if at is not None]
+
+    def _no_row(self, of_window: Sequence[Mapping[str, Any]], window: datetime, near: Sequence[datetime]) -> str:
+        sentence = f"{self.table} has no row in the window that begins at {_start(window)}"
         if not of_window:
-            return f"{sentence}: no line was counted there"
+            nearest = f"; the nearest with rows begin at {' and '.join(map(_start, near))}" if near else ""
+            return f"{sentence}: no line was counted there{nearest}"
         others = listed([_keys(row, self.keys) for row in of_window], len(of_window))
         return f"{sentence} with {_keys(self.keys, self.keys)}; it has {others}"
 
@@ -188,6 +200,10 @@ def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", lim
         return shown_rows.orderBy(*_ORDER).limit(limit).toArrow(), shown_rows.count()
     finally:
         shown_rows.unpersist()
+
+
+def _start(window: datetime) -> str:
+    return f"{window:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _text(value: Any) -> str | None:

@@ -93,7 +93,8 @@ def history_lines(spans: Sequence[RulesSpan], *, rules: bool) -> Iterator[str]:
         yield name
         for span in group:
             versions, batches = (_range(*numbers) for numbers in (span.versions, span.batches))
-            when = f"{_time(span.begun)} to {_time(span.ended)}"
+            begun, ended = map(_time, (span.begun, span.ended))
+            when = begun if begun == ended else f"{begun} to {ended}"
             yield f"  {span.fingerprint or 'no rules'}  versions {versions}  batches {batches}  {when}  " + count_of(
                 span.rows, "row"
             )

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
 from oncelake.common.spark import launch
+from oncelake.engine import open_lake
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.engine.configuration import CONF
 from tests.support.house import House
@@ -49,6 +50,24 @@ def test_wrong_use_exits_2_in_one_line(command: str, arguments: list[str], expec
     code, said = call(command, *conf, *arguments)
     assert code == 2
     assert expected in said
+
+
+@pytest.mark.parametrize("command", ["rebuild", "recover"])
+def test_an_unknown_stage_is_an_error_before_spark_starts(
+    house: House, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_lake, "spark_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+    code, said = call(
+        command, "gold.eror_log", "-c", LOCAL, *(part for flag in house.flags for part in ("--set", flag))
+    )
+    assert code == 2
+    assert said.startswith("oncelake: there is no stage 'gold.eror_log'; the stages are bronze, silver, ")
+    assert said.endswith("; did you mean gold.error_log?\n")
+
+
+def test_a_history_without_rows_names_the_next_command(house: House) -> None:
+    assert house.call("history") == "no rows yet. Run first: oncelake run --once\n"
+    assert house.call("history", "gold.error_log") == "no rows yet in gold.error_log. Run first: oncelake run --once\n"
 
 
 def test_a_missing_source_is_an_error_before_spark_starts(house: House) -> None:

@@ -21,6 +21,8 @@ from oncelake.sources.directory.listing import is_packed
 
 # The first lines of a file and what the formats read in them; or why the file is no log.
 _Tried = tuple[Sample, Suggestion] | str
+# Why a file of bytes is left out.
+NO_TEXT = "it is no text"
 # At most this many kinds of names are tried.
 _MOST_GROUPS = 40
 _TEXTUAL = 8_192
@@ -85,6 +87,11 @@ class LogKinds:
     kinds: Sequence[LogKind]
     left_out: Mapping[Path, str]
     beside: Sequence[Path] = ()
+
+    @property
+    def has_fatal(self) -> bool:
+        """True if a sample has lines of level FATAL."""
+        return any("FATAL" in kind.evidence.levels for kind in self.kinds)
 
     def path_of(self, kind: LogKind, inside: Path) -> str:
         """Return the path of a kind's source: the directory if it has no other files, else patterns of their names.
@@ -199,7 +206,7 @@ def _try(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
     try:
         return _suggested(file, known)
     except ConfigError as error:
-        return str(error)
+        return str(error).removeprefix(f"{file}: ").removeprefix(f"{file} ")
 
 
 def _suggested(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
@@ -212,9 +219,9 @@ def _suggested(file: Path, known: Mapping[str, LogFormat]) -> _Tried:
         with file.open("rb") as stream:
             is_text = is_packed(str(file)) or b"\0" not in stream.read(_TEXTUAL)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from error
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     sample = sample_of(str(file))
-    return (sample, suggest_format(sample, known)) if is_text else "it is no text"
+    return (sample, suggest_format(sample, known)) if is_text else NO_TEXT
 
 
 def _kind(files: Sequence[Path], tried: _Tried, known: Mapping[str, LogFormat], used: set[str]) -> LogKind | str:

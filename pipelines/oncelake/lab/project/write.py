@@ -87,9 +87,13 @@ def check_new(directory: Path) -> None:
     """Check that a project can be written into a directory.
 
     Raises:
-        ConfigError: it has a configuration already, or is no directory.
+        ConfigError: it has a configuration already, is no directory, or cannot be read.
     """
-    if (directory / LOCAL).exists():
+    try:
+        is_begun = (directory / LOCAL).exists()
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be read: {error.strerror}; name another directory") from None
+    if is_begun:
         raise ConfigError(
             f"{directory / LOCAL} exists, and init overwrites no file; name another directory, or edit that file"
         )
@@ -119,6 +123,7 @@ def write_project(directory: Path, source: NewSource, sample_logs: LogKinds | No
         "bootstrap_servers": source.bootstrap_servers,
         "topic": source.topic,
         "lake": str(root / _LAKE),
+        "has_fatal": sample_logs is not None and sample_logs.has_fatal,
     }
     suite = suite_of(kinds[0] if len(kinds) == 1 else None)
     texts = {

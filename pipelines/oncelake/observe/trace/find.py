@@ -60,6 +60,19 @@ class FileLine:
 LineQuery = Position | FileLine
 
 
+class NoFileError(OncelakeError):
+    """Raised when no file in a bronze table has the name that a query has.
+
+    Attributes:
+        place: the query for a message.
+        names: the names of the files in the table.
+    """
+
+    def __init__(self, place: object, names: Sequence[str]) -> None:
+        super().__init__(place, names)
+        self.place, self.names = place, names
+
+
 def parse_line_query(text: str) -> LineQuery:
     """Parse the user's LINE argument.
 
@@ -182,6 +195,7 @@ def find(bronze: BronzeRows, query: LineQuery, masks: Masks | None = None) -> Br
         masks: the rules that lines of the lake were masked with; None if no line was.
 
     Raises:
+        NoFileError: the table has no such file.
         OncelakeError: the line is not in bronze, or several files contain it; the message says what bronze holds.
     """
     if isinstance(query, Position):
@@ -199,7 +213,7 @@ def _record(bronze: BronzeRows, query: Position) -> BronzeLine:
         "WHERE t.topic IS NOT NULL GROUP BY t.topic, t.partition ORDER BY t.topic, t.partition"
     )
     ranges = ["{topic}/{partition}/{first} to {last}".format(**bound) for bound in bounds.to_pylist()]
-    raise OncelakeError(f"{query} is not in bronze; {_bronze_has(ranges) or 'bronze has no line from Kafka'}")
+    raise OncelakeError(f"{query} is not in bronze; {bronze_has(ranges) or 'bronze has no line from Kafka'}")
 
 
 def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLine:
@@ -207,9 +221,7 @@ def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLin
     files = bronze.column("SELECT DISTINCT t.file FROM {rows} t WHERE t.file IS NOT NULL ORDER BY t.file")
     candidates = {file: lines for file in files if (lines := query.lines_of(file))}
     if not candidates:
-        content = _bronze_has(sorted(map(_name, files))) or "bronze has no line from a file"
-        place = query if masks is None else "LINE"
-        raise OncelakeError(f"no file path in bronze ends with the text before a colon in {place}; {content}")
+        raise NoFileError(query if masks is None else "LINE", sorted(map(_name, files)))
     values: Values = {}
     hashed = masks is not None and bronze.rows.by_spark(bronze.at)
     matches = [
@@ -293,5 +305,6 @@ def _name(file: str) -> str:
     return file.rsplit("/", 1)[-1]
 
 
-def _bronze_has(names: list[str]) -> str:
+def bronze_has(names: Sequence[str]) -> str:
+    """Return what bronze has, for a message; empty if it has nothing."""
     return f"bronze has {listed(names)}" if names else ""

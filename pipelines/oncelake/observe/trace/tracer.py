@@ -30,7 +30,16 @@ from oncelake.exactly_once.positions import in_table
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import aggregate
-from oncelake.observe.trace.find import BronzeLine, BronzeRows, LineQuery, Masks, Position, find
+from oncelake.observe.trace.find import (
+    BronzeLine,
+    BronzeRows,
+    LineQuery,
+    Masks,
+    NoFileError,
+    Position,
+    bronze_has,
+    find,
+)
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 from oncelake.silver.transform import accepted
@@ -92,13 +101,14 @@ class Tracer:
         tables = [table for table in bronze_tables(self.chain) if self._is_there(table)]
         if not tables:
             raise OncelakeError(f"{BRONZE} does not exist yet: nothing has been ingested. Run: oncelake run")
-        errors, masks = [], None if isinstance(query, Position) else self._masks(tables)
+        errors: dict[Table, OncelakeError] = {}
+        masks = None if isinstance(query, Position) else self._masks(tables)
         for table in tables:
             rows = self._bronze_rows(table)
             try:
                 line = find(rows, query, masks)
             except OncelakeError as error:
-                errors.append(error)
+                errors[table] = error
                 continue
             if line.row["topic"] is None and table.name not in self.chain.silver.parsers:
                 raise OncelakeError(
@@ -106,9 +116,12 @@ class Tracer:
                     "known; put the source back to trace its lines"
                 )
             return line
-        if len(errors) == 1:
-            raise errors[0]
-        raise OncelakeError("; ".join(f"{table}: {error}" for table, error in zip(tables, errors, strict=True)))
+        others = {table: error for table, error in errors.items() if not isinstance(error, NoFileError)}
+        if not others:
+            raise _no_file([error for error in errors.values() if isinstance(error, NoFileError)])
+        if len(others) == 1:
+            raise next(iter(others.values()))
+        raise OncelakeError("; ".join(f"{table}: {error}" for table, error in others.items()))
 
     def _masks(self, tables: Sequence[Table]) -> Masks | None:  # guard: traced-text-masked
         """Return the rules that lines of some bronze tables were masked with; None if none was and none will be."""
@@ -387,6 +400,16 @@ def _judge_events(events: Sequence[Mapping[str, Any]], line: BronzeLine) -> tupl
         if at is not At.THERE:
             return at, f"event {number}: {why}"
     return At.THERE, ""
+
+
+def _no_file(errors: Sequence[NoFileError]) -> OncelakeError:
+    """Return the error of a query that names no file of any bronze table."""
+    names = sorted({name for error in errors for name in error.names})
+    content = bronze_has(names) or "bronze has no line from a file"
+    example = f"; put the file before the line, as in '{names[0]}:LINE'" if names else ""
+    return OncelakeError(
+        f"no file path in bronze ends with the text before a colon in {errors[0].place}; {content}{example}"
+    )
 
 
 def commits_planned_at(commit_log: DeltaLog, ingested_at: datetime) -> list[ChainCommit]:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import SILVER
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.engine.configuration import configured
-from oncelake.lab.project.write import NewSource
+from oncelake.lab.project.write import NewSource, check_new
 from oncelake.quality.suite import read_suites
 from tests.support.terminal import Terminal
 
@@ -118,6 +119,51 @@ def test_what_the_format_reads_is_shown(place: Path) -> None:
     ]
 
 
+_LOGS_WITH_FATAL = {
+    "java": "2026-11-25 10:00:10,123 FATAL [main] c.e.App - no memory\n",
+    "python": "2026-11-25 10:00:10,123 - app.db - CRITICAL - no disk\n",
+    "nginx_error": "2026/11/25 10:00:10 [emerg] 99#99: bind() to 0.0.0.0:80 failed\n",
+    "syslog": "<2>Nov 25 10:00:10 host kernel: out of memory\n",
+    "json": '{"time": "2026-11-25T10:00:10Z", "level": "critical", "message": "no disk"}\n',
+}
+_LOGS_WITHOUT = {
+    "java": "2026-11-25 10:00:10,123 ERROR [main] c.e.App - FATAL is a word of this message\n",
+    "python": "2026-11-25 10:00:10,123 - app.db - ERROR - a critical path\n",
+    "nginx_error": "2026/11/25 10:00:10 [error] 99#99: emerg is a word\n",
+    "syslog": "<3>Nov 25 10:00:10 host kernel: crit\n",
+    "json": '{"time": "2026-11-25T10:00:10Z", "level": "error", "message": "fatal"}\n',
+}
+
+
+@pytest.mark.parametrize("name", _LOGS_WITH_FATAL)
+def test_fatal_lines_of_the_sample_get_a_gold_table(place: Path, name: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT[name] * 9 + _LOGS_WITH_FATAL[name])
+    said = init("lake", "--from", "logs")
+    assert f"parse as {name}\n" in said
+    assert "gold.fatal_log is for the FATAL lines, which gold.error_log does not count\n" in said
+    gold = configured(place / "lake/conf/local.yaml", [])[0].gold
+    assert list(gold) == ["error_log", "fatal_log", "log_volume"]
+    assert gold["error_log"].where == "level = 'ERROR'"
+    assert gold["fatal_log"] == gold["error_log"].model_copy(update={"where": "level = 'FATAL'"})
+
+
+def test_fatal_lines_of_one_of_several_logs_are_enough(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/shop.log").write_text(TILL)
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT["java"] * 9 + _LOGS_WITH_FATAL["java"])
+    init("lake", "--from", "logs")
+    assert "fatal_log" in configured(place / "lake/conf/local.yaml", [])[0].gold
+
+
+@pytest.mark.parametrize("name", _LOGS_WITHOUT)
+def test_a_sample_without_fatal_lines_gets_no_table_for_them(place: Path, name: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/app.log").write_text(_LOGS_WITHOUT[name] * 9)
+    assert "fatal_log" not in init("lake", "--from", "logs")
+    assert list(configured(place / "lake/conf/local.yaml", [])[0].gold) == ["error_log", "log_volume"]
+
+
 def test_each_kind_of_logs_is_a_source_of_its_own(place: Path) -> None:
     for name, text in {
         "web/app.log": JAVA,
@@ -177,6 +223,54 @@ def test_one_file_is_read_without_the_files_beside_it(place: Path) -> None:
     init("lake", "--from", "logs/app.log")
     source = configured(place / "lake/conf/local.yaml", [])[0].by_name["access_log"]
     assert (source.path, source.format) == (f"{place}/logs/app.log*", "java")
+
+
+def test_a_log_that_cannot_be_read_is_left_out_with_the_reason(place: Path) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/shop.log").write_text(TILL)
+    (place / "logs/cut.log.gz").write_bytes(b"no gzip")
+    (place / "logs/odd.log.zst").write_bytes(b"x")
+    said = init("lake", "--from", "logs")
+    assert "oncelake: warning: logs/cut.log.gz is left out: cannot be read: Not a gzipped file" in said
+    assert "oncelake: warning: logs/odd.log.zst is left out: the format of .zst files is not read here" in said
+    assert init("other", "--from", "none.log", expect=2) == (
+        "oncelake: none.log cannot be read: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize("logs", ["logs", "logs/core"])
+def test_a_file_of_bytes_needs_no_format(place: Path, logs: str) -> None:
+    (place / "logs").mkdir()
+    (place / "logs/core").write_bytes(bytes(99))
+    said = init("lake", "--from", logs, expect=1)
+    assert said.startswith(f"oncelake: no format reads {logs}, so nothing was written: ")
+    assert said.endswith("it is no text; name a log, or a directory of logs\n")
+    assert said.count("logs/core") == 1
+
+
+def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(ConfigError, match=r"^lake cannot be read: Permission denied; name another directory$"):
+        check_new(Path("lake"))
+
+
+def test_a_terminal_of_80_columns_shows_whole_lines(place: Path) -> None:
+    (place / "logs").mkdir()
+    levels = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+    (place / "logs/app.log").write_text(
+        "".join(f"2026-11-25 10:00:00,123 {level} [main] c.e.App - {'long ' * 40}\n" for level in levels) + "x" * 200
+    )
+    terminal = Terminal.start([sys.executable, "-m", "oncelake", "init", "lake", "--from", "logs"], place)
+    assert terminal.end() == 0
+    lines = terminal.said.replace("\r", "").split("\n")
+    assert "  from 2026-11-25 10:00:00 to 2026-11-25 10:00:00 UTC" in lines
+    assert "  DEBUG 1, INFO 1, WARN 1, ERROR 1, FATAL 1" in lines
+    shown = lines[: lines.index(next(line for line in lines if line.startswith("wrote")))]
+    assert max(map(len, shown)) <= 80
+    assert any(line.startswith("  read     2026-11-25 10:00:00,123 ") and line.endswith("…") for line in shown)
 
 
 @pytest.mark.parametrize("logs", ["logs", "logs/a.log"])
@@ -303,6 +397,21 @@ def test_only_a_terminal_is_asked_for_a_sample(place: Path) -> None:
     os.write(terminal.descriptor, b"\n")
     assert terminal.end() == 0
     assert below(place / "lake") == FILES
+
+
+@pytest.mark.parametrize("key", ["Ctrl-C", "Ctrl-D"])
+def test_a_question_that_is_not_answered_ends_the_command(place: Path, key: str) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest may ignore it
+    terminal = Terminal.start([sys.executable, "-m", "oncelake", "init", "lake"], place)
+    signal.signal(signal.SIGINT, before)
+    terminal.wait_for(lambda said: "(Enter: none yet): " in said)
+    if key == "Ctrl-C":
+        terminal.process.send_signal(signal.SIGINT)
+    else:
+        os.write(terminal.descriptor, b"\x04")
+    assert terminal.end() == 130
+    assert terminal.said.replace("\r", "").endswith("\noncelake: stopped; nothing was changed\n")
+    assert below(place) == set()
 
 
 def test_a_source_without_its_topic_is_refused() -> None:
