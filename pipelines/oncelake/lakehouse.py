@@ -449,7 +449,7 @@ class Lakehouse(OpenLake):
             The names of the stages.
 
         Raises:
-            ConfigError: there is no such stage or layer; `source` is no source, or its lines cannot be made again alone.
+            ConfigError: there is no such stage or layer, or no such source; or its lines cannot be made again alone.
             StateError: lines would be lost, or a stage before them may not start; nothing was removed.
         """
         self._check_stages(stage)
