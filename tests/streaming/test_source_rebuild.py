@@ -143,7 +143,7 @@ def test_a_new_table_over_a_column_that_old_lines_lack_says_so(lake: Several, sp
     must_be(lake, spark)
     lake.said.clear()
     lake.run(spark)
-    assert lake.said == []
+    assert not any("by_number" in text for text in lake.said)
     assert command not in [each.command for each in lake.lakehouse().plan().commands]
 
 
