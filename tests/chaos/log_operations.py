@@ -239,6 +239,7 @@ def _half_record(logs: LogPlace, step: Step) -> None:
 
 def _rest_of_record(logs: LogPlace, step: Step) -> None:
     os.stat(logs.log(step))
+    _unless(b"L1%09d" % step.numbers[0] in logs.torn)
     logs.torn.add(b"L1%09d" % step.numbers[0])
     _add(logs, step, WITHIN + b"L1%09d.rest\n" % step.numbers[0])
 

@@ -387,6 +387,13 @@ GUARDS = (
         tests=("unit/engine/test_rebuild.py::test_silver_is_not_emptied_while_bronze_has_fewer_lines",),
     ),
     Guard(
+        "rows-kept-of-whole-batches",
+        "the rows of the other sources are kept when silver's last batch is finished",
+        "lines of them that quarantine does not have yet are lost",
+        removed(),
+        tests=("streaming/test_source_rebuild.py::test_a_half_written_batch_is_finished_first",),
+    ),
+    Guard(
         "repeats-of-all-sources",
         "the lines of one source are rebuilt alone only if silver keeps repeats",
         "a line that repeats one of the source is in silver twice, or never",

@@ -950,6 +950,13 @@ GUARDS = (
         tests=(_FOUND,),
     ),
     Guard(
+        "lost-log-before-short-archive",
+        "a rotated log continues itself, though it begins with all that was read of an archive beside it",
+        "the lines of a log that was rotated beside an archive of its header count twice",
+        becomes("True"),
+        tests=(f"{_WHICH}test_a_rotated_log_beside_an_archive_of_its_header_goes_on",),
+    ),
+    Guard(
         "archive-from-line-start",
         "an archive that goes on within a line is read from the beginning of that line",
         "a part of a line counts as a line",

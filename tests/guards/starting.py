@@ -144,6 +144,20 @@ GUARDS = (
         tests=(f"{_SOURCES}a_source_that_silver_has_never_read_is_not_removed",),
     ),
     Guard(
+        "accepted-loss-stays-accepted",
+        "a removed source whose loss a rebuild of silver accepted is not asked for again",
+        "no run starts any more",
+        always(3),
+        tests=(f"{_SOURCES}a_source_whose_loss_was_accepted_stays_removed",),
+    ),
+    Guard(
+        "other-rebuild-finished-first",
+        "a rebuild of one source waits until another unfinished one is finished",
+        "a wrong way out is named",
+        removed(),
+        tests=(f"{_SOURCES}one_source_waits_for_another_unfinished_rebuild",),
+    ),
+    Guard(
         "source-keeps-name",
         "a source keeps its name",
         "a renamed source is read from its beginning again",

@@ -10,7 +10,8 @@ import yaml
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, StateError
+from oncelake.common.errors import ConfigError, StageError, StateError, StoppedError
+from oncelake.engine.source_rebuild import SourceRebuild
 from tests.support.crashing import crashed, died
 from tests.support.several import Several
 
@@ -145,6 +146,37 @@ def test_a_new_table_over_a_column_that_old_lines_lack_says_so(lake: Several, sp
     lake.run(spark)
     assert not any("by_number" in text for text in lake.said)
     assert command not in [each.command for each in lake.lakehouse().plan().commands]
+
+
+def test_a_half_written_batch_is_finished_first(lake: Several, spark: SparkSession) -> None:
+    fill(lake, "2")
+    quarantine = (lake.versions()["silver/quarantine"] or 0) + 1
+    with (
+        crashed(spark, f"silver/quarantine/_delta_log/{quarantine:020d}.json", before=True),
+        pytest.raises(StageError),
+    ):
+        lake.run(spark)
+    fix(lake)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SourceRebuild, "read_before", lambda _: None)
+        with pytest.raises(StoppedError, match="silver's last batch is not finished"):
+            lake.rebuild(spark, "bronze.app")
+    lake.rebuild(spark, "bronze.app")
+    must_be(lake, spark, parts=3)
+
+
+def test_a_bad_line_of_the_source_does_not_stop_its_rebuild(lake: Several, spark: SparkSession) -> None:
+    spark.sql(f"ALTER TABLE delta.`{lake.table('gold/error_log')}` ADD COLUMN own STRING").collect()
+    lake.write("app/bad.log", *[b"nonsense"] * 50)
+    gate = {"quality": {"gate": {"quarantined": {"fail": 0.5}}}}
+    declare(lake, *MINUTES, app={"format": "cut"}, **gate)
+    with pytest.raises(StageError):
+        lake.run(spark)
+    (lake.logs / "app" / "bad.log").unlink()
+    fix(lake)
+    said = lake.rebuild(spark, "bronze.app", accept_loss=True)
+    assert any(text.startswith("not all lines could be read before") for text in said)
+    must_be(lake, spark)
 
 
 def test_what_cannot_be_made_again_alone_is_named(lake: Several, spark: SparkSession) -> None:

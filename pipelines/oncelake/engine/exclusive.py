@@ -25,7 +25,7 @@ from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
 from oncelake.engine.source_rebuild import SourceRebuild, whole_reason
 from oncelake.engine.sources import Failed, failure_lines, unreadable, without
-from oncelake.engine.start_gate import startable
+from oncelake.engine.start_gate import refuse_other_rebuild, startable
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
 
@@ -170,6 +170,7 @@ class Exclusive:
         if reason is None:
             return SourceRebuild(chain, self.spark, stages, _no_run, say, only)
         if source is not None:
+            refuse_other_rebuild(chain)
             raise ConfigError(
                 f"the lines of {source} cannot be rebuilt alone: {reason}. To rebuild those of all sources: oncelake "
                 "rebuild silver"

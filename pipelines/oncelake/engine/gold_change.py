@@ -23,11 +23,12 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import DECLARATION, Stage, gold_stage
 from oncelake.engine.make_table import forget_tables, replace_rows
+from oncelake.engine.markers import MARKER, mark, unfinished_rebuild
 from oncelake.engine.preflight import is_changed
 from oncelake.engine.recover import recover
 from oncelake.engine.rules import record_rules
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import MARKER, finish_rebuild, mark, refuse_unless_finished, unfinished_rebuild
+from oncelake.engine.start_gate import finish_rebuild, refuse_unless_finished
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 

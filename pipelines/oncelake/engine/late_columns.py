@@ -10,7 +10,8 @@ from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.differences import formats_by_source
-from oncelake.engine.rules import read_rules
+from oncelake.engine.rules import newest_rules
+from oncelake.engine.source_rebuild import whole_reason
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_sources import table_ids
 from oncelake.gold.declaration import GoldTable
@@ -65,18 +66,19 @@ def late_columns(chain: Chain, rows: TableRows) -> Iterator[LateColumn]:
     used = {name: _words(chain.settings.gold[name]) for name in names}
     for source, parser in chain.silver.parsers.items() if commits else ():
         columns = {field.name for field in parser.column_fields}
-        for column in sorted(columns & {word for words in used.values() for word in words}):
+        words = {word for of_table in used.values() for word in of_table}
+        for column in sorted(name for name in columns if name.lower() in words):
             before = _first_with(chain, commits, source, column)
             lines = _without_value(chain, rows, source, column) if before else 0
             for name in names if lines else ():
-                if before is not None and column in used[name]:
+                if before is not None and column.lower() in used[name]:
                     yield LateColumn(name, column, source, lines, before, _command(chain, source))
 
 
 def _words(declared: GoldTable) -> set[str]:
     """Return the words of a declaration's expressions outside of texts; each name of a column is one of them."""
     texts = [declared.where or "", *declared.by.values(), *declared.measures.values()]
-    return {word for text in texts for word in re.findall(r"\w+", _TEXT.sub(" ", text))}
+    return {word.lower() for text in texts for word in re.findall(r"\w+", _TEXT.sub(" ", text))}
 
 
 def _first_with(chain: Chain, newest_first: Sequence[ChainCommit], source: str, column: str) -> int | None:
@@ -86,9 +88,9 @@ def _first_with(chain: Chain, newest_first: Sequence[ChainCommit], source: str, 
     for commit in newest_first:
         rules = commit.metadata.rules
         if rules not in known:
-            recorded = read_rules(chain.lake, chain.spark, rules)
+            recorded = newest_rules(chain.lake, chain.spark, rules)
             sources = [Table.named(name).name for name in table_ids(commit.metadata.source)]
-            known[rules] = formats_by_source(recorded["rules"], sources) if recorded is not None else {}
+            known[rules] = formats_by_source(recorded, sources) if recorded is not None else {}
         declared = known[rules].get(source) or (known[rules].get("1") if len(known[rules]) == 1 else None)
         if declared is not None and column not in (declared.get("columns") or {}):
             return version
@@ -109,5 +111,4 @@ def _without_value(chain: Chain, rows: TableRows, source: str, column: str) -> i
 
 
 def _command(chain: Chain, source: str) -> str:
-    several = len(chain.settings.by_name) > 1
-    return f"oncelake rebuild silver{f' --source {source}' if several else ''}"
+    return f"oncelake rebuild silver{f' --source {source}' if whole_reason(chain, source) is None else ''}"

@@ -26,8 +26,8 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine.chain import Chain
 from oncelake.engine.differences import Difference, differences, sides
 from oncelake.engine.graph import DECLARATION, Stage
+from oncelake.engine.markers import unfinished_rebuild
 from oncelake.engine.sources import Failed, try_sources
-from oncelake.engine.start_gate import unfinished_rebuild
 from oncelake.engine.table_changes import refuse_altered
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.gold.declaration import GoldTable
@@ -147,7 +147,7 @@ def _table_checks(
 ) -> Iterator[Callable[[], None]]:
     """Yield the checks of `check_tables`; one that fails raises ConfigError."""
     if SILVER not in emptied:
-        yield partial(_check_columns, chain, spark)
+        yield partial(check_columns, chain, spark)
     for target in (target for stage in chain.stages for target in stage.writes):
         columns = target.schema(spark) if spark is not None and target.table not in emptied else None
         # guard: altering-table-change-refused
@@ -271,7 +271,7 @@ def all_built_by(chain: Chain) -> dict[str, GoldTable]:
     return {name: built_by(chain, name) for name in chain.settings.gold}
 
 
-def _check_columns(chain: Chain, spark: SparkSession | None) -> None:
+def check_columns(chain: Chain, spark: SparkSession | None) -> None:
     """Raise ConfigError if silver's table has a column of the settings with another type or spelling."""
     silver = chain.silver
     own = silver.transform_fields(spark) if spark is not None else []

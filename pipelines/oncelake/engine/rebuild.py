@@ -19,9 +19,11 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import forget_tables
+from oncelake.engine.markers import EMPTIED, MARKER, is_checked, mark, unfinished_rebuild
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
-from oncelake.engine.start_gate import EMPTIED, MARKER, finish_rebuild, mark, unfinished_rebuild, unfinished_replay
+from oncelake.engine.sources import former_sources
+from oncelake.engine.start_gate import finish_rebuild, unfinished_replay
 from oncelake.exactly_once.delta_log import TableState
 from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.delta_sources import DeltaSources
@@ -59,10 +61,12 @@ class Rebuild:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(self.chain))  # guard: one-rebuild-at-once
-        if self.before and not begun:
-            self.run(replace(self.chain, stages=self.before))
         # guard: larger-rebuild-checked-again
-        if self.stages[0].name not in begun:  # the unfinished rebuild has already checked for loss
+        if self.stages[0].name not in begun or not is_checked(self.chain, self.of_source):
+            for lost in self.removed():
+                self._refuse_loss(*lost, accept_loss=accept_loss)
+            if self.before and not begun and not any(text for _, text in self.removed()):
+                self.read_before()
             for lost in self.losses():
                 self._refuse_loss(*lost, accept_loss=accept_loss)
         names = [stage.name for stage in self.stages]
@@ -84,10 +88,22 @@ class Rebuild:
         """The stages that read all available input first, so that rows not read yet do not count as missing."""
         return _stages_before(self.chain.stages, self.stages)
 
-    def losses(self) -> Iterator[tuple[Stage, str | None]]:
-        """Yield what would be lost for good, each with its stage; None for nothing."""
+    @property
+    def of_source(self) -> str | None:
+        """The one source whose lines are made again; None for all lines."""
+        return None
+
+    def read_before(self) -> None:
+        """Read all available input by the stages before."""
+        self.run(replace(self.chain, stages=self.before))
+
+    def removed(self) -> Iterator[tuple[Stage, str | None]]:
+        """Yield the lines of removed sources that silver would not read again, each with its stage; None for none."""
         for stage in self.stages:
             yield stage, _of_removed(self.chain, stage)
+
+    def losses(self) -> Iterator[tuple[Stage, str | None]]:
+        """Yield what would be lost for good, each with its stage; None for nothing."""
         for stage in self._heads():
             yield stage, lost_for_good(self.chain, self.spark, stage)
 
@@ -221,20 +237,23 @@ def lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None
     table = stage.writes[0].table
     if state.damaged is not None:
         return f"nobody can read which lines {table} holds, as {state.diagnosis.seen}"
+    lost = list[str]()
     if state.diagnosis.state is State.SOURCE_TRIMMED:  # guard: rebuild-keeps-planned-input
-        return state.diagnosis.seen
-    if chain.commit_log(table).newest() is None:
-        return None
-    rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
-    return chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, lambda: spark))
+        lost.append(state.diagnosis.seen)
+    if chain.commit_log(table).newest() is not None:
+        rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
+        held = chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, lambda: spark))
+        lost += [held] if held is not None else []
+    return "; ".join(lost) or None
 
 
 def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source
     """Describe the rows of silver whose sources are no longer in the settings: nothing reads their bronze again."""
-    source = chain.source(stage)
-    if not isinstance(source, DeltaSources) or not source.former():
+    if stage.name != SILVER.layer:
         return None
-    names = ", ".join(source.former())
+    names = ", ".join(former_sources(chain))
+    if not names:
+        return None
     return f"{SILVER} may hold lines of {names}, which it would not read again: put their sources back"
 
 

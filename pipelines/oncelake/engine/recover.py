@@ -14,17 +14,10 @@ from oncelake.common.wording import listed
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import forget_tables, make_table
+from oncelake.engine.markers import MARKER, mark, unfinished_rebuild
 from oncelake.engine.rebuild import stages_from
 from oncelake.engine.runner import RUN_ID
-from oncelake.engine.start_gate import (
-    MARKER,
-    READ_AGAIN,
-    accept,
-    block_reason,
-    mark,
-    refuse_unless_finished,
-    unfinished_rebuild,
-)
+from oncelake.engine.start_gate import READ_AGAIN, accept, block_reason, refuse_unless_finished
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -108,7 +101,7 @@ def _mark(chain: Chain, spark: SparkSession, names: Sequence[str]) -> None:
     """Mark stages as those of an unfinished rebuild, so that nothing else runs before it."""
     begun = {*unfinished_rebuild(chain), *names}
     marked = (stage.name for stage in chain.stages if stage.name in begun)
-    mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked)
+    mark(files_at(chain.lake.root, spark), f"{chain.lake.root}/{MARKER}", marked, checked=False)
 
 
 def _set_logs_aside(

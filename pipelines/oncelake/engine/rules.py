@@ -51,6 +51,14 @@ def read_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Mapp
     return _rules(files_at(lake.root, spark), lake, fingerprint)
 
 
+def newest_rules(lake: Lake, spark: SparkSession | None, fingerprint: str) -> Sequence[Mapping[str, Any]] | None:
+    """Return the rules that have a fingerprint; of rows that several rules made, the newest. None if no file has it."""
+    known = read_rules(lake, spark, fingerprint)
+    while known is not None and known["rules"] and KEPT in known["rules"][0]:
+        known = read_rules(lake, spark, known["rules"][0][KEPT][0])
+    return known["rules"] if known is not None else None
+
+
 def _rules(files: Files, lake: Lake, fingerprint: str) -> Mapping[str, Any] | None:
     text = files.read(_path(lake, fingerprint)) if fingerprint else None
     try:

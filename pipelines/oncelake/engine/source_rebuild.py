@@ -20,26 +20,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, StoppedError
+from oncelake.common.errors import ConfigError, StageError, StoppedError
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table, bronze_of, bronze_stage, identifier
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import replace_rows
-from oncelake.engine.preflight import is_changed
+from oncelake.engine.markers import of_one_source, unfinished_rebuild
+from oncelake.engine.preflight import check_columns, is_changed
 from oncelake.engine.rebuild import Rebuild, lost_for_good
 from oncelake.engine.recover import replace_checkpoint
 from oncelake.engine.rules import record_kept_rules
 from oncelake.engine.runner import RUN_ID
 from oncelake.engine.settings import Settings
 from oncelake.engine.sources import declared_kind
-from oncelake.engine.start_gate import of_one_source, unfinished_rebuild, unfinished_replay
+from oncelake.engine.start_gate import unfinished_replay
 from oncelake.exactly_once.checkpoint import offsets_text
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_sources import table_ids
 from oncelake.exactly_once.link import Range, joined, merged
-from oncelake.exactly_once.positions import in_tables
+from oncelake.exactly_once.positions import in_tables, is_whole
 from oncelake.exactly_once.recovery import checkpoint_texts
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
@@ -85,6 +86,22 @@ class SourceRebuild(Rebuild):
         """The stages that read all available input first: those whose rows stay."""
         return self.kept
 
+    @property
+    def of_source(self) -> str | None:
+        """The source whose lines are made again."""
+        return self.source
+
+    def read_before(self) -> None:
+        """Read all available input by the stages whose rows stay; one that cannot, as of a bad line, stays behind."""
+        try:
+            super().read_before()
+        except StageError as error:
+            self.say(f"not all lines could be read before: {error}")
+
+    def removed(self) -> Iterator[tuple[Stage, str | None]]:
+        """Yield nothing: the lines of removed sources stay."""
+        yield from ()
+
     def losses(self) -> Iterator[tuple[Stage, str | None]]:
         """Yield which lines bronze holds and would not read again; silver reads all that bronze holds."""
         head = self.stages[0]
@@ -94,7 +111,10 @@ class SourceRebuild(Rebuild):
         """Return the steps of `go` as text."""
         kept = [str(target.table) for stage in self.kept for target in stage.writes]
         gone = [str(table) for stage in self.emptied for table in stage.tables]
-        steps = [f"take the lines of {self.source} out of {', '.join(kept)}; the rows of the other sources stay"]
+        steps = [
+            f"take the lines of {self.source} out of {', '.join(kept)}; the rows of the other sources stay, and the "
+            "tables' old versions have the old rows until oncelake maintain removes them after 7 days"
+        ]
         if gone:
             aside = "" if self.stages[0].reads else " (the old bronze is kept under another name)"
             steps.append(f"empty {', '.join(gone)}{aside}")
@@ -106,16 +126,21 @@ class SourceRebuild(Rebuild):
         begun = of_one_source(self.chain)
         if begun is not None and begun["source"] == self.source:
             return begun
-        for stage in self.kept:
-            if not self.chain.stage_state(stage).up_to_date:
-                raise StoppedError(f"stopped before {stage.name} has read all lines; nothing was changed")
-        lines = self._read(SILVER).where(self._is_of_source())
-        gold = [stage.tables[0].name for stage in self.kept if stage.layer == "gold"]
-        return {
-            "source": self.source,
-            "queries": {stage.name: str(uuid.uuid4()) for stage in self.kept},
-            "windows": {name: _windows(lines, self.chain.settings.gold[name]) for name in gold},
-        }
+        states = [self.chain.stage_state(stage) for stage in self.kept]
+        silver = next(state for state in states if state.stage.layer == SILVER.layer)
+        if silver.first.batch_id != silver.checkpoint.committed or not is_whole(silver.first.end):
+            raise StoppedError(  # guard: rows-kept-of-whole-batches
+                "silver's last batch is not finished, so nothing was changed. Finish it: oncelake run --once"
+            )
+        rows, lines = self._read(SILVER), self._read(SILVER).where(self._is_of_source())
+        # a gold table that could not read all lines is built from all of silver
+        gold = [state.stage for state in states if state.stage.layer == "gold" and state.up_to_date]
+        names = [stage.tables[0].name for stage in gold]
+        windows = {name: _windows(lines, self.chain.settings.gold[name]) for name in names}
+        for stage in gold:  # what cannot work fails before anything is changed
+            self._without(stage.tables[0], rows, windows[stage.tables[0].name])
+        queries = {stage.name: str(uuid.uuid4()) for stage in (silver.stage, *gold)}
+        return {"source": self.source, "queries": queries, "windows": windows}
 
     def clear(self) -> None:
         """Take the rows of the source out of the tables, and empty the others."""
@@ -211,12 +236,16 @@ class SourceRebuild(Rebuild):
         }
         source = {"kind": "delta", "table_id": table_id or ""}
         first = _first(last, query_id, json.dumps(at, separators=(",", ":")), source=source)
-        chosen = in_ranges(LOG_TIME, ranges) if ranges is not None else "TRUE"
-        others = tables.read_version(self.spark, self.chain.lake.at(SILVER), newest).where(chosen)
-        counted = aggregate(others, self.chain.settings.gold[table.name])
-        old = self._read(table).where(f"NOT ({chosen})")
-        self._replace(stage, table, old.unionByName(counted), first)
+        silver_rows = tables.read_version(self.spark, self.chain.lake.at(SILVER), newest)
+        self._replace(stage, table, self._without(table, silver_rows, ranges), first)
         return first
+
+    def _without(self, table: Table, others: DataFrame, ranges: list[Range] | None) -> DataFrame:
+        """Return a gold table's rows, those of some windows counted again from silver's rows of the other sources."""
+        chosen = in_ranges(LOG_TIME, ranges) if ranges is not None else "TRUE"
+        counted = aggregate(others.where(chosen), self.chain.settings.gold[table.name])
+        # a column of the user's own is empty in what is counted again
+        return self._read(table).where(f"NOT ({chosen})").unionByName(counted, allowMissingColumns=True)
 
     def _replace(self, stage: Stage, table: Table, rows: DataFrame, first: CommitMetadata) -> None:
         self.fence()
@@ -256,8 +285,8 @@ def whole_reason(chain: Chain, source: str) -> str | None:
 
 
 def _obstacles(chain: Chain, source: str) -> Iterator[str]:
-    if unfinished_rebuild(chain):
-        yield "a rebuild of all sources is unfinished"
+    if begun := unfinished_rebuild(chain):
+        yield f"a rebuild of {', '.join(begun)} is unfinished"
     stage = chain.silver_stage
     if stage is None or not chain.silver.named or SOURCE.name not in chain.commit_log(SILVER).columns():
         yield f"{SILVER} does not name the source of a line"
@@ -267,6 +296,10 @@ def _obstacles(chain: Chain, source: str) -> Iterator[str]:
         yield "silver drops repeats, and a line of another source may repeat one of this source"
     if unfinished_replay(chain) is not None:
         yield f"a replay of {QUARANTINE} is unfinished"
+    try:
+        check_columns(chain, chain.spark)
+    except ConfigError:
+        yield "a column of silver gets another type"
     state = chain.stage_state(stage)
     last = state.first.metadata
     if not state.diagnosis.may_start:

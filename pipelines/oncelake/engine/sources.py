@@ -14,7 +14,9 @@ from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
+from oncelake.engine.markers import emptied
 from oncelake.engine.settings import Settings
+from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.kind import DirectoryKind
@@ -47,7 +49,8 @@ def refused_change(chain: Chain) -> str | None:
         name = unread.partition(".")[2]
         return (
             f"{unread} has lines that silver has not read, and sources.{name} is not in the settings. Put it back, "
-            "run oncelake run --once, then remove it"
+            "run oncelake run --once, then remove it. To give up its lines, and those of other removed sources: "
+            "oncelake rebuild silver --accept-loss"
         )
     if not is_named:
         return None
@@ -56,19 +59,53 @@ def refused_change(chain: Chain) -> str | None:
     return next(_renamed(chain, recorded, places), None) or next(_read_twice(chain), None)
 
 
+def former_sources(chain: Chain) -> list[str]:
+    """Return the bronze tables of sources that are no longer in the settings, which silver has read or would read."""
+    state = chain.commit_log(SILVER).state()
+    recorded = table_ids(state.metadata.source) if state.metadata else {}
+    source = chain.source(chain.silver_stage) if chain.silver_stage is not None else None
+    former = source.former() if isinstance(source, DeltaSources) else ()
+    return [*former, *_never_read(chain, recorded)]
+
+
 def _never_read(chain: Chain, recorded: Collection[str]) -> Iterator[str]:  # guard: removed-source-never-read
     """Yield the bronze tables with lines whose sources are not in the settings, and that silver has never read.
+
+    A rebuild of silver that accepts their loss makes silver after their last batch.
 
     Args:
         chain: the chain.
         recorded: the bronze tables that silver has read.
     """
-    for stage in sorted(chain.checkpoint_files.names(chain.lake.checkpoints)):
-        layer, _, name = stage.partition(".")
-        table = bronze_of(name) if name else BRONZE
-        is_former = layer == BRONZE.layer and table.name.isidentifier() and table.name not in chain.settings.by_name
-        if is_former and str(table) not in recorded and chain.commit_log(table).state().rows:
+    former = [
+        table
+        for table in map(_read_by, sorted(chain.checkpoint_files.names(chain.lake.checkpoints)))
+        if table is not None and table.name not in chain.settings.by_name and str(table) not in recorded
+    ]
+    lasts = {table: chain.commit_log(table).state().last for table in former}
+    made = _made_at(chain) if lasts else None
+    for table, last in lasts.items():
+        if made is None:
+            return
+        if last is not None and last.rows_in_all and last.timestamp >= made:  # guard: accepted-loss-stays-accepted
             yield str(table)
+
+
+def _read_by(stage: str) -> Table | None:
+    """Return the bronze table of a stage, by the name of its checkpoint; None for another stage."""
+    layer, _, name = stage.partition(".")
+    table = bronze_of(name) if name else BRONZE
+    return table if layer == BRONZE.layer and table.name.isidentifier() else None
+
+
+def _made_at(chain: Chain) -> int | None:
+    """Return when silver got its first batch, in milliseconds; 0 if there is none, None if a rebuild has emptied it."""
+    log = chain.commit_log(SILVER)
+    commits = [commit for commit, stands in log.newest_first() if stands and isinstance(commit, ChainCommit)]
+    if not commits:
+        return None if SILVER.layer in emptied(chain) else 0
+    is_known = commits[-1].is_first or log.versions()[0] == 0
+    return commits[-1].timestamp if is_known else 0
 
 
 def refused_after(chain: Chain, before: Chain) -> str | None:

@@ -1,26 +1,20 @@
 """The start gate: refuse a start that would lose or repeat rows, and say why, with the command that fixes the stage."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
+from oncelake.engine.markers import of_one_source, unfinished_rebuild
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.diagnosis import changed_by_others
-from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage
 from oncelake.exactly_once.recovery import plan
 from oncelake.exactly_once.state import CONSEQUENCE, State
 
-# The file below the lake's root that names the stages of an unfinished rebuild.
-MARKER = "_rebuild.json"
-# The stages that the last rebuild emptied; removed when it has filled them.
-EMPTIED = "_emptied.json"
 READ_AGAIN = "Put the file back from a backup, or read again all lines that the source still has:"
 
 
@@ -70,6 +64,12 @@ def refuse_unless_finished(chain: Chain) -> None:
         raise StateError(begun)  # guard: no-start-during-change
 
 
+def refuse_other_rebuild(chain: Chain) -> None:
+    """Raise StateError if a rebuild is unfinished, with the command that finishes it."""
+    if unfinished_rebuild(chain):
+        raise StateError(finish_rebuild(chain))  # guard: other-rebuild-finished-first
+
+
 def unfinished(chain: Chain) -> str | None:
     """Return what is unfinished, with the command that finishes it; None if nothing is."""
     if unfinished_rebuild(chain):
@@ -82,46 +82,6 @@ def unfinished(chain: Chain) -> str | None:
 def waits(state: StageState) -> bool:
     """Return True if a stage can start and wait for its database, which checks its batches when it answers."""
     return state.diagnosis.state is State.TARGET_AWAY
-
-
-def unfinished_rebuild(chain: Chain) -> list[str]:
-    """Return the names of the stages of an unfinished rebuild; empty if there is none.
-
-    A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
-    """
-    begun = _named_in(chain, MARKER)["stages"]
-    served = {f"serving.{name}" for name in chain.settings.serving.served}
-    # guard: unserved-rebuild-stops-nothing
-    return [name for name in begun if name in served or not name.startswith("serving.")]
-
-
-def emptied(chain: Chain) -> list[str]:
-    """Return the names of the stages that a rebuild emptied and did not fill to the end."""
-    names: list[str] = _named_in(chain, EMPTIED)["stages"]
-    return names
-
-
-def of_one_source(chain: Chain) -> Mapping[str, Any] | None:
-    """Return what an unfinished rebuild of the lines of one source records; None if there is none."""
-    return _named_in(chain, MARKER).get("only")
-
-
-def mark(files: Files, path: str, stages: Iterable[str], only: Mapping[str, Any] | None = None) -> None:
-    """Write the names of stages to one of the two files.
-
-    Args:
-        files: the files of the lake.
-        path: the file.
-        stages: the names.
-        only: what a rebuild of the lines of one source records; None for all lines.
-    """
-    files.write(path, json.dumps({"stages": [*stages], **({"only": only} if only is not None else {})}))
-
-
-def _named_in(chain: Chain, file: str) -> dict[str, Any]:
-    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
-    named: dict[str, Any] = json.loads(text) if text else {"stages": []}
-    return named
 
 
 def finish_rebuild(chain: Chain) -> str:

@@ -18,9 +18,10 @@ from oncelake.engine.before_spark import SMALL_BACKLOG
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.gone_files import gone_file
 from oncelake.engine.graph import Stage
+from oncelake.engine.markers import emptied
 from oncelake.engine.preflight import built_by, is_changed
 from oncelake.engine.sources import bronze_tables, refused_change
-from oncelake.engine.start_gate import emptied, log_way_out, refuse_unless_finished, stage_of
+from oncelake.engine.start_gate import log_way_out, refuse_unless_finished, stage_of
 from oncelake.exactly_once.files import Files, files_by
 from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.log_damage import LogDamage

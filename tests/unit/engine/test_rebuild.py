@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from oncelake.common.errors import StateError
+from oncelake.engine.markers import MARKER
 from oncelake.engine.rebuild import Rebuild, stages_from
-from oncelake.engine.start_gate import MARKER, refuse_unless_finished
+from oncelake.engine.start_gate import refuse_unless_finished
 from oncelake.exactly_once.files import LocalFiles
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, commit, metadata

@@ -1,16 +1,19 @@
 """Which sources a lake may have next, and what one failed source stops; without Spark."""
 
+import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from oncelake.common.errors import ConfigError, SourceError, StageError, StateError
 from oncelake.engine.configuration import load
+from oncelake.engine.markers import EMPTIED, MARKER
 from oncelake.engine.rebuild import Rebuild, stages_from
+from oncelake.engine.source_rebuild import whole_reason
 from oncelake.engine.sources import bronze_tables, refused_change, try_sources
-from oncelake.engine.start_gate import refuse_unless_startable, startable
+from oncelake.engine.start_gate import refuse_other_rebuild, refuse_unless_startable, startable
 from oncelake.proof.prove import Proof
 from oncelake.sources.kafka import kind as kafka
 from oncelake.sources.kafka.source import Topic, TopicIds, TopicLeftBehind
@@ -105,6 +108,41 @@ def test_a_source_that_silver_has_never_read_is_not_removed(lake: Several) -> No
     lake.declare("access_log", "app")
     said = "bronze.web has lines that silver has not read, and sources.web is not in the settings. Put it back, run"
     assert str(refused_change(lake.chain())).startswith(said)
+
+
+def test_a_source_whose_loss_was_accepted_stays_removed(lake: Several) -> None:
+    files = MemoryFiles()
+    commit(files, "bronze/web", 0, operation="CREATE TABLE")
+    write(files, "bronze/web", 0, {"kind": "files", "path": str(lake.logs / "web")})
+    put(lake, files)
+    lake.checkpoint("bronze.web").mkdir(parents=True)
+    assert refused_change(lake.chain()) is not None
+    newest = lake.table("bronze/web") / "_delta_log" / f"{1:020d}.json"
+    newest.write_text(newest.read_text().replace('"timestamp":1001', '"timestamp":900'))  # silver was made after it
+    assert refused_change(lake.chain()) is None
+    shutil.rmtree(lake.table("silver/access_log"))
+    assert refused_change(lake.chain()) is not None
+    (lake.lake / EMPTIED).write_text(json.dumps({"stages": ["silver"]}))  # a rebuild has accepted it, and fills silver
+    assert refused_change(lake.chain()) is None
+
+
+def test_a_rebuild_over_one_of_a_single_source_is_checked_for_losses(lake: Several) -> None:
+    all_read(lake)
+    lake.declare("access_log")
+    (lake.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log"], "only": {"source": "app"}}))
+    chain, no_spark = lake.chain(), cast(Any, None)
+    work = Rebuild(chain, no_spark, stages_from(chain.stages, "silver"), lambda _: None, lambda _: None)
+    with pytest.raises(StateError, match=r"silver is not rebuilt: silver\.access_log may hold lines of bronze\.app"):
+        work.go(accept_loss=False)
+
+
+def test_one_source_waits_for_another_unfinished_rebuild(lake: Several) -> None:
+    assert whole_reason(lake.chain(), "app") == "silver.access_log does not name the source of a line"
+    (lake.lake / MARKER).write_text(json.dumps({"stages": ["silver"], "only": {"source": "web"}}))
+    assert whole_reason(lake.chain(), "app") == "a rebuild of silver is unfinished"
+    with pytest.raises(StateError, match=r"a rebuild of silver is unfinished\. .*oncelake rebuild silver --source web"):
+        refuse_other_rebuild(lake.chain())
+    assert whole_reason(lake.chain(), "web") is None
 
 
 def test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early(lake: Several) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.errors import StateError
-from oncelake.engine.start_gate import MARKER, refuse_unless_finished, refuse_unless_startable
+from oncelake.engine.markers import MARKER
+from oncelake.engine.start_gate import refuse_unless_finished, refuse_unless_startable
 from oncelake.exactly_once.recovery import plan
 from tests.support.house import House
 from tests.support.memory import MemoryFiles, checkpoint, commit, metadata, table

@@ -9,7 +9,7 @@ import pytest
 
 from oncelake.common.errors import StateError
 from oncelake.common.lake import QUARANTINE, Table
-from oncelake.engine.start_gate import MARKER
+from oncelake.engine.markers import MARKER
 from oncelake.exactly_once.commit import CommitKind
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.proven import ProvenTable

@@ -11,7 +11,7 @@ from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.differences import Difference, differences, differing_rules, is_format
 from oncelake.engine.graph import DECLARATION, Stage
 from oncelake.engine.preflight import gold_differences
-from oncelake.engine.rules import declared_rules, read_rules
+from oncelake.engine.rules import declared_rules, newest_rules
 from oncelake.engine.settings import Settings
 from oncelake.engine.sources import is_comparable
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
@@ -107,10 +107,10 @@ def _recorded(
     chain: Chain, state: StageState, fingerprint: str, source: Mapping[str, str]
 ) -> tuple[list[Difference], str]:
     """Return in which keys the rules of a stage differ from those of its last batch, and what is not known of them."""
-    known = read_rules(chain.lake, chain.spark, fingerprint)
+    known = newest_rules(chain.lake, chain.spark, fingerprint)
     if known is None and fingerprint:
         return [], "its rules changed; the lake has no record of the old ones"
-    before: Sequence[Mapping[str, Any]] = known["rules"] if known is not None else ()
+    before: Sequence[Mapping[str, Any]] = known or ()
     names = [Table.named(name).name for name in table_ids(source)] if SILVER in state.stage.tables else []
     keys = differing_rules(before, declared_rules(state.stage), names, [*chain.settings.by_name])
     same_sources = sorted(names) == sorted(chain.settings.by_name) or not names
@@ -179,10 +179,10 @@ def _former_sources(chain: Chain) -> list[str]:
     metadata = chain.commit_log(SILVER).state().metadata
     if metadata is None or not chain.silver.named:
         return []
-    known = read_rules(chain.lake, chain.spark, metadata.rules)
+    known = newest_rules(chain.lake, chain.spark, metadata.rules)
     names = [Table.named(name).name for name in table_ids(metadata.source)]
     former = [name for name in names if name not in chain.settings.by_name]
-    formats = sum(map(is_format, known["rules"])) if known else 0
+    formats = sum(map(is_format, known)) if known else 0
     return former if formats > len(names) - len(former) else []
 
 

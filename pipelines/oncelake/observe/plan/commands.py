@@ -91,8 +91,7 @@ def _changed_source(chain: Chain, change: StageChange) -> str | None:
     """Return the one source of several whose format changed and nothing else; None if its rows cannot be made alone."""
     parts = {difference.key.partition(".")[0] for difference in change.differences}
     name = next(iter(parts)).removeprefix("format of ") if len(parts) == 1 else ""
-    is_alone = len(chain.settings.by_name) > 1 and name in chain.settings.by_name
-    return name if is_alone and whole_reason(chain, name) is None else None
+    return name if name in chain.settings.by_name and whole_reason(chain, name) is None else None
 
 
 def late_column_commands(chain: Chain) -> list[Command]:

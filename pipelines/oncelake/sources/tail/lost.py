@@ -1,7 +1,7 @@
 """Find which of the files that are gone a file may continue: by its path, a rotated form of its name, or its time."""
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from posixpath import join, split
+from posixpath import dirname, join, split
 
 from oncelake.sources.directory.listing import is_packed
 from oncelake.sources.directory.names import BACKUPS, origins, shifts, unnumbered, unpacked
@@ -61,7 +61,8 @@ class LostFiles:
         away = [origin for origin in rotated if join(directory, origin) not in self._places]
         elsewhere: list[tuple[object, ...]] = [("name", origin) for origin in away]
         if away and len(away) == len(rotated):  # guard: rotated-file-moved-and-packed
-            elsewhere += [("name", unpacked(base)), *(("raised", *lower) for lower in _lower(base))]
+            for place in _above(directory):
+                elsewhere += [("place", place, unpacked(base)), *(("shift", place, *lower) for lower in _lower(base))]
         if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
             keys.append(("number", directory, unnumbered(base)))
             keys += [("shift", directory, *lower) for lower in _lower(base)]
@@ -81,6 +82,13 @@ class LostFiles:
         """Return how much was read of the files that one with a name and a time continues most likely."""
         known = {length for entries in self._entries(self._near(name, modified)) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
+
+
+def _above(directory: str) -> Iterator[str]:
+    """Yield the directories above a directory, from which a rotation may move a file there."""
+    while directory:
+        directory = dirname(directory)
+        yield directory
 
 
 def _lower(base: str) -> Iterator[tuple[str, int]]:
@@ -105,7 +113,6 @@ def _keys_of(
     shift, numbered = None if entry.packed else shifts(base), unnumbered(base)
     if shift is not None:
         yield "shift", directory, *shift
-        yield "raised", *shift
     # otherwise each number may be a log of its own
     is_taken = unpacked(entry.path) in forms
     # guard: raised-number-beside-log

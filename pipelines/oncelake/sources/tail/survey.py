@@ -458,7 +458,7 @@ class _Comparison:
             entry = grown[file.identity][1] if file.identity in grown else None
             is_double = file.identity in cut.values() or self._try(self._is_packed_beside, file)
             if entry is None and self._name(file) not in paths:
-                is_double = is_double or self._try(self._is_unpacked_beside, file)
+                is_double = is_double or self._try(self._is_unpacked_beside, file, index)
             if not is_double and file.identity not in self._faulty and self._try(self._continues, file, index, entry):
                 continue
             if file.identity in self._faulty:
@@ -481,11 +481,19 @@ class _Comparison:
         plain = self._plain.get(unpacked(self._name(file))) if is_packed(file.path) else None
         return plain is not None and self._contents.is_beginning(file, plain)
 
-    def _is_unpacked_beside(self, file: ListedFile) -> bool:  # guard: unpacked-file-beside-its-archive
-        """Return True if a file begins with all that was read of the compressed file beside it, of which it is made."""
+    # guard: unpacked-file-beside-its-archive
+    def _is_unpacked_beside(self, file: ListedFile, index: LostFiles) -> bool:
+        """Return True if a file begins with all that was read of the compressed file beside it, of which it is made.
+
+        A file that is gone, and of which more was read, is nearer.
+        """
         packed = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
         number = self._numbers.get(packed.identity) if packed is not None else None
-        return number is not None and self._contents.begins_with(file, self._at.files[number])
+        if number is None or not self._contents.begins_with(file, self._at.files[number]):
+            return False
+        read = self._at.files[number].offset
+        # guard: lost-log-before-short-archive
+        return not any(lost >= 0 and length > read for lost, length in self._continued(file, index))
 
     def _copies_not_found(self) -> dict[int, TailedFile]:
         """Return the copies that are not found yet, by numbers below 0."""

@@ -501,6 +501,36 @@ def test_a_rotated_file_beside_another_log_is_not_the_one_that_is_gone(logs: Pat
     assert sorted(drain(files, at)[0]) == sorted(texts(1, 4))
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_rotated_file_of_another_directory_is_not_the_one_that_is_gone(logs: Path, number: int) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    for directory in ("web1", "web2"):
+        (logs / directory).mkdir()
+    (logs / "web1/app.log.1").write_bytes(lines(1, 1))
+    _, at = drain(files, START)
+    (logs / "web1/app.log.1").unlink()
+    archive = logs / f"web2/app.log.{number}.gz"
+    archive.write_bytes(gzip.compress(lines(1, 4)))
+    os.utime(archive, (7_000, 7_000))
+    assert drain(files, at)[0] == texts(1, 4)
+
+
+@pytest.mark.parametrize("rotation", [None, "rename", "copytruncate"])
+@pytest.mark.parametrize("last", [3, 5])
+def test_a_rotated_log_beside_an_archive_of_its_header_goes_on(
+    logs: Path, rotation: Rotation | None, last: int
+) -> None:
+    files, log = ReadFiles(logs, rotation=rotation), logs / "app.log"
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 1)))
+    log.write_bytes(lines(1, 3))
+    _, at = drain(files, START)
+    log.unlink()
+    (logs / "app.log.1").write_bytes(lines(1, last))
+    os.utime(logs / "app.log.1", (7_000, 7_000))
+    log.write_bytes(lines(6, 7))
+    assert sorted(drain(files, at)[0]) == sorted([*texts(4, last), *texts(6, 7)])
+
+
 def test_an_archive_is_followed_beside_an_older_archive_of_its_log(logs: Path) -> None:
     files = ReadFiles(logs, rotation="rename")
     log, kept = logs / "app.log", logs / "app.log.gz"

@@ -1,0 +1,63 @@
+"""The files beside a lake's tables that name the stages that a rebuild empties, and those it has yet to fill."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oncelake.engine.chain import Chain
+from oncelake.exactly_once.files import Files, files_at
+
+# The file below the lake's root that names the stages of an unfinished rebuild.
+MARKER = "_rebuild.json"
+# The stages that the last rebuild emptied; removed when it has filled them.
+EMPTIED = "_emptied.json"
+
+
+def unfinished_rebuild(chain: Chain) -> list[str]:
+    """Return the names of the stages of an unfinished rebuild; empty if there is none.
+
+    A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
+    """
+    begun = _named_in(chain, MARKER)["stages"]
+    served = {f"serving.{name}" for name in chain.settings.serving.served}
+    # guard: unserved-rebuild-stops-nothing
+    return [name for name in begun if name in served or not name.startswith("serving.")]
+
+
+def emptied(chain: Chain) -> list[str]:
+    """Return the names of the stages that a rebuild emptied and did not fill to the end."""
+    names: list[str] = _named_in(chain, EMPTIED)["stages"]
+    return names
+
+
+def of_one_source(chain: Chain) -> Mapping[str, Any] | None:
+    """Return what an unfinished rebuild of the lines of one source records; None if there is none."""
+    return _named_in(chain, MARKER).get("only")
+
+
+def is_checked(chain: Chain, source: str | None) -> bool:
+    """Return True if the unfinished rebuild has checked for loss, of one source or, with None, of all lines."""
+    begun, only = _named_in(chain, MARKER), of_one_source(chain)
+    return bool(begun.get("checked", True)) and (only["source"] if only is not None else None) == source
+
+
+def mark(
+    files: Files, path: str, stages: Iterable[str], only: Mapping[str, Any] | None = None, *, checked: bool = True
+) -> None:
+    """Write the names of stages to one of the two files.
+
+    Args:
+        files: the files of the lake.
+        path: the file.
+        stages: the names.
+        only: what a rebuild of the lines of one source records; None for all lines.
+        checked: False if nobody has checked what the rebuild would lose.
+    """
+    more = {"only": only} if only is not None else {}
+    files.write(path, json.dumps({"stages": [*stages], **more, **({} if checked else {"checked": False})}))
+
+
+def _named_in(chain: Chain, file: str) -> dict[str, Any]:
+    text = files_at(chain.lake.root, chain.spark).read(f"{chain.lake.root}/{file}")
+    named: dict[str, Any] = json.loads(text) if text else {"stages": []}
+    return named
