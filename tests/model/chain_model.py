@@ -25,6 +25,7 @@ from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Lake, Table
 from oncelake.common.models import Strict
 from oncelake.engine import chain as chains
 from oncelake.engine import graph as graphs
+from oncelake.engine import markers
 from oncelake.engine import runner as runs
 from oncelake.engine import start_gate as refusals
 from oncelake.engine.chain import Chain
@@ -222,7 +223,8 @@ def modelled() -> Iterator[None]:
             "kafka_client": lambda _: {},
             "compare_last": lambda _bronze, _client, versions: partial(compare_last, versions.spark.texts),
         },
-        refusals: {"way_out": lambda _: "", "files_at": lambda _place, process: process},
+        refusals: {"way_out": lambda _: ""},
+        markers: {"files_at": lambda _place, process: process},
         # pure functions of a text, called again and again: cached, to visit more states in the same time
         delta_log: {"json": SimpleNamespace(loads=cache(json.loads))},
         checkpoints: {"json": SimpleNamespace(loads=cache(json.loads), dumps=json.dumps)},
