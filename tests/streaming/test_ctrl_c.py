@@ -25,7 +25,6 @@ WITH_SPARK = (
     "maintain",
     "recover",
     "rebuild silver",
-    "report --no-proof -o page.html",
     "quarantine replay",
     "validate",
     "serving init",
@@ -38,6 +37,9 @@ WITHOUT = {
     "history",
     "trace",
     "lines",
+    "open",
+    "plan",
+    "report",
     "suggest",
     "schema",
     "init",
@@ -140,7 +142,6 @@ AT_WORK = {
     "rebuild silver": "silver: ",
     "maintain": "",
     "recover": "",
-    "report --no-proof -o page.html": "",
 }
 QUICK = ("prove --deep", "rebuild silver")
 

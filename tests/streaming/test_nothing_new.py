@@ -194,7 +194,7 @@ def test_a_new_lake_with_a_small_source_has_a_small_backlog(ran: House) -> None:
 def test_only_the_proof_of_a_small_lake_gets_the_quick_compiler(ran: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def proven_quickly() -> bool:
         with pytest.raises(SparkStarted) as started:
-            ran.lakehouse().prove()
+            ran.lakehouse().prove(full=True)
         return started.value.quick
 
     assert proven_quickly()
