@@ -80,8 +80,8 @@ class FileStatistics:
         name: its name, without directories.
         size: its bytes.
         rows: its rows; None if the log does not say it.
-        times: by column of times, the first and the last one in microseconds since 1970, cut to milliseconds; without
-            the columns of which the log does not say it.
+        times: by column of times, the first and the last one in microseconds since 1970, cut to milliseconds; a column
+            whose times are not in the log is left out.
     """
 
     name: str

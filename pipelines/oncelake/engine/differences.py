@@ -86,10 +86,7 @@ def differing_rules(
             the names are not known.
         sources: the names of the sources now.
     """
-    old, new = (
-        formats_by_source(before, sources_before),
-        formats_by_source(now, sources),
-    )
+    old, new = formats_by_source(before, sources_before), formats_by_source(now, sources)
     both = [name for name in new if name in old]
     formats = []
     for name in both:

@@ -36,9 +36,9 @@ def record_kept_rules(lake: Lake, stage: Stage, fingerprints: Sequence[str], spa
     if len(fingerprints) == 1:
         return fingerprints[0]
     text = json.dumps({"stage": stage.name, "rules": [{KEPT: [*fingerprints]}]}, indent=1)
-    kept = fingerprint_of(text)
-    files_at(lake.root, spark).write(_path(lake, kept), text)
-    return kept
+    fingerprint = fingerprint_of(text)
+    files_at(lake.root, spark).write(_path(lake, fingerprint), text)
+    return fingerprint
 
 
 def declared_rules(stage: Stage) -> list[Mapping[str, Any]]:

@@ -144,18 +144,18 @@ class LateByFile:
         """Return what some data files hold; those whose statistics do not tell it are read."""
         parts = {file.name: part for file in files if (part := _part(file)) is not None}
         others = {file.name for file in files} - set(parts)
-        found = list(parts.values())
+        batches = list(parts.values())
         if others:
             answer = self.rows.without_spark(_BATCHES, {_TABLE: (self.at, None)}, files=others)
             if answer is None:
                 return None
-            found += [(row["batch"], row["first"], row["last"], row["lines"]) for row in answer.to_pylist()]
+            batches += [(row["batch"], row["first"], row["last"], row["lines"]) for row in answer.to_pylist()]
         times: dict[int, tuple[int, int]] = {}
-        for batch, first, last, _ in found:
+        for batch, first, last, _ in batches:
             if first is not None and last is not None:
                 known = times.get(batch, (first, last))
                 times[batch] = min(first, known[0]), max(last, known[1])
-        return _Block(sum(lines for *_, lines in found), times)
+        return _Block(sum(lines for *_, lines in batches), times)
 
     def _late_lines(
         self, names: frozenset[str], block: _Block, newest: Mapping[int, int]

@@ -483,9 +483,9 @@ class _Comparison:
 
     # guard: unpacked-file-beside-its-archive
     def _is_unpacked_beside(self, file: ListedFile, index: LostFiles) -> bool:
-        """Return True if a file begins with all that was read of the compressed file beside it, of which it is made.
+        """Return True if a file is the archive beside it, unpacked: it begins with all that was read of the archive.
 
-        A file that is gone, and of which more was read, is nearer.
+        It is not, if it continues a file that is gone and of which more was read.
         """
         packed = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
         number = self._numbers.get(packed.identity) if packed is not None else None
