@@ -707,7 +707,7 @@ GUARDS = (
         "topic-recreated-while-compared",
         "a topic that is recreated, or loses its end, while its records are read is named",
         "a run ends with an error of Kafka's client",
-        becomes("()"),
+        removed(),
         tests=("unit/sources/kafka/test_expired.py::test_a_topic_that_is_recreated_or_cut_meanwhile_is_named",),
     ),
     Guard(

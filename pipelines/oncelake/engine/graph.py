@@ -24,6 +24,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Lake, Table, bronze_of, bronze_stage, is_name
 from oncelake.common.models import fingerprint
 from oncelake.engine.settings import Settings
+from oncelake.engine.table_changes import APPEND_ONLY
 from oncelake.exactly_once.batch import Write
 from oncelake.exactly_once.checkpoint import position
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -59,7 +60,7 @@ FEW_COMMITS = 20
 DECLARATION = "oncelake.declaration"
 # No deletion vectors, so that readers other than Spark can open every table.
 _READABLE = {"delta.enableDeletionVectors": "false"}
-_APPEND_ONLY = {**_READABLE, "delta.appendOnly": "true"}
+_APPENDED = {**_READABLE, APPEND_ONLY: "true"}
 STATS = "delta.dataSkippingStatsColumns"
 _ORIGIN = "partition,offset,file,ingested_at"
 # Returns a table's columns; those of the user's own code are known only with Spark.
@@ -133,7 +134,7 @@ def chain(settings: Settings, made_by: Silver) -> tuple[Stage, ...]:
             "silver",
             reads=tuple(kind.table for kind in kinds.values()),
             writes=(
-                Target(SILVER, made_by.table_schema, {**_APPEND_ONLY, STATS: f"log_time,{_ORIGIN}"}),
+                Target(SILVER, made_by.table_schema, {**_APPENDED, STATS: f"log_time,{_ORIGIN}"}),
                 Target(QUARANTINE, lambda _: refused, {**_READABLE, STATS: _ORIGIN}),
                 *([duplicates_target(named=made_by.named)] if made_by.deduplicate is not None else ()),
             ),
@@ -193,13 +194,13 @@ def _bronze(name: str, kind: SourceKind, lake: Lake) -> Stage:
 def bronze_target(table: Table, *, masked: bool = False) -> Target:
     """Return a bronze table with its columns and properties; `masked` if its source has rules that mask data."""
     schema = StructType([*BRONZE_SCHEMA, *COLUMNS]) if masked else BRONZE_SCHEMA
-    return Target(table, lambda _: schema, {**_APPEND_ONLY, STATS: _ORIGIN})
+    return Target(table, lambda _: schema, {**_APPENDED, STATS: _ORIGIN})
 
 
 def duplicates_target(*, named: bool) -> Target:
     """Return the table of the lines that silver dropped as repeats."""
     schema = with_source(DUPLICATES_SCHEMA, named=named)
-    return Target(DUPLICATES, lambda _: schema, {**_APPEND_ONLY, STATS: f"log_time,{_ORIGIN}"})
+    return Target(DUPLICATES, lambda _: schema, {**_APPENDED, STATS: f"log_time,{_ORIGIN}"})
 
 
 def suites(settings: Settings) -> Suites:

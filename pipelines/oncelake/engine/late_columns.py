@@ -19,6 +19,8 @@ from oncelake.silver.rules import SOURCE_NAME
 from oncelake.silver.schema import SOURCE
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+# The log formats of sources, by the sources' names.
+_Formats = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class LateColumn:
         gold: the name of the gold table.
         column: the column.
         source: the source whose format declares the column now.
-        lines: the rows of silver of this source that have no value in the column.
+        rows: how many rows of silver of this source have no value in the column.
         before: the version of silver from which on the format had the column.
         command: the command that makes these rows again.
     """
@@ -37,14 +39,14 @@ class LateColumn:
     gold: str
     column: str
     source: str
-    lines: int
+    rows: int
     before: int
     command: str
 
     def __str__(self) -> str:
         """Return the finding and the way out as sentences."""
         return (
-            f"gold.{self.gold} reads {self.column}, which {count_of(self.lines, 'row')} of {self.source} in {SILVER} "
+            f"gold.{self.gold} reads {self.column}, which {count_of(self.rows, 'row')} of {self.source} in {SILVER} "
             f"lack: those from before version {self.before} were made by a format without it. To make them again by "
             f"today's format: {self.command}"
         )
@@ -57,22 +59,19 @@ def late_columns(chain: Chain, rows: TableRows) -> Iterator[LateColumn]:
         chain: the chain.
         rows: answers queries over silver.
     """
-    names = [name for name in chain.settings.gold if chain.commit_log(Table("gold", name)).newest() is None]
-    commits = [
-        commit
-        for commit, stands in (chain.commit_log(SILVER).newest_first() if names else ())
-        if stands and isinstance(commit, ChainCommit)
-    ]
-    used = {name: _words(chain.settings.gold[name]) for name in names}
-    for source, parser in chain.silver.parsers.items() if commits else ():
-        columns = {field.name for field in parser.column_fields}
-        words = {word for of_table in used.values() for word in of_table}
-        for column in sorted(name for name in columns if name.lower() in words):
-            before = _first_with(chain, commits, source, column)
-            lines = _without_value(chain, rows, source, column) if before else 0
-            for name in names if lines else ():
-                if before is not None and column.lower() in used[name]:
-                    yield LateColumn(name, column, source, lines, before, _command(chain, source))
+    new = [name for name in chain.settings.gold if chain.commit_log(Table("gold", name)).newest() is None]
+    formats = list(_formats(chain)) if new else []
+    if not formats:
+        return
+    used = {name: _words(chain.settings.gold[name]) for name in new}
+    for source, parser in chain.silver.parsers.items():
+        for column in sorted(field.name for field in parser.column_fields):
+            readers = [name for name in new if column.lower() in used[name]]
+            before = _first_with(formats, source, column) if readers else None
+            lacking = _without_value(chain, rows, source, column) if before is not None else 0
+            if before is not None and lacking:
+                command = _command(chain, source)
+                yield from (LateColumn(name, column, source, lacking, before, command) for name in readers)
 
 
 def _words(declared: GoldTable) -> set[str]:
@@ -81,20 +80,28 @@ def _words(declared: GoldTable) -> set[str]:
     return {word.lower() for text in texts for word in re.findall(r"\w+", _TEXT.sub(" ", text))}
 
 
-def _first_with(chain: Chain, newest_first: Sequence[ChainCommit], source: str, column: str) -> int | None:
-    """Return silver's first version of a format of a source with a column; None if no earlier one is known."""
-    known: dict[str, Mapping[str, Mapping[str, Any]]] = {}
-    version = newest_first[0].version + 1
-    for commit in newest_first:
+def _formats(chain: Chain) -> Iterator[tuple[int, _Formats]]:
+    """Yield the versions of silver that a batch wrote, newest first, each with the log formats of the sources."""
+    known: dict[str, _Formats] = {}
+    for commit, stands in chain.commit_log(SILVER).newest_first():
+        if not stands or not isinstance(commit, ChainCommit):
+            continue
         rules = commit.metadata.rules
         if rules not in known:
             recorded = newest_rules(chain.lake, chain.spark, rules)
             sources = [Table.named(name).name for name in table_ids(commit.metadata.source)]
             known[rules] = formats_by_source(recorded, sources) if recorded is not None else {}
-        declared = known[rules].get(source) or (known[rules].get("1") if len(known[rules]) == 1 else None)
+        yield commit.version, known[rules]
+
+
+def _first_with(formats: Sequence[tuple[int, _Formats]], source: str, column: str) -> int | None:
+    """Return silver's first version of a format of a source with a column; None if no earlier one is known."""
+    first_with = formats[0][0] + 1
+    for version, by_source in formats:
+        declared = by_source.get(source) or (by_source.get("1") if len(by_source) == 1 else None)
         if declared is not None and column not in (declared.get("columns") or {}):
-            return version
-        version = commit.version
+            return first_with
+        first_with = version
     return None
 
 
@@ -104,10 +111,9 @@ def _without_value(chain: Chain, rows: TableRows, source: str, column: str) -> i
     names = log.columns()
     of_source = f"{SOURCE_NAME} = '{source}'" if SOURCE.name in names else "TRUE"
     lacks = f"t.{column} IS NULL" if column in names else "TRUE"
-    found = rows.records(
-        f"SELECT count(*) AS lines FROM {{rows}} t WHERE {of_source} AND {lacks}", {"rows": (at, None)}
-    )
-    return int(found[0]["lines"])
+    query = f"SELECT count(*) AS lacking FROM {{rows}} t WHERE {of_source} AND {lacks}"
+    (answer,) = rows.records(query, {"rows": (at, None)})
+    return int(answer["lacking"])
 
 
 def _command(chain: Chain, source: str) -> str:

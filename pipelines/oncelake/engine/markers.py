@@ -30,15 +30,21 @@ def emptied(chain: Chain) -> list[str]:
     return names
 
 
-def of_one_source(chain: Chain) -> Mapping[str, Any] | None:
-    """Return what an unfinished rebuild of the lines of one source records; None if there is none."""
-    return _named_in(chain, MARKER).get("only")
+def only_source(chain: Chain) -> str | None:
+    """Return the one source whose lines an unfinished rebuild makes again; None for all lines, and without one."""
+    source: str | None = _named_in(chain, MARKER).get("only", {}).get("source")
+    return source
 
 
-def is_checked(chain: Chain, source: str | None) -> bool:
-    """Return True if the unfinished rebuild has checked for loss, of one source or, with None, of all lines."""
-    begun, only = _named_in(chain, MARKER), of_one_source(chain)
-    return bool(begun.get("checked", True)) and (only["source"] if only is not None else None) == source
+def of_one_source(chain: Chain, source: str) -> Mapping[str, Any] | None:
+    """Return what an unfinished rebuild of the lines of a source alone records; None if there is none."""
+    only: Mapping[str, Any] = _named_in(chain, MARKER).get("only", {})
+    return only if only.get("source") == source else None
+
+
+def is_checked(chain: Chain) -> bool:
+    """Return True unless nobody has checked what the unfinished rebuild would lose."""
+    return bool(_named_in(chain, MARKER).get("checked", True))
 
 
 def mark(

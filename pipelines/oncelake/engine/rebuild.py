@@ -19,7 +19,7 @@ from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.graph import Stage
 from oncelake.engine.make_table import forget_tables
-from oncelake.engine.markers import EMPTIED, MARKER, is_checked, mark, unfinished_rebuild
+from oncelake.engine.markers import EMPTIED, MARKER, is_checked, mark, only_source, unfinished_rebuild
 from oncelake.engine.preflight import counted_otherwise
 from oncelake.engine.rules import mask_versions
 from oncelake.engine.sources import former_sources
@@ -61,14 +61,14 @@ class Rebuild:
         begun = unfinished_rebuild(self.chain)
         if not set(begun) <= {stage.name for stage in self.stages}:
             raise StateError(finish_rebuild(self.chain))  # guard: one-rebuild-at-once
-        # guard: larger-rebuild-checked-again
-        if self.stages[0].name not in begun or not is_checked(self.chain, self.of_source):
-            for lost in self.removed():
-                self._refuse_loss(*lost, accept_loss=accept_loss)
-            if self.before and not begun and not any(text for _, text in self.removed()):
+        is_same = self.stages[0].name in begun and only_source(self.chain) == self.of_source
+        if not (is_same and is_checked(self.chain)):  # guard: larger-rebuild-checked-again
+            removed = self.removed()
+            self._refuse_loss(SILVER.layer, removed, accept_loss=accept_loss)
+            if self.before and not begun and removed is None:
                 self.read_before()
-            for lost in self.losses():
-                self._refuse_loss(*lost, accept_loss=accept_loss)
+            for stage, lost in self.losses():
+                self._refuse_loss(stage.name, lost, accept_loss=accept_loss)
         names = [stage.name for stage in self.stages]
         mark(self._files, self._marker, names, self.record())  # guard: rebuild-marker-written
         self.clear()
@@ -97,10 +97,9 @@ class Rebuild:
         """Read all available input by the stages before."""
         self.run(replace(self.chain, stages=self.before))
 
-    def removed(self) -> Iterator[tuple[Stage, str | None]]:
-        """Yield the lines of removed sources that silver would not read again, each with its stage; None for none."""
-        for stage in self.stages:
-            yield stage, _of_removed(self.chain, stage)
+    def removed(self) -> str | None:
+        """Return the lines of removed sources that silver would not read again, in words; None for none."""
+        return _of_removed(self.chain) if any(stage.name == SILVER.layer for stage in self.stages) else None
 
     def losses(self) -> Iterator[tuple[Stage, str | None]]:
         """Yield what would be lost for good, each with its stage; None for nothing."""
@@ -128,12 +127,12 @@ class Rebuild:
         """Return the stages whose input is not emptied: those that read a source, or else the first stage."""
         return [stage for stage in self.stages if not stage.reads] or self.stages[:1]
 
-    def _refuse_loss(self, stage: Stage, lost: str | None, *, accept_loss: bool) -> None:
+    def _refuse_loss(self, stage: str, lost: str | None, *, accept_loss: bool) -> None:
         if lost is None:
             return
         if not accept_loss:
             raise StateError(  # guard: rebuild-loses-no-lines
-                f"{stage.name} is not rebuilt: {lost}. Nothing was changed. "
+                f"{stage} is not rebuilt: {lost}. Nothing was changed. "
                 f"To rebuild it without these lines: oncelake rebuild {self.stages[0].name} --accept-loss"
             )
         self.say(f"accepted: {lost}")
@@ -242,15 +241,13 @@ def lost_for_good(chain: Chain, spark: SparkSession, stage: Stage) -> str | None
         lost.append(state.diagnosis.seen)
     if chain.commit_log(table).newest() is not None:
         rows, metadata = read(spark, chain.lake.at(table)), state.table_states[table].metadata
-        held = chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, lambda: spark))
-        lost += [held] if held is not None else []
+        unread = chain.kind(stage).lost(rows, metadata, mask_versions(chain.lake, lambda: spark))
+        lost += [unread] if unread is not None else []
     return "; ".join(lost) or None
 
 
-def _of_removed(chain: Chain, stage: Stage) -> str | None:  # guard: rebuild-needs-every-source
+def _of_removed(chain: Chain) -> str | None:  # guard: rebuild-needs-every-source
     """Describe the rows of silver whose sources are no longer in the settings: nothing reads their bronze again."""
-    if stage.name != SILVER.layer:
-        return None
     names = ", ".join(former_sources(chain))
     if not names:
         return None

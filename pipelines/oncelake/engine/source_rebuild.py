@@ -35,6 +35,7 @@ from oncelake.engine.runner import RUN_ID
 from oncelake.engine.settings import Settings
 from oncelake.engine.sources import declared_kind
 from oncelake.engine.start_gate import unfinished_replay
+from oncelake.engine.table_changes import APPEND_ONLY
 from oncelake.exactly_once.checkpoint import offsets_text
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
@@ -43,18 +44,14 @@ from oncelake.exactly_once.link import Range, joined, merged
 from oncelake.exactly_once.positions import in_tables, is_whole
 from oncelake.exactly_once.recovery import checkpoint_texts
 from oncelake.gold.declaration import LOG_TIME, GoldTable
-from oncelake.gold.expression import column
-from oncelake.gold.transform import aggregate, by_value
-from oncelake.gold.window import in_ranges, span_of
+from oncelake.gold.transform import aggregate, matching
+from oncelake.gold.window import MOST_RANGES, in_ranges, span_of
 from oncelake.silver.parsing.events import is_first
 from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 
-_APPEND_ONLY = "delta.appendOnly"
 # Of more windows with lines of the source, all from the first to the last are counted again.
 _MOST_WINDOWS = 100_000
-# The marker has at most this many ranges of windows of a gold table; the nearest ones are joined.
-_MOST_RANGES = 64
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class SourceRebuild(Rebuild):
     source: str
 
     @cached_property
-    def kept(self) -> tuple[Stage, ...]:
+    def staying(self) -> tuple[Stage, ...]:
         """The stages whose rows of other sources stay: silver, and the gold tables that the settings still declare."""
         return tuple(
             stage
@@ -79,12 +76,12 @@ class SourceRebuild(Rebuild):
     @property
     def emptied(self) -> tuple[Stage, ...]:
         """The stages whose tables are emptied."""
-        return tuple(stage for stage in self.stages if stage not in self.kept)
+        return tuple(stage for stage in self.stages if stage not in self.staying)
 
     @property
     def before(self) -> tuple[Stage, ...]:
         """The stages that read all available input first: those whose rows stay."""
-        return self.kept
+        return self.staying
 
     @property
     def of_source(self) -> str | None:
@@ -98,9 +95,9 @@ class SourceRebuild(Rebuild):
         except StageError as error:
             self.say(f"not all lines could be read before: {error}")
 
-    def removed(self) -> Iterator[tuple[Stage, str | None]]:
-        """Yield nothing: the lines of removed sources stay."""
-        yield from ()
+    def removed(self) -> str | None:
+        """Return None: the lines of removed sources stay."""
+        return None
 
     def losses(self) -> Iterator[tuple[Stage, str | None]]:
         """Yield which lines bronze holds and would not read again; silver reads all that bronze holds."""
@@ -109,24 +106,24 @@ class SourceRebuild(Rebuild):
 
     def plan(self) -> list[str]:
         """Return the steps of `go` as text."""
-        kept = [str(target.table) for stage in self.kept for target in stage.writes]
-        gone = [str(table) for stage in self.emptied for table in stage.tables]
+        replaced_tables = [str(target.table) for stage in self.staying for target in stage.writes]
+        emptied_tables = [str(table) for stage in self.emptied for table in stage.tables]
         steps = [
-            f"take the lines of {self.source} out of {', '.join(kept)}; the rows of the other sources stay, and the "
-            "tables' old versions have the old rows until oncelake maintain removes them after 7 days"
+            f"take the lines of {self.source} out of {', '.join(replaced_tables)}; the rows of the other sources stay, "
+            "and the tables' old versions have the old rows until oncelake maintain removes them after 7 days"
         ]
-        if gone:
+        if emptied_tables:
             aside = "" if self.stages[0].reads else " (the old bronze is kept under another name)"
-            steps.append(f"empty {', '.join(gone)}{aside}")
+            steps.append(f"empty {', '.join(emptied_tables)}{aside}")
         origin = str(bronze_of(self.source)) if self.stages[0].reads else f"the source {self.source}"
         return [*steps, f"replay {', '.join(stage.name for stage in self.stages)} from {origin}"]
 
     def record(self) -> Mapping[str, Any]:
         """Return the new queries and the windows of the gold tables that have lines of the source."""
-        begun = of_one_source(self.chain)
-        if begun is not None and begun["source"] == self.source:
+        begun = of_one_source(self.chain, self.source)
+        if begun is not None:
             return begun
-        states = [self.chain.stage_state(stage) for stage in self.kept]
+        states = [self.chain.stage_state(stage) for stage in self.staying]
         silver = next(state for state in states if state.stage.layer == SILVER.layer)
         if silver.first.batch_id != silver.checkpoint.committed or not is_whole(silver.first.end):
             raise StoppedError(  # guard: rows-kept-of-whole-batches
@@ -144,9 +141,9 @@ class SourceRebuild(Rebuild):
 
     def clear(self) -> None:
         """Take the rows of the source out of the tables, and empty the others."""
-        record = of_one_source(self.chain)
+        record = of_one_source(self.chain, self.source)
         assert record is not None, "the marker was just written"
-        for stage in self.kept:
+        for stage in self.staying:
             query_id = record["queries"].get(stage.name)
             if query_id is None:
                 self.empty(stage)
@@ -214,9 +211,9 @@ class SourceRebuild(Rebuild):
     def _allow_replacement(self) -> None:
         """Let silver's rows be replaced: only appends may change it otherwise. The new table has the property again."""
         log = self.chain.commit_log(SILVER)
-        if log.properties().get(_APPEND_ONLY, "").lower() == "true":
+        if log.properties().get(APPEND_ONLY, "").lower() == "true":
             name = identifier(self.chain.lake.at(SILVER))
-            self.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')")
+            self.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{APPEND_ONLY}' = 'false')")
 
     def _replace_gold(self, stage: Stage, query_id: str, ranges: list[Range] | None) -> CommitMetadata:
         """Replace a gold table by its rows without the lines of the source; return the metadata of the commit."""
@@ -278,10 +275,7 @@ def refuse_no_source_of(settings: Settings, source: str, stage: str) -> None:
 
 def whole_reason(chain: Chain, source: str) -> str | None:
     """Return why the lines of a source cannot be rebuilt without those of the others; None if they can."""
-    begun = of_one_source(chain)
-    if begun is not None and begun["source"] == source:
-        return None
-    return next(_obstacles(chain, source), None)
+    return None if of_one_source(chain, source) is not None else next(_obstacles(chain, source), None)
 
 
 def _obstacles(chain: Chain, source: str) -> Iterator[str]:
@@ -314,17 +308,15 @@ def _windows(lines: DataFrame, declared: GoldTable) -> list[Range] | None:
 
     None for all windows.
     """
-    rows = by_value(lines)
-    rows = rows if declared.where is None else rows.where(column(declared.where))
-    starts = rows.select(F.unix_micros(F.expr(declared.window.sql)).alias("start")).distinct()
-    found = [row["start"] for row in starts.limit(_MOST_WINDOWS + 1).collect()]
-    if len(found) > _MOST_WINDOWS:
+    starts = matching(lines, declared).select(F.unix_micros(F.expr(declared.window.sql)).alias("start")).distinct()
+    windows = [row["start"] for row in starts.limit(_MOST_WINDOWS + 1).collect()]
+    if len(windows) > _MOST_WINDOWS:
         ((first, last),) = starts.agg(F.min("start"), F.max("start")).collect()
         spans = [(first, last)]
     else:
-        spans = [(start, start) for start in sorted(found)]
+        spans = [(start, start) for start in sorted(windows)]
     try:
-        return joined(merged(span_of(*span, declared.window) for span in spans), _MOST_RANGES)
+        return joined(merged(span_of(*span, declared.window) for span in spans), MOST_RANGES)
     except OverflowError:  # a window outside the years 1 to 9999
         return None
 

@@ -6,7 +6,7 @@ from oncelake.common.errors import StateError
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER, Table, bronze_stage
 from oncelake.engine.chain import Chain, StageState, case
 from oncelake.engine.graph import Stage
-from oncelake.engine.markers import of_one_source, unfinished_rebuild
+from oncelake.engine.markers import only_source, unfinished_rebuild
 from oncelake.engine.sources import Failed, refused_change, try_sources
 from oncelake.exactly_once.commit import CommitKind, CommitMetadata
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -86,12 +86,12 @@ def waits(state: StageState) -> bool:
 
 def finish_rebuild(chain: Chain) -> str:
     """Return the message about the unfinished rebuild, with the command that finishes it."""
-    stages, only = unfinished_rebuild(chain), of_one_source(chain)
+    stages, source = unfinished_rebuild(chain), only_source(chain)
     layer = stages[0].partition(".")[0]
     whole = sum(name.startswith(f"{layer}.") for name in stages) > 1
     command = f"oncelake rebuild {layer if whole else stages[0]}"
-    if only is not None and layer == SILVER.layer:
-        command += f" --source {only['source']}"
+    if source is not None and layer == SILVER.layer:
+        command += f" --source {source}"
     return f"a rebuild of {', '.join(stages)} is unfinished. Finish it: {command}"
 
 

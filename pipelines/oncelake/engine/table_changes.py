@@ -18,7 +18,8 @@ from oncelake.common.wording import listed
 from oncelake.exactly_once.delta_log import LOOK_BACK, Commit, DeltaLog
 
 RETENTION = "delta.setTransactionRetentionDuration"
-_APPEND_ONLY, _CONSTRAINT = "delta.appendOnly", "delta.constraints."
+APPEND_ONLY = "delta.appendOnly"
+_CONSTRAINT = "delta.constraints."
 # Delta's names of the statements that take a column away.
 _TAKING_AWAY = ("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS")
 
@@ -51,10 +52,10 @@ def refuse_altered(table: Table, place: str, log: DeltaLog, columns: StructType 
             f"breaks it stops the stage for good. Fix: ALTER TABLE {name} DROP CONSTRAINT {rule}. To send such rows to "
             "quarantine, add an expectation to the suite"
         )
-    if table.layer == "gold" and properties.get(_APPEND_ONLY, "").lower() == "true":
+    if table.layer == "gold" and properties.get(APPEND_ONLY, "").lower() == "true":
         raise ConfigError(
-            f"{table} has {_APPEND_ONLY} = true{_by(log, 'SET TBLPROPERTIES')}, and a batch changes its rows. "
-            f"Fix: ALTER TABLE {name} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
+            f"{table} has {APPEND_ONLY} = true{_by(log, 'SET TBLPROPERTIES')}, and a batch changes its rows. "
+            f"Fix: ALTER TABLE {name} SET TBLPROPERTIES ('{APPEND_ONLY}' = 'false')"
         )
     if columns is not None:
         _check_columns(table, place, log, columns, StructType.fromJson(json.loads(metadata["schemaString"])))

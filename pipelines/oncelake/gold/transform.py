@@ -324,8 +324,7 @@ def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:
 
 
 def _terms(silver: DataFrame, table: GoldTable, schema: StructType) -> DataFrame:
-    rows = by_value(silver)
-    rows = rows if table.where is None else rows.where(column(table.where))
+    rows = matching(silver, table)
     extremes = {
         name: measure for measure in table.parsed for name, part in measure.parts.items() if part.merge in _EXTREMES
     }
@@ -351,6 +350,12 @@ def _may_be_invalid(silver: DataFrame, text: str, field: StructField) -> bool:
         return False
     plan = silver.select(column(text))._jdf.queryExecution().analyzed()
     return may_be_invalid(silver.sparkSession, plan.expressions().head())
+
+
+def matching(silver: DataFrame, table: GoldTable) -> DataFrame:
+    """Return the rows of silver that a gold table counts."""
+    rows = by_value(silver)
+    return rows if table.where is None else rows.where(column(table.where))
 
 
 def by_value(silver: DataFrame) -> DataFrame:

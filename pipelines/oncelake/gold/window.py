@@ -26,7 +26,7 @@ _HOUR, _DAY, _SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=
 _FEW_DAYS = 4 * _DAY
 _MICROSECOND = timedelta(microseconds=1)
 # At most this many ranges of times are in one condition; the nearest ones are joined.
-_MOST_RANGES = 64
+MOST_RANGES = 64
 # The zones' data are compared in these years. What was before is settled, and what is later repeats.
 _YEARS = (1970, 2038)
 
@@ -152,7 +152,7 @@ def in_ranges(column: str, ranges: Iterable[Range], unit: int = 1) -> str:
     """
     conditions = [
         f"({column} >= timestamp_micros({first * unit}) AND {column} < timestamp_micros({(last + 1) * unit}))"
-        for first, last in joined(sorted(ranges), _MOST_RANGES)
+        for first, last in joined(sorted(ranges), MOST_RANGES)
     ]
     return f"({' OR '.join(conditions)})" if conditions else "FALSE"
 

@@ -22,7 +22,7 @@ from oncelake.exactly_once.positions import is_whole, version_of
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
 from oncelake.gold.groups import PlainGold
-from oncelake.gold.transform import by_value
+from oncelake.gold.transform import matching
 
 if TYPE_CHECKING:
     import pyarrow
@@ -142,8 +142,8 @@ class GoldCell:
             f"SELECT {side}(t.{LOG_TIME}) AS at FROM {{rows}} t WHERE t.{LOG_TIME} {mark} :window"
             for side, mark in sides
         )
-        found = (rows.query(text, self._place, version=version, window=window)["at"][0].as_py() for text in texts)
-        return [at for at in found if at is not None]
+        nearest = (rows.query(text, self._place, version=version, window=window)["at"][0].as_py() for text in texts)
+        return [at for at in nearest if at is not None]
 
     def _no_row(self, of_window: Sequence[Mapping[str, Any]], window: datetime, near: Sequence[datetime]) -> str:
         sentence = f"{self.table} has no row in the window that begins at {_start(window)}"
@@ -185,8 +185,7 @@ class GoldCell:
 
 def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", limit: int) -> tuple["pyarrow.Table", int]:
     """Return silver's rows whose window and keys are those of rows of gold, cut to a number, and how many they are."""
-    rows = by_value(silver)
-    rows = rows if declared.where is None else rows.where(column(declared.where))
+    rows = matching(silver, declared)
     types = rows.select(*(column(text).alias(name) for name, text in declared.by.items())).schema
     keys = {LOG_TIME: F.expr(declared.window.sql)}
     for name, text in declared.by.items():  # made valid, as gold's keys are

@@ -103,16 +103,16 @@ def late_column_commands(chain: Chain) -> list[Command]:
         return chain.spark
 
     try:
-        late = list(late_columns(chain, TableRows(session)))
+        columns = list(late_columns(chain, TableRows(session)))
     except SourceError:
         return []
     return [
         Command(
-            each.command,
-            f"gives {count_of(each.lines, 'row')} of {each.source} the column {each.column}, which gold.{each.gold} "
-            f"reads; the format declares it since version {each.before} of silver",
+            late.command,
+            f"gives {count_of(late.rows, 'row')} of {late.source} the column {late.column}, which gold.{late.gold} "
+            f"reads; the format declares it since version {late.before} of silver",
         )
-        for each in late
+        for late in columns
     ]
 
 

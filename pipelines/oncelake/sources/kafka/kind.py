@@ -238,14 +238,12 @@ def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, 
                 return compare(ends, now, metadata)
             except Py4JJavaError:
                 later = described()
-                # guard: topic-recreated-while-compared
-                for name, parts in ends.items():
-                    lost = any(later[name].latest.get(part, 0) < end for part, end in parts.items())
-                    if lost or later[name].topic_id != now[name].topic_id:
-                        raise SourceError(
-                            f"topic {name} was recreated, or lost its end, while its records were read. See what to do "
-                            "with: oncelake doctor"
-                        ) from None
+                other = next((name for name in ends if _is_other(later[name], now[name], ends[name])), None)
+                if other is not None:  # guard: topic-recreated-while-compared
+                    raise SourceError(
+                        f"topic {other} was recreated, or lost its end, while its records were read. See what to do "
+                        "with: oncelake doctor"
+                    ) from None
                 if not any(
                     later[name].earliest[part] > now[name].earliest[part]
                     for name, parts in ends.items()
@@ -256,6 +254,11 @@ def again_if_expired(compare: CompareLast, described: Callable[[], Mapping[str, 
         return compare(ends, now, metadata)
 
     return compared
+
+
+def _is_other(later: Topic, now: Topic, ends: Mapping[str, int]) -> bool:
+    """Return True if a topic was recreated meanwhile, or no longer reaches the offsets up to which it is compared."""
+    return later.topic_id != now.topic_id or any(later.latest.get(part, 0) < end for part, end in ends.items())
 
 
 def compare_last(bronze: Callable[[], DataFrame], client: Mapping[str, str], versions: MaskVersions) -> CompareLast:
