@@ -65,7 +65,7 @@ class Rebuild:
         if not (is_same and is_checked(self.chain)):  # guard: larger-rebuild-checked-again
             removed = self.removed()
             self._refuse_loss(SILVER.layer, removed, accept_loss=accept_loss)
-            if self.before and not begun and removed is None:
+            if self.before and removed is None:
                 self.read_before()
             for stage, lost in self.losses():
                 self._refuse_loss(stage.name, lost, accept_loss=accept_loss)

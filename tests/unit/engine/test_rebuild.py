@@ -1,6 +1,7 @@
 """A rebuild deletes nothing that it cannot restore, and records what it has begun; without Spark."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_a_table_that_is_not_served_any_more_stops_nothing(house: House) -> None
     house.sets = [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
     with pytest.raises(StateError, match=r"a rebuild of serving\.error_log is unfinished"):
         refuse_unless_finished(house.chain())
+
+
+def test_an_unfinished_rebuild_of_silver_lets_its_own_command_read_bronze_first(house: House) -> None:
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log", "gold.log_volume"]}))
+    chain = house.chain()
+    bronze = replace(chain, stages=tuple(stage for stage in chain.stages if stage.layer == "bronze"))
+    refuse_unless_finished(bronze)
+    with pytest.raises(StateError, match="is unfinished"):
+        refuse_unless_finished(replace(chain, stages=(*bronze.stages, *chain.stages[-1:])))
 
 
 def test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses(house: House) -> None:
