@@ -582,13 +582,13 @@ class World:
     def _may_go(self, path: str) -> bool:
         """Return False if without a file, another one that nobody knows may be taken for it.
 
-        Its twins may if their names are numbers, and so may a file of a raised number.
+        Its twins may if their names are numbers, and so may a file of a raised number, without the log or the others.
         """
         if any(log.is_numbered for log in self.logs) and not all(node.is_read for node in self.disk.names.values()):
             return False
         match = _NUMBERED.fullmatch(path)
-        others = [other for other in self.disk.names if match and other.startswith(f"{match['log']}.")]
-        others += [other for other in (f"{path}.gz", f"{path}.bz2") if other in self.disk.names]
+        log = match["log"] if match else path
+        others = [other for other in self.disk.names if other.startswith(f"{log}.")]
         return all(other == path or self._is_recorded(other) for other in others)
 
     def _chosen(self, paths: list[str], number: int) -> str | None:
@@ -654,9 +654,13 @@ class World:
         if _is_packed(away.path) and away.path[: away.path.rfind(".")] in self.disk.names:
             return False  # it belongs to the file beside it by its name
         if not away.is_deleted:
+            device = self.disk.device(away.path)
+            if device != away.node.device and not self.disk.keeps_births:  # it was away during a reboot
+                if away.node.is_cut or not away.is_known:
+                    return False
+                away.node.is_read, away.node.is_later = False, True
             self.disk.names[away.path] = away.node
-            away.node.device = self.disk.device(away.path)
-            away.node.changed = self.disk.clock
+            away.node.device, away.node.changed = device, self.disk.clock
             return True
         node = self.disk.create(away.path, reuse=bool(c & 1))
         node.text, node.lines, node.is_later = away.node.text, away.node.lines, True
