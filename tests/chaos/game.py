@@ -62,6 +62,11 @@ class Game:
             self._step(step)
             if self.judge.broken:
                 break
+        else:
+            self.product.forget_proofs()
+            outcome = self.product.prove()
+            self.product.forget_proofs()
+            self._compare_by_spark(outcome)
         return Result(steps, self.judge.broken, self.counts, self.log)
 
     def _step(self, step: Step) -> None:
@@ -183,10 +188,19 @@ class Game:
     def _prove(self, *, deep: bool, full: bool) -> None:
         outcome = self.product.prove(deep=deep, full=full)
         self._note("prove", outcome)
+        if not (outcome.ok or deep or full):
+            self._compare_by_spark(outcome)
         listing = self.world.look()
         if outcome.ok:
             self.judge.wrote(f"prove holds, and {how}" for how in self.world.wrong_if_proven(self.product.table))
         self.judge.proved(outcome, listing, self._held(), deep=deep, sound=self._sound)
+
+    def _compare_by_spark(self, plain: Outcome) -> None:
+        """Compare what a proof said that read the tables without Spark with what Spark makes of the same lake."""
+        by_spark = self.product.prove(with_spark=True)
+        self.counts["proofs that are compared with Spark's"] += 1
+        if by_spark != plain:
+            self.judge.wrote([f"prove says {plain.said!r} without Spark, and {by_spark.said!r} with it"])
 
     def _look(self) -> Listing:
         listing = self.world.look()

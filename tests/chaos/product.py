@@ -114,18 +114,22 @@ class Product:
 
         return self._outcome(go)
 
-    def prove(self, *, deep: bool, full: bool) -> Outcome:
-        """Prove the lake."""
+    def prove(self, *, deep: bool = False, full: bool = False, with_spark: bool = False) -> Outcome:
+        """Prove the lake; Spark reads the tables if it is asked for, or if all is compared."""
         broken: list[str] = []
 
         def go() -> None:
-            rows = TableRows(lambda: self.spark, with_spark=deep or full)
+            rows = TableRows(lambda: self.spark, with_spark=with_spark or deep or full)
             for link in Proof(self.house.chain(self.spark), rows, deep=deep, full=full).links():
                 self._said += [link.said, *link.notes]
                 broken.extend([] if link.holds else [link.name])
 
         outcome = self._outcome(go)
         return replace(outcome, ok=outcome.ok and not broken)
+
+    def forget_proofs(self) -> None:
+        """Remove the record of what was proven, so that the next proof is of all."""
+        shutil.rmtree(self.house.lake / "_proofs", ignore_errors=True)
 
     def recover(self, *, accept_loss: bool) -> Outcome:
         """Recover bronze."""

@@ -280,7 +280,10 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     assert said.count("no file path in bronze ends with the text before a colon in 'none.log:x'") == 1
     assert "bronze has 0.log; put the file before the line, as in '0.log:LINE'" in said
     assert lake.tell(spark, "trace", "app/0.log:none", expect=1).startswith("oncelake: no line of file:")
-    assert "several sources have files: access_log, app, json" in lake.tell(spark, "census", expect=2)
+    said = lake.tell(spark, "census")
+    assert [f"files of {name}: 1 read whole" in said for name in ("access_log", "app", "json")] == [True] * 3
+    counted = json.loads(lake.tell(spark, "census", "--json"))
+    assert [*counted["sources"]] == ["access_log", "app", "json"]
     assert "1 read whole" in lake.tell(spark, "census", "--source", "app")
     assert "a crash test needs one source" in lake.tell(spark, "crash-test", "--kills", "1", expect=2)
     proof = lake.tell(spark, "prove", "--deep", "--full")
@@ -288,6 +291,14 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     lake.tell(spark, "maintain")
     lake.tell(spark, "report", "--output", str(lake.root / "report.html"))
     assert "bronze.json" in (lake.root / "report.html").read_text()
+    with (lake.logs / "app" / "0.log").open("ab") as file:
+        file.write(ERROR + b"app 1 1\n")
+    assert "files of app: 0 read whole, 0 waiting, 0 hidden, 0 empty, 1 at fault" in lake.tell(
+        spark, "census", expect=1
+    )
+    lake.tell(spark, "census", "accept", str(lake.logs / "app" / "0.log"))
+    assert json.loads(lake.tell(spark, "census", "--json"))["sources"]["app"]["holds"]
+    assert "is not at fault" in lake.tell(spark, "census", "accept", str(lake.logs / "json" / "0.log"), expect=1)
 
 
 def test_a_crash_at_any_step_of_the_first_run_with_a_new_source_loses_nothing(

@@ -1,7 +1,9 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,7 @@ from oncelake.common.wording import shown_path
 from oncelake.sources.directory.census import Census, Faulty, fault_message
 
 if TYPE_CHECKING:
+    from oncelake.lakehouse import Lakehouse
     from oncelake.sources.directory.resolve import Resolve
 
 census = PlainTyper(invoke_without_command=True, no_args_is_help=False)
@@ -24,7 +27,11 @@ Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Files at fault
 SourceName = Annotated[
     str | None,
     typer.Option(
-        "--source", metavar="NAME", help="The source to check, if several have files.", autocompletion=complete.sources
+        "--source",
+        metavar="NAME",
+        help="Only this source.",
+        show_default="all that have files",
+        autocompletion=complete.sources,
     ),
 ]
 Listed = Annotated[bool, typer.Option("--list", help="List every file with its state, not only those at fault.")]
@@ -41,7 +48,7 @@ def account(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that bronze has every file of the source, whole.
+    """Check that bronze has every file of the sources, whole.
 
     For complete and growing files; `oncelake prove` accounts for topics. A file is at fault if it is not as bronze read
     it, or if no run would read it. Exit code 1 if there is one. The subcommands resolve it.
@@ -50,13 +57,19 @@ def account(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
-        with lake.census(source) as (result, resolve):
-            stage = resolve.ingestion.stage
+        names, found = _chosen_sources(lake, source), dict[str, object]()
+        holds = True
+        for name in names:
+            with lake.census(name) as (result, resolve):
+                stage, holds = resolve.ingestion.stage, holds and not result.faults
+            found[name or ""] = fields = _object(result, stage)
+            if not as_json:
+                _say(console, result, stage, every=every, source=name if len(names) > 1 else None)
         if as_json:
-            typer.echo(result_line("census", _object(result, stage), holds=not result.faults))
-        else:
-            _say(console, result, stage, every=every)
-    if result.faults:
+            typer.echo(
+                result_line("census", fields if len(names) == 1 else {"sources": found, "holds": holds}, holds=holds)
+            )
+    if not holds:
         raise typer.Exit(1)
 
 
@@ -126,22 +139,32 @@ def _resolve(
     verbose: bool,
 ) -> None:
     conf, sets, source = place
-    with (
-        opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake),
-        lake.census(source) as (result, resolve),
-    ):
+    with opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake), ExitStack() as stack:
         from oncelake.sources.directory.resolve import chosen
 
+        parts = [stack.enter_context(lake.census(name)) for name in _chosen_sources(lake, source)]
+        known = [(resolve, [*result.faults, *result.accepted]) for result, resolve in parts]
+        named = chosen(files, chain.from_iterable(faults for _, faults in known))
         done = list[str]()
-        for line in work(resolve, chosen(files, [*result.faults, *result.accepted])):
-            done.append(line)
-            if not as_json:
-                typer.echo(line)
+        of_sources = ((resolve, [fault for fault in named if fault in faults]) for resolve, faults in known)
+        for resolve, own in of_sources:
+            for line in work(resolve, own) if own else ():
+                done.append(line)
+                if not as_json:
+                    typer.echo(line)
         if as_json:
             typer.echo(result_line(f"census {command}", {"done": done}))
 
 
-def _say(console: Console, result: Census, stage: str, *, every: bool) -> None:
+def _chosen_sources(lake: "Lakehouse", source: str | None) -> Sequence[str | None]:
+    """Return the names of the sources to check; None stands for the only one."""
+    from oncelake.engine.sources import sources_of_files
+
+    of_files = sources_of_files(lake.settings) if source is None else []
+    return of_files if len(of_files) > 1 else [source]
+
+
+def _say(console: Console, result: Census, stage: str, *, every: bool, source: str | None) -> None:
     ignored = f"{len(result.hidden):,} hidden, {len(result.empty):,} empty"
     counts = (
         f"{len(result.read):,} read whole, {len(result.waiting):,} waiting, {ignored}, {len(result.faults):,} at fault"
@@ -149,7 +172,8 @@ def _say(console: Console, result: Census, stage: str, *, every: bool) -> None:
     gone = f"; {len(result.gone):,} read earlier and deleted since" if result.gone else ""
     again = f"; {len(result.renamed):,} read under an earlier name" if result.renamed else ""
     copies = f"; {len(result.copies):,} not read, as copies" if result.copies else ""
-    lines = [f"files: {counts}{gone}{again}{copies}"]
+    of_source = f"files of {source}" if source is not None else "files"
+    lines = [f"{of_source}: {counts}{gone}{again}{copies}"]
     for state, paths in _paths(result).items() if every else ():
         lines += [f"{state}: {shown_path(path)}" for path in paths]
     lines += [f"accepted: {shown_path(file.path)}: {file.fault}" for file in result.accepted]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
+    import pyarrow
     from deltalake import DeltaTable
 
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
@@ -134,6 +135,16 @@ def opens_in_delta_rs(path: str) -> bool:
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
     return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+
+
+def listed_files(table: "DeltaTable") -> "pyarrow.Table":
+    """Return the data files that a table's log lists, a row for each, with columns' bounds as `min.NAME`, `max.NAME`.
+
+    `pyarrow.table` would first import pandas, which takes longer than the list.
+    """
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    return pyarrow.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
 def opened_by_delta_rs(at: str, version: int | None = None) -> "DeltaTable | None":

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import opened_by_delta_rs
+from oncelake.common.lake import listed_files, opened_by_delta_rs
 from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
@@ -382,8 +382,7 @@ def _name(file: "Fragment") -> str:
 def _data_files(table: "DeltaTable") -> list[FileStatistics]:
     import pyarrow  # noqa: PLC0415 - not everywhere
 
-    # pyarrow.table would import pandas first
-    actions = pyarrow.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    actions = listed_files(table)
     columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
     ends = {
         column: [_micros(actions[f"{end}.{column}"]) for end in ("min", "max")]

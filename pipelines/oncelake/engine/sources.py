@@ -302,11 +302,15 @@ def declared_kind(settings: Settings, name: str) -> SourceKind:
     return kinds[name]
 
 
+def sources_of_files(settings: Settings) -> list[str]:
+    """Return the names of the sources that have files."""
+    return [name for name, kind in settings.kinds().items() if kind.uncounted(None) is None]
+
+
 def _kind_of_files(settings: Settings, name: str | None) -> SourceKind:
     if name is not None:
         return declared_kind(settings, name)
-    kinds = settings.kinds()
-    of_files = {name: kind for name, kind in kinds.items() if kind.uncounted(None) is None}
+    kinds, of_files = settings.kinds(), sources_of_files(settings)
     if len(of_files) > 1:
         raise ConfigError(f"several sources have files: {', '.join(of_files)}; choose one with --source")
-    return next(iter((of_files or kinds).values()))
+    return kinds[next(iter(of_files or kinds))]

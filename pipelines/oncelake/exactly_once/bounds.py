@@ -25,6 +25,8 @@ from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyarrow import parquet
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructType
 
+from oncelake.common.lake import listed_files
+
 # A decimal of more digits is not the same after it was a double.
 _DIGITS = 15
 # Spark's writer of Parquet files, whose bounds say that there is a NaN.
@@ -72,7 +74,7 @@ def bounded_files(table: DeltaTable, path: str) -> Iterator[BoundedFile]:
     if not inexact:
         return
     floats = [name for name, kind in inexact.items() if isinstance(kind, _FLOATS)]
-    files = pyarrow.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     names = [name for name in inexact if f"min.{name}" in files.column_names and f"max.{name}" in files.column_names]
     sides = [files[f"{side}.{name}"].to_pylist() for name in names for side in ("min", "max")]
     for at, relative in enumerate(files["path"].to_pylist()):

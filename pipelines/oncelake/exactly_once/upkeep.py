@@ -14,10 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
+from oncelake.common.lake import listed_files
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
@@ -124,7 +124,7 @@ def _would_cut(log: Path, needed: int | None, retention: str) -> bool:  # guard:
 
 def _compact(table: DeltaTable) -> None:
     """Combine small files, if they are within the bounds."""
-    sizes = pyarrow.table(table.get_add_actions())["size_bytes"].to_pylist()
+    sizes = listed_files(table)["size_bytes"].to_pylist()
     small = [size for size in sizes if size <= TARGET // 2]
     if FEW <= len(small) <= MANY and sum(small) <= MUCH:
         table.optimize.compact(
@@ -136,7 +136,7 @@ def _compact(table: DeltaTable) -> None:
 
 def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
     """Sort a gold table by its windows, if the last MERGE copied many rows unchanged, or files are many."""
-    files = pyarrow.table(table.get_add_actions())
+    files = listed_files(table)
     rows, size = (sum(value or 0 for value in files[name].to_pylist()) for name in ("num_records", "size_bytes"))
     too_many = files.num_rows - rows // GROUP >= FILES
     if (too_many or commit.metric("numTargetRowsCopied") >= COPIED) and 0 < rows <= SORTED and size <= SORTED_BYTES:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from oncelake.common.lake import SILVER, Table, opened_by_delta_rs
+from oncelake.common.lake import SILVER, Table, listed_files, opened_by_delta_rs
 from oncelake.common.wording import utc
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.delta_log import ChainCommit
@@ -62,10 +62,9 @@ def _newest_ms(path: str, version: int) -> int | None:
     opened = opened_by_delta_rs(path, version) if version >= 0 else None
     if opened is None:
         return None
-    import pyarrow  # noqa: PLC0415 - only this needs it, and delta-rs brings it
-    import pyarrow.compute  # noqa: PLC0415
+    import pyarrow.compute  # noqa: PLC0415 - only this needs it, and delta-rs brings it
 
-    files = pyarrow.table(opened.get_add_actions(flatten=True))
+    files = listed_files(opened)
     name = f"max.{LOG_TIME}"
     if name not in files.column_names or files[name].null_count:  # the log lacks the times of a file
         return None

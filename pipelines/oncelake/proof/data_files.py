@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.lake import is_local, opened_by_delta_rs
+from oncelake.common.lake import is_local, listed_files, opened_by_delta_rs
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import HANDFUL, count_of, listed, size
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -92,9 +92,7 @@ def listed_by_delta_rs(path: str, version: int) -> list[tuple[str, int]] | None:
     table = opened_by_delta_rs(path, version)
     if table is None:
         return None
-    import pyarrow  # noqa: PLC0415 - optional, as delta-rs
-
-    files = pyarrow.table(table.get_add_actions())
+    files = listed_files(table)
     return list(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
 
 

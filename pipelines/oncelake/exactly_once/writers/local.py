@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql.types import StructType
 
+from oncelake.common.lake import listed_files
 from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
@@ -271,7 +272,7 @@ class Snapshot:
 
     def rows_touched(self, windows: Windows) -> int:
         """Return how many rows are in the files that can hold one of the windows, by the files' statistics."""
-        files = pyarrow.table(self._table.get_add_actions(flatten=True))
+        files = listed_files(self._table)
         rows = [count or 0 for count in files["num_records"].to_pylist()]
         bounds = [f"min.{self._windows}", f"max.{self._windows}"]
         if not windows or not set(bounds) <= set(files.column_names):

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from oncelake.common.lake import Table, is_name, opened_by_delta_rs
+from oncelake.common.lake import Table, is_name, listed_files, opened_by_delta_rs
 from oncelake.common.wording import count_of, duration, size
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -105,9 +105,7 @@ class Estimates:
         opened = opened_by_delta_rs(at) if newest is not None and not is_name(at) else None
         total = None
         if opened is not None:
-            import pyarrow  # noqa: PLC0415 - only a stage that builds needs it
-
-            total = sum(pyarrow.table(opened.get_add_actions())["size_bytes"].to_pylist())
+            total = sum(listed_files(opened)["size_bytes"].to_pylist())
         return Work(str(table), log.state().rows, "rows", None if newest is None else newest + 1, total)
 
     def together(self, stages: Sequence[Stage], states: Mapping[str, StageState]) -> Work:
