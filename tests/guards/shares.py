@@ -4,7 +4,7 @@
 of the others.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -43,6 +43,19 @@ def outside(cases: Sequence[Case], share: int | None, named: Collection[str]) ->
     return [place for turn, place in enumerate(dealt) if turn % COUNT != share]
 
 
+def not_there(named: Iterable[str], ids: Iterable[str]) -> list[str]:
+    """Return the cases that guards name and that the tests do not have; not of tests that were not collected.
+
+    Args:
+        named: the IDs that guards name, with or without the parameters of a test.
+        ids: the IDs of the collected tests.
+    """
+    collected = {*ids}
+    functions = {each.partition("[")[0] for each in collected}
+    with_parameters = (each for each in named if "[" in each and each.partition("[")[0] in functions)
+    return sorted(each for each in with_parameters if each not in collected)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of the share."""
     choices = (GUARDS_ONLY, *map(str, range(COUNT)))
@@ -62,6 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests of the other shares out."""
     cases = [Case(item.nodeid, [mark.name for mark in item.iter_markers()]) for item in items]
     named = {each for guard in GUARDS for each in (*guard.ids, *(f"tests/{test}" for test in guard.also))}
+    if unknown := not_there(named, [case.id for case in cases]):
+        raise pytest.UsageError(f"a guard names a test that is not there: {', '.join(unknown)}")
     share = config.getoption("share")
     left = set(outside(cases, None if share == GUARDS_ONLY else int(share), named))
     config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place in left])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.guards.shares import COUNT, SLOW, Case, outside
+from tests.guards.shares import COUNT, SLOW, Case, not_there, outside
 from tests.support.places import ROOT
 
 MARKS = st.sets(st.sampled_from([*SLOW, "long", "xdist_group", "parametrize"]), max_size=3)
@@ -31,6 +31,12 @@ def test_shares_differ_by_one_test_at_most(number: int) -> None:
     cases = [Case("tests/a.py::test_one", ["spark"])] * number
     sizes = [number - len(outside(cases, share, ())) for share in range(COUNT)]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_case_that_is_renamed_is_missed_in_the_guards_that_name_it() -> None:
+    collected = ["tests/a.py::test_one[plain-1]", "tests/a.py::test_two"]
+    named = ["tests/a.py::test_one[1]", "tests/a.py::test_one[plain-1]", "tests/a.py::test_two", "tests/b.py::other[1]"]
+    assert not_there(named, collected) == ["tests/a.py::test_one[1]"]
 
 
 def test_submissions_go_through_all_shares() -> None:

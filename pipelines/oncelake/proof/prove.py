@@ -246,9 +246,9 @@ class Proof:
             columns = self.rows.columns(*at)
             if EVENT_INDEX in columns:
                 condition = rows_read(same.silver, same.bronze, columns).condition
-                yield events(self.rows.frame(*at).where(condition), same.silver)
+                yield events(self.rows, same.silver, condition)
             if duplicates is not None:
-                yield repeats(self.spark, same.bronze, same.silver, same.beside[-1])
+                yield repeats(self.rows, same.bronze, same.silver, same.beside[-1])
 
     def _waiting_for_silver(self, lake: PinnedLake) -> tuple[Uncompared, ...]:  # guard: waiting-for-silver-is-number
         """Return the lines of bronze that silver has not read yet."""

@@ -1,92 +1,111 @@
 """Check the repeats that silver dropped: each has its twin in silver, and silver has no two lines of one event."""
 
-from functools import reduce
-from operator import and_
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F
-
-from oncelake.common.lake import DUPLICATES, SILVER, place_of
-from oncelake.common.tables import read_version
+from oncelake.common.lake import DUPLICATES, SILVER, Table, place_of
+from oncelake.common.table_rows import TableRows, TableVersion
 from oncelake.common.wording import HANDFUL, count_of, listed, shown_name
 from oncelake.exactly_once.link import Link
-from oncelake.exactly_once.span import Span, rows_of
+from oncelake.exactly_once.span import Span, rows_in
 from oncelake.proof.balance import BronzeSpans
 from oncelake.silver.duplicates import ORIGIN
 from oncelake.silver.schema import EVENT_KEY, EVENT_WINDOW, TWIN
 
-_TWIN = TWIN.name
-# Columns of a twin, and where the row of its repeat has the same values.
-_SAME = {EVENT_KEY: EVENT_KEY, "log_time": f"{_TWIN}.log_time"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What names a row, and in which order rows are named; a column may be a word of SQL, so each stands behind a dot.
+_NAMES = ("topic", "partition", "offset", "file")
 
 
-def repeats(spark: SparkSession, bronze: BronzeSpans, silver: Span, duplicates: Span) -> Link:
+def repeats(rows: TableRows, bronze: BronzeSpans, silver: Span, duplicates: Span) -> Link:
     """Prove that each dropped line repeats a line of silver within its window, and that no line of silver does.
 
     The window of each line is in its row. Lines that were made with different windows are not compared.
 
     Args:
-        spark: the session.
+        rows: answers queries.
         bronze: the spans of bronze, cut to what silver's span has read.
         silver: the span of silver.
         duplicates: the span of the table of repeats.
     """
-    name = f"{duplicates.table} → {silver.table}"
-    silver_rows = read_version(spark, silver.path, silver.version)
-    if EVENT_KEY not in silver_rows.columns:
+    name, columns = f"{duplicates.table} → {silver.table}", rows.columns(silver.path, silver.version)
+    if EVENT_KEY not in columns:
         return Link(name, str(duplicates.table), holds=True, said="no line is compared with others yet")
     times = {ms for span in bronze.values() for ms in span.by_time()}
-    dropped = rows_of(spark, duplicates, times).localCheckpoint()
-    count, lonely = dropped.count(), _without_twin(dropped, silver_rows)
-    lines = rows_of(spark, silver, times)
-    keys, unkeyed = lines.agg(
-        F.count(EVENT_KEY), F.count_if(F.col(EVENT_WINDOW).isNotNull() & F.col(EVENT_KEY).isNull())
-    ).collect()[0]
-    keyed = lines.select(EVENT_KEY).distinct()
-    near = _too_near(silver_rows if silver.whole else silver_rows.join(keyed, EVENT_KEY, "left_semi"))
-    well = (
-        f"{count_of(count, 'repeat has its twin', 'repeats have their twins')} in {silver.table}; "
-        f"{count_of(keys, 'line with a key repeats', 'lines with a key repeat')} no other"
+    tables = {"silver": (silver.path, silver.version), "dropped": (duplicates.path, duplicates.version)}
+    (dropped,) = rows.records(f"SELECT count(*) AS n FROM {{dropped}} d WHERE {rows_in(duplicates, times)}", tables)
+    lines = rows_in(silver, times)
+    (seen,) = rows.records(
+        f"SELECT count(s.{EVENT_KEY}) AS keys, CAST(coalesce(sum(CASE WHEN s.{EVENT_WINDOW} IS NOT NULL AND "
+        f"s.{EVENT_KEY} IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT) AS unkeyed FROM {{silver}} s WHERE {lines}",
+        tables,
     )
+    lonely = _without_twin(rows_in(duplicates, times), columns)
+    faults = [
+        *_named(rows, lonely, tables, DUPLICATES, "has no twin"),
+        *_named(rows, _too_near("TRUE" if silver.whole else lines), tables, SILVER, "repeats a line that is there too"),
+    ]
+    unkeyed, keyed = seen["unkeyed"], count_of(seen["keys"], "line with a key repeats", "lines with a key repeat")
+    twins = count_of(dropped["n"], "repeat has its twin", "repeats have their twins")
     notes = (count_of(unkeyed, "line has no key and is not compared", "lines have no key and are not compared"),)
-    faults = [*_named(lonely, "has no twin"), *_named(near, "repeats a line that is there too")]
+    well = f"{twins} in {silver.table}; {keyed} no other"
     return Link.of(name, duplicates.table, faults, well, notes if unkeyed else ())
 
 
-def _without_twin(dropped: DataFrame, silver_rows: DataFrame) -> DataFrame:  # guard: dropped-line-has-twin
-    """Return the dropped lines without a row of silver that is their twin, of their key and within their window."""
-    twin = [
-        F.col(f"held.{name}").eqNullSafe(F.col(f"dropped.{_TWIN}.{name}"))
-        for name in ORIGIN
-        if name in silver_rows.columns
-    ]
-    same = [F.col(f"held.{name}") == F.col(f"dropped.{other}") for name, other in _SAME.items()]
-    apart = F.abs(F.unix_micros("held.log_time") - F.unix_micros("dropped.log_time")) <= F.col(
-        f"dropped.{EVENT_WINDOW}"
+def _without_twin(condition: str, columns: Container[str]) -> str:  # guard: dropped-line-has-twin
+    """Return in SQL the dropped lines without a row of silver that is their twin, of their key and within their window.
+
+    Args:
+        condition: which dropped lines are looked at.
+        columns: the columns of silver.
+    """
+    known = ["log_time", *(name for name in ORIGIN if name in columns)]
+    origin = [f"{_plain(f'h.{name}')} IS NOT DISTINCT FROM {_plain(f'd.{TWIN.name}.{name}')}" for name in known]
+    same = [f"h.{EVENT_KEY} = d.{EVENT_KEY}", *origin]
+    apart = f"abs(unix_micros(h.log_time) - unix_micros(d.log_time)) <= d.{EVENT_WINDOW}"
+    is_twin = " AND ".join([*same, apart])  # guard: twin-within-window
+    dropped = f"(SELECT * FROM {{dropped}} t WHERE {condition})"
+    return f"SELECT d.* FROM {dropped} d WHERE NOT EXISTS (SELECT 1 FROM {{silver}} h WHERE {is_twin})"
+
+
+def _plain(column: str) -> str:
+    """Return a column, a time as a number: DuckDB hands times of a join on to Arrow only with pytz."""
+    return f"unix_micros({column})" if column.endswith(("log_time", "ingested_at")) else column
+
+
+def _too_near(condition: str) -> str:  # guard: no-repeat-in-silver
+    """Return in SQL the rows of silver within the window of another one of their key, made with the same window.
+
+    Args:
+        condition: rows of other keys than these have are not looked at.
+    """
+    keys = f"SELECT k.{EVENT_KEY} FROM {{silver}} k WHERE {condition}"
+    before = f"lag(s.at) OVER (PARTITION BY s.{EVENT_KEY}, s.{EVENT_WINDOW} ORDER BY s.at)"
+    keyed = (
+        f"SELECT *, unix_micros(log_time) AS at FROM {{silver}} t WHERE t.{EVENT_KEY} IS NOT NULL "
+        f"AND t.{EVENT_KEY} IN ({keys})"
     )
-    condition: Column = reduce(and_, [*same, *twin, apart])  # guard: twin-within-window
-    return dropped.alias("dropped").join(silver_rows.alias("held"), condition, "left_anti")
+    return f"SELECT * FROM (SELECT *, s.at - {before} AS apart FROM ({keyed}) s) n WHERE n.apart <= n.{EVENT_WINDOW}"
 
 
-def _too_near(silver_rows: DataFrame) -> DataFrame:  # guard: no-repeat-in-silver
-    """Return the rows of silver within the window of another one of their key, made with the same window."""
-    at = F.unix_micros("log_time")
-    by_time = Window.partitionBy(EVENT_KEY, EVENT_WINDOW).orderBy("at")
-    rows = silver_rows.where(F.col(EVENT_KEY).isNotNull()).withColumn("at", at)
-    return rows.withColumn("apart", F.col("at") - F.lag("at").over(by_time)).where(f"apart <= {EVENT_WINDOW}")
-
-
-def _named(rows: DataFrame, what: str) -> list[str]:  # guard: repeats-named-in-proof
-    """Return a fault that names a handful of rows; none without rows."""
-    total = rows.count()
-    if not total:
+# guard: repeats-named-in-proof
+def _named(rows: TableRows, text: str, tables: Mapping[str, TableVersion], table: Table, what: str) -> list[str]:
+    """Return a fault that names a handful of the rows of a query; none without rows."""
+    used = {name: at for name, at in tables.items() if f"{{{name}}}" in text}
+    (found,) = rows.records(f"SELECT count(*) AS n FROM ({text}) f", used)
+    if not found["n"]:
         return []
-    first = rows.orderBy("ingested_at", "topic", "partition", "offset", "file").limit(HANDFUL).collect()
-    table = DUPLICATES if _TWIN in rows.columns else SILVER
-    return [f"{table}: {listed([_origin(row) for row in first], total)} {what}"]
+    chosen = ", ".join(f"f.{name}" for name in _NAMES)
+    order = ", ".join(f"f.{name} NULLS FIRST" for name in ("ingested_at", *_NAMES))
+    first = rows.records(
+        f"SELECT {chosen}, unix_micros(f.log_time) AS us FROM ({text}) f ORDER BY {order} LIMIT {HANDFUL}", used
+    )
+    return [f"{table}: {listed([_origin(row) for row in first], found['n'])} {what}"]
 
 
-def _origin(row: Row) -> str:
+def _origin(row: Mapping[str, Any]) -> str:
     if row["file"] is not None:
-        return f"a line of {shown_name(place_of(row['file']))} at {row['log_time']:%Y-%m-%d %H:%M:%S}"
+        at = _EPOCH + timedelta(microseconds=row["us"])
+        return f"a line of {shown_name(place_of(row['file']))} at {at:%Y-%m-%d %H:%M:%S}"
     return f"{row['topic']}/{row['partition']}/{row['offset']}"

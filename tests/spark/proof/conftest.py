@@ -9,4 +9,8 @@ from oncelake.common.table_rows import TableRows
 @pytest.fixture(params=["plain", "spark"])
 def reader(spark: SparkSession, request: pytest.FixtureRequest) -> TableRows:
     """Return what answers queries without Spark, and what has Spark read every table."""
-    return TableRows(lambda: spark, with_spark=request.param == "spark")
+    return TableRows(lambda: spark, with_spark=True) if request.param == "spark" else TableRows(_no_spark)
+
+
+def _no_spark() -> SparkSession:
+    raise AssertionError("Spark is asked for")

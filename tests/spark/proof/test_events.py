@@ -68,9 +68,8 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 def links(reader: TableRows, lake: Lake) -> tuple[Link, Link]:
     bronze, silver, quarantine = (table.span() for table in lake)
     spans: dict[str | None, Span] = {None: bronze}
-    rows = reader.frame(silver.path, silver.version)
-    condition = rows_read(silver, spans, rows.columns).condition
-    return balance(reader, spans, silver, quarantine), events(rows.where(condition), silver)
+    condition = rows_read(silver, spans, reader.columns(silver.path, silver.version)).condition
+    return balance(reader, spans, silver, quarantine), events(reader, silver, condition)
 
 
 def test_each_event_once_and_each_line_in_one_table_holds(reader: TableRows, lake: Lake) -> None:

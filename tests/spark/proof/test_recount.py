@@ -44,6 +44,12 @@ def line(batch: int, minute: int, message: str = "x", **changed: Any) -> dict[st
     return {"batch": batch, **values, "fields": {"host": "one"}, **changed}
 
 
+@pytest.fixture(params=["plain", "spark"])
+def reader(spark: SparkSession, request: pytest.FixtureRequest) -> TableRows:
+    """Let Spark count again what it alone can, and say what differs."""
+    return TableRows(lambda: spark, with_spark=request.param == "spark")
+
+
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[MadeTable, MadeTable]:
     """Make silver of two batches, and the gold of both; only the first touches minute 5."""

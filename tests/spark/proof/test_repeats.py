@@ -78,7 +78,7 @@ def lake(made: Lake, tmp_path: Path) -> Lake:
 def proven(reader: TableRows, lake: Lake, after: int | None = None) -> tuple[Link, Link]:
     bronze, silver, quarantine, duplicates = (table.span(after) for table in lake)
     return balance(reader, {None: bronze}, silver, quarantine, duplicates), repeats(
-        reader.spark(), {None: bronze}, silver, duplicates
+        reader, {None: bronze}, silver, duplicates
     )
 
 
