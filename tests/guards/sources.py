@@ -19,6 +19,7 @@ _FILTER, _CONTENT, _OVERLAP = (
     "unit/sources/directory/test_overlap.py::",
 )
 _GROWING = "unit/sources/tail/test_plan.py::"
+_AT_INODE = "test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of"
 _WHICH = "unit/sources/tail/test_survey.py::"
 _LONG = "streaming/test_stand_ins.py::"
 _NAMES = f"{_CENSUS}test_names_that_java_cannot_decode_and_broken_links_are_faults"
@@ -933,7 +934,7 @@ GUARDS = (
         "of twins that are gone, a file continues the one of its own directory",
         "the lines of one twin count twice, and some of the other never",
         removed(),
-        tests=(f"{_WHICH}test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin",),
+        tests=(f"{_WHICH}test_an_archive_continues_the_log_of_its_own_directory_before_a_twin_of_its_second",),
     ),
     Guard(
         "rotated-file-moved-and-packed",
@@ -1059,7 +1060,14 @@ GUARDS = (
         "a log that was cut and went on does not go on again as another file",
         "a copy at its inode counts again, where a file system keeps no time of creation",
         becomes("self._survey.known.keys() | set[int]()"),
-        tests=(f"{_WHICH}test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of",),
+        tests=(f"{_WHICH}{_AT_INODE}[whole]",),
+    ),
+    Guard(
+        "cut-log-continued-once",
+        "a log that was cut and went on does not go on again as a copy that is being made",
+        "lines of the copy count twice, where a file system keeps no time of creation",
+        becomes("self._lost()"),
+        tests=(f"{_WHICH}{_AT_INODE}[being made]",),
     ),
     Guard(
         "cut-log-by-birth-time",

@@ -50,13 +50,15 @@ class LostFiles:
     def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
-        First those with its path or its time, then those in its directory of whose name rotating may make its name,
-        then those in other directories: of twins that are gone, each goes on in its own directory.
+        First those with its path, then those in its directory of whose name rotating may make its name, then those with
+        its time, then others: of twins that are gone, each goes on in its own directory.
         """
-        yield self._entries(self._near(name, modified))
+        yield self._entries(self._at_path(name))
         directory, base = split(name)
         rotated = list(origins(base))
-        keys: list[tuple[object, ...]] = [("place", directory, origin) for origin in rotated]
+        yield self._entries(("place", directory, origin) for origin in rotated)  # guard: own-directory-first
+        yield self._entries(self._at_time(modified))
+        keys: list[tuple[object, ...]] = []
         # otherwise the log beside it is the one it is made of
         away = [origin for origin in rotated if join(directory, origin) not in self._places]
         elsewhere: list[tuple[object, ...]] = [("name", origin) for origin in away]
@@ -66,21 +68,25 @@ class LostFiles:
         if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
             keys.append(("number", directory, unnumbered(base)))
             keys += [("shift", directory, *lower) for lower in _lower(base)]
-        yield self._entries(keys)  # guard: own-directory-first
+        yield self._entries(keys)
         yield self._entries(elsewhere)
 
     def _entries(self, keys: Iterable[tuple[object, ...]]) -> list[Mapping[int, Mapping[Digest | None, list[int]]]]:
         return [self._by_key[key] for key in keys if key in self._by_key]
 
     @staticmethod
-    def _near(name: str, modified: int) -> list[tuple[object, ...]]:
+    def _at_path(name: str) -> list[tuple[object, ...]]:
         directory, base = split(name)
-        times: list[tuple[object, ...]] = [("second", modified // 1000)] if modified % 1000 == 0 else []
-        return [("path", name), ("place", directory, unpacked(base)), ("time", modified), *times]
+        return [("path", name), ("place", directory, unpacked(base))]
+
+    @staticmethod
+    def _at_time(modified: int) -> list[tuple[object, ...]]:
+        return [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
 
     def lengths(self, name: str, modified: int) -> set[int]:
         """Return how much was read of the files that one with a name and a time continues most likely."""
-        known = {length for entries in self._entries(self._near(name, modified)) for length in entries}
+        keys = [*self._at_path(name), *self._at_time(modified)]
+        known = {length for entries in self._entries(keys) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
 
 

@@ -599,7 +599,7 @@ class _Comparison:
     def _continue_cut_files(self, unmatched: list[ListedFile]) -> None:
         """Find the files that were cut, by inode or by path."""
         identities = {file.identity for file in unmatched}
-        for number in self._lost():
+        for number in (lost for lost in self._lost() if lost not in self._cut_before):  # guard: cut-log-continued-once
             entry = self._at.files[number]
             at_path = self._places.get(entry.path)  # guard: cut-log-at-its-path
             files = [*self._at_inode.get(entry.inode, ()), *([at_path] if at_path is not None else [])]

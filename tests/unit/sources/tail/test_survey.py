@@ -474,6 +474,21 @@ def test_an_archive_continues_the_log_of_its_own_directory_before_a_longer_twin(
     assert sorted(drain(files, at)[0]) == sorted(texts(6, 51))
 
 
+def test_an_archive_continues_the_log_of_its_own_directory_before_a_twin_of_its_second(logs: Path) -> None:
+    files = ReadFiles(logs, rotation=None)
+    for directory, second in (("b", 5_000.3), ("c", 6_000.2)):
+        (logs / directory).mkdir()
+        (logs / directory / "app.log").write_bytes(lines(1, 4))
+        os.utime(logs / directory / "app.log", (second, second))
+    _, at = drain(files, START)
+    (logs / "b/app.log").unlink()
+    (logs / "b/app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
+    os.utime(logs / "b/app.log.1.gz", (6_000, 6_000))
+    (logs / "c/app.log-20261129").write_bytes(lines(1, 4))
+    (logs / "c/app.log").write_bytes(b"")
+    assert drain(files, at)[0] == texts(5, 5)
+
+
 @pytest.mark.parametrize("number", [1, 2, 11])
 def test_a_rotated_file_is_packed_and_moved_to_another_directory(logs: Path, number: int) -> None:
     files, rotated = ReadFiles(logs, rotation=None), logs / "app.log.1"
@@ -738,7 +753,10 @@ def test_a_log_that_was_renamed_and_cut_continues_itself_and_no_twin(logs: Path)
     assert drain(files, at)[0] == []
 
 
-def test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of(logs: Path) -> None:
+@pytest.mark.parametrize("made", [30, 22], ids=["whole", "being made"])
+def test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_it_was_made_of(
+    logs: Path, made: int
+) -> None:
     class WithoutBirths(Disk):
         """A disk that keeps no time of creation, as NFS."""
 
@@ -759,8 +777,11 @@ def test_a_copy_at_the_inode_of_a_log_that_was_cut_and_replaced_continues_what_i
     replaced(log, whole)
     read, at = drain(files, at)
     assert read == texts(25, 30)
-    elsewhere.write_bytes(whole)  # as if the copy got the inode that is free again
+    elsewhere.write_bytes(lines(1, 18) + lines(21, made))  # as if the copy got the inode that is free again
     elsewhere.rename(logs / "app.log-20261128")
+    read, at = drain(files, at)
+    assert read == []
+    (logs / "app.log-20261128").write_bytes(whole)
     os.truncate(log, 0)
     assert drain(files, at)[0] == []
 

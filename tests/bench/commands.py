@@ -1,0 +1,99 @@
+"""Measure the commands that only look, from process start to exit, beside those of an earlier version.
+
+A lake is made by the earlier version, if one is given, in one batch for each file. Then each command runs with each
+version in turn, and the median counts. `prove` and `report` prove all of the lake: the record of earlier proofs is
+removed before. Run it with `python -m tests.bench.commands 20000000 500 --before CHECKOUT`, on a quiet machine.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.bench.results import keep
+from tests.bench.whole import LINES_A_SECOND, line, write_logs
+from tests.support.places import ROOT
+
+TIMES = 3
+_USAGE_ERROR = 2
+# The commands, with what they need beside the lake: `{logs}` is its source, `{line}` a line of it, `{out}` a file.
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "oncelake": (),
+    "history": ("history",),
+    "status": ("status",),
+    "quarantine": ("quarantine",),
+    "trace": ("trace", "{line}"),
+    "census": ("census",),
+    "plan": ("plan",),
+    "suggest": ("suggest",),
+    "prove": ("prove",),
+    "report": ("report", "-o", "{out}"),
+}
+
+
+def main() -> None:
+    """Print and keep the median seconds of each command with each version."""
+    asked = _asked()
+    trees = {"before": asked.before, "now": ROOT} if asked.before else {"now": ROOT}
+    root = Path(tempfile.mkdtemp(prefix="oncelake-bench-"))
+    try:
+        write_logs(root / "logs", asked.lines, asked.files)
+        size = max(path.stat().st_size for path in (root / "logs").iterdir())
+        fill = ["run", "--once", "--quiet", "--set", f"source.max_bytes_per_batch={size}"]
+        began = time.monotonic()
+        ran = _oncelake(next(iter(trees.values())), root, [*fill, "--set", f"run.max_bytes_per_batch={size // 20}"])
+        assert ran == 0, "the lake could not be filled"
+        print(f"{asked.lines:,} lines in {asked.files} batches: filled in {time.monotonic() - began:.0f} s", flush=True)
+        for tree in trees.values():
+            _oncelake(tree, root, ["prove"])  # what the first use of a version prepares
+        medians = {name: _measured(name, trees, root, asked) for name in COMMANDS}
+        print(keep(f"commands on {asked.lines} lines", {"files": asked.files, "median": medians}))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _measured(name: str, trees: Mapping[str, Path], root: Path, asked: argparse.Namespace) -> dict[str, float]:
+    """Return the median seconds of a command with each version that has it."""
+    file, number = asked.files // 2, asked.lines // asked.files // 2
+    text = line(file * (asked.lines // asked.files) + number + 1).rstrip("\n")
+    values = {"line": f"{file:04d}.log:{text}", "out": root / "report.html"}
+    arguments = [each.format(**values) for each in COMMANDS[name]]
+    seconds: dict[str, list[float]] = {}
+    for _ in range(TIMES):
+        for version, tree in trees.items():
+            shutil.rmtree(root / "lake" / "_proofs", ignore_errors=True)
+            began = time.monotonic()
+            ended = _oncelake(tree, root, arguments)
+            if ended != _USAGE_ERROR:
+                seconds.setdefault(version, []).append(time.monotonic() - began)
+    median = {version: round(statistics.median(each), 2) for version, each in seconds.items()}
+    print(f"{name}: {', '.join(f'{each:.2f} s {version}' for version, each in median.items())}", flush=True)
+    return median
+
+
+def _oncelake(tree: Path, root: Path, arguments: Sequence[str]) -> int:
+    """Run a command of the version in a directory; return its exit code."""
+    lake = ["--set", f"source.path={root}/logs", "--set", f"lake.root={root}/lake"] if arguments else []
+    environment = {**os.environ, "PYTHONPATH": f"{tree}/pipelines"}
+    command = [sys.executable, "-m", "oncelake", *arguments, *lake]
+    return subprocess.run(command, env=environment, cwd=root, capture_output=True, check=False).returncode
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.commands", description=__doc__)
+    parser.add_argument("lines", type=int, nargs="?", default=6_000, help="how many lines the lake has")
+    parser.add_argument("files", type=int, nargs="?", default=3, help="in how many files and batches")
+    parser.add_argument("--before", type=Path, help="the directory of a checkout of an earlier version")
+    asked = parser.parse_args()
+    assert asked.lines // asked.files > LINES_A_SECOND, "a file has at least a second of lines"
+    return asked
+
+
+if __name__ == "__main__":
+    main()
