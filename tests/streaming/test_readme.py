@@ -19,7 +19,7 @@ CUT = {
     "oncelake install-service --user --dry-run": None,  # this directory has no configuration of its own
     "oncelake run": ["--once"],
     "oncelake status --watch": None,  # tests/streaming/test_watch.py
-    "oncelake open": None,  # test_report.py beside it; it serves the page until it is stopped
+    "oncelake open": None,  # tests/streaming/test_report.py
     "oncelake report": ["-o", "{root}/report.html"],
     "oncelake serving init": ["--set", "serving.url=sqlite:///{root}/served.db"],
     "oncelake crash-test": None,  # tests/streaming/test_crash_test.py

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ from oncelake.observe.report.facts import Facts
 from oncelake.observe.report.page import page
 from oncelake.observe.report.period import Period
 from tests.support.browser import Browser, chromium
-from tests.support.house import House, events
+from tests.support.house import House, events, until
 from tests.support.lakes import MORE, keep_copy, put_back
 from tests.support.made_report import facts_of
 
@@ -249,9 +250,9 @@ def test_a_lake_without_tables_has_a_page(house: House, spark: SparkSession) -> 
 
 
 @contextmanager
-def watched(house: House) -> Iterator[str]:
+def watched(house: House, *command: str) -> Iterator[str]:
     """Serve the report of a lake from a separate process, yield its address, and end it as Ctrl-C does."""
-    process = house.start("report", "--watch", "--port", "0", "--json")
+    process = house.start(*command, "--port", "0", "--json")
     try:
         assert process.stdout is not None
         yield str(json.loads(process.stdout.readline())["url"])
@@ -264,13 +265,26 @@ def watched(house: House) -> Iterator[str]:
             process.communicate()
 
 
+@pytest.mark.spark
+def test_the_page_opens_in_the_browser(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, program = tmp_path / "opened", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("BROWSER", str(program))
+    with watched(told.house, "open", "--no-proof") as url:
+        until(opened.exists)
+        assert opened.read_text().strip() == url
+        with urlopen(url) as page:
+            assert b"oncelake" in page.read()
+
+
 @pytest.mark.long  # the board of a run is followed in test_watch.py
 @pytest.mark.spark
 def test_the_served_page_follows_a_run_without_delaying_it(
     told: Told, browser: Browser, spark: SparkSession, tmp_path: Path
 ) -> None:
     house, lines = put_back(told.house, told.copy, spark), [*LINES, *MORE]
-    with watched(house) as url:
+    with watched(house, "report", "--watch") as url:
         browser.open(url)
         browser.until(f"document.title.startsWith('oncelake: Every link holds: {len(LINES)} lines')", 120)
         browser.until("document.querySelector('[data-figure=lines] .main-svg')")
