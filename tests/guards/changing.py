@@ -327,15 +327,6 @@ GUARDS = (
         tests=("unit/engine/test_rebuild.py::test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses",),
     ),
     Guard(
-        "rebuild-reads-bronze-first",
-        "an unfinished rebuild stops its own stages alone, so that the stages before can read first",
-        "after a recovery that went back, the rebuild that it names is refused for lines that the source still has",
-        becomes("unfinished_rebuild(chain)"),
-        tests=(
-            "unit/engine/test_rebuild.py::test_an_unfinished_rebuild_of_silver_lets_its_own_command_read_bronze_first",
-        ),
-    ),
-    Guard(
         "rebuild-lists-each-file",
         "a rebuild of bronze: each file would be listed again",
         "the lines of a file that was deleted, hidden or moved away disappear",

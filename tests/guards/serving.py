@@ -149,11 +149,15 @@ GUARDS = (
         tests=(f"{_CHANGED}test_a_rebuild_asks_for_the_sink_of_a_table_that_counts_by_itself",),
     ),
     Guard(
-        "unserved-rebuild-stops-nothing",
-        "an unfinished rebuild of a table that is not served any more stops nothing",
-        "every command is refused, and the one that they name does not know the stage",
-        always(),
-        tests=("unit/engine/test_rebuild.py::test_a_table_that_is_not_served_any_more_stops_nothing",),
+        "rebuild-stops-own-stages",
+        "an unfinished rebuild of tables that are not in the settings any more stops nothing, and no stage before it",
+        "every command is refused, and the one that they name does not know the stage, or cannot read bronze",
+        becomes("begun"),
+        tests=(
+            "unit/engine/test_rebuild.py::test_a_table_that_is_not_served_any_more_stops_nothing",
+            "unit/engine/test_rebuild.py::test_a_gold_table_that_is_not_declared_any_more_stops_nothing",
+            "unit/engine/test_rebuild.py::test_an_unfinished_rebuild_of_silver_lets_its_own_command_read_bronze_first",
+        ),
     ),
     Guard(
         "no-sum-of-two-declarations",

@@ -14,14 +14,13 @@ EMPTIED = "_emptied.json"
 
 
 def unfinished_rebuild(chain: Chain) -> list[str]:
-    """Return the names of the stages of an unfinished rebuild; empty if there is none.
+    """Return the names of the chain's stages that an unfinished rebuild empties; none if there is no such rebuild.
 
-    A table that the settings no longer serve is left out: it stops nothing, unless it is served again.
+    A stage that the chain does not have stops nothing: the chain is a part of the lake's, or the settings have no such
+    table any more.
     """
-    begun = _named_in(chain, MARKER)["stages"]
-    served = {f"serving.{name}" for name in chain.settings.serving.served}
-    # guard: unserved-rebuild-stops-nothing
-    return [name for name in begun if name in served or not name.startswith("serving.")]
+    begun, own = _named_in(chain, MARKER)["stages"], {stage.name for stage in chain.stages}
+    return [name for name in begun if name in own]  # guard: rebuild-stops-own-stages
 
 
 def emptied(chain: Chain) -> list[str]:

@@ -71,12 +71,8 @@ def refuse_other_rebuild(chain: Chain) -> None:
 
 
 def unfinished(chain: Chain) -> str | None:
-    """Return what is unfinished, with the command that finishes it; None if nothing is.
-
-    A rebuild of stages that are not in the chain, which may be a part of the lake's, does not count.
-    """
-    # guard: rebuild-reads-bronze-first
-    if not {stage.name for stage in chain.stages}.isdisjoint(unfinished_rebuild(chain)):
+    """Return what is unfinished, with the command that finishes it; None if nothing is."""
+    if unfinished_rebuild(chain):
         return finish_rebuild(chain)
     if chain.silver_stage is not None and unfinished_replay(chain) is not None:
         return f"a replay of {QUARANTINE} is unfinished. Finish it: oncelake quarantine replay"
@@ -94,7 +90,7 @@ def finish_rebuild(chain: Chain) -> str:
     layer = stages[0].partition(".")[0]
     whole = sum(name.startswith(f"{layer}.") for name in stages) > 1
     command = f"oncelake rebuild {layer if whole else stages[0]}"
-    if source is not None and layer == SILVER.layer:
+    if source in chain.settings.by_name and layer == SILVER.layer:
         command += f" --source {source}"
     return f"a rebuild of {', '.join(stages)} is unfinished. Finish it: {command}"
 

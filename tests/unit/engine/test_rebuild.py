@@ -75,6 +75,12 @@ def test_a_table_that_is_not_served_any_more_stops_nothing(house: House) -> None
         refuse_unless_finished(house.chain())
 
 
+def test_a_gold_table_that_is_not_declared_any_more_stops_nothing(house: House) -> None:
+    (house.lake / MARKER).write_text(json.dumps({"stages": ["gold.gone"]}))
+    refuse_unless_finished(house.chain())
+    rebuild(house, "silver")
+
+
 def test_an_unfinished_rebuild_of_silver_lets_its_own_command_read_bronze_first(house: House) -> None:
     (house.lake / MARKER).write_text(json.dumps({"stages": ["silver", "gold.error_log", "gold.log_volume"]}))
     chain = house.chain()

@@ -136,13 +136,24 @@ def test_a_rebuild_over_one_of_a_single_source_is_checked_for_losses(lake: Sever
         work.go(accept_loss=False)
 
 
+def test_the_rebuild_of_a_source_that_was_removed_meanwhile_is_finished_by_that_of_all(lake: Several) -> None:
+    all_read(lake)
+    marked = {"stages": ["bronze.app", "silver", "gold.error_log"], "only": {"source": "app"}}
+    (lake.lake / MARKER).write_text(json.dumps(marked))
+    with pytest.raises(StateError, match=r"Finish it: oncelake rebuild bronze\.app$"):
+        refuse_other_rebuild(lake.chain())
+    lake.declare("access_log")
+    with pytest.raises(StateError, match=r"Finish it: oncelake rebuild silver$"):
+        refuse_other_rebuild(lake.chain())
+
+
 def test_one_source_waits_for_another_unfinished_rebuild(lake: Several) -> None:
     assert whole_reason(lake.chain(), "app") == "silver.access_log does not name the source of a line"
-    (lake.lake / MARKER).write_text(json.dumps({"stages": ["silver"], "only": {"source": "web"}}))
+    (lake.lake / MARKER).write_text(json.dumps({"stages": ["silver"], "only": {"source": "access_log"}}))
     assert whole_reason(lake.chain(), "app") == "a rebuild of silver is unfinished"
-    with pytest.raises(StateError, match=r"a rebuild of silver is unfinished\. .*oncelake rebuild silver --source web"):
+    with pytest.raises(StateError, match=r"of silver is unfinished\. .*rebuild silver --source access_log"):
         refuse_other_rebuild(lake.chain())
-    assert whole_reason(lake.chain(), "web") is None
+    assert whole_reason(lake.chain(), "access_log") is None
 
 
 def test_a_proof_does_not_pass_over_a_source_that_was_removed_too_early(lake: Several) -> None:
