@@ -74,6 +74,7 @@ bench: .venv/dev ## measure oncelake and other programs in turn, in the same run
 	$(BIN)/python -m tests.bench.sources
 	$(BIN)/python -m tests.bench.cluster
 	$(BIN)/python -m tests.bench.freshness
+	$(BIN)/python -m tests.bench.commands
 	$(BIN)/python -m tests.bench.idle
 	$(BIN)/python -m tests.bench.memory 500
 	$(BIN)/python -m tests.bench.growth

@@ -327,6 +327,13 @@ GUARDS = (
         tests=("unit/engine/test_rebuild.py::test_a_larger_rebuild_than_the_unfinished_one_is_checked_for_losses",),
     ),
     Guard(
+        "failed-source-blocks-no-rebuild",
+        "a source that cannot be read does not keep silver from its rebuild",
+        "after a recovery, a file of another source that cannot be unpacked leaves the lake stuck",
+        becomes("self._stop()"),
+        tests=("unit/engine/test_rebuild.py::test_a_source_that_fails_does_not_keep_silver_from_its_rebuild",),
+    ),
+    Guard(
         "rebuild-lists-each-file",
         "a rebuild of bronze: each file would be listed again",
         "the lines of a file that was deleted, hidden or moved away disappear",

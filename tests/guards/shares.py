@@ -75,7 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the tests of the other shares out."""
     cases = [Case(item.nodeid, [mark.name for mark in item.iter_markers()]) for item in items]
     named = {each for guard in GUARDS for each in (*guard.ids, *(f"tests/{test}" for test in guard.also))}
-    if unknown := not_there(named, [case.id for case in cases]):
+    is_chosen = config.getoption("lf", False) or any("::" in argument for argument in config.args)
+    if not is_chosen and (unknown := not_there(named, [case.id for case in cases])):
         raise pytest.UsageError(f"a guard names a test that is not there: {', '.join(unknown)}")
     share = config.getoption("share")
     left = set(outside(cases, None if share == GUARDS_ONLY else int(share), named))

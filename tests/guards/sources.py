@@ -1063,6 +1063,20 @@ GUARDS = (
         tests=(f"{_WHICH}{_AT_INODE}[whole]",),
     ),
     Guard(
+        "original-of-copy-cut",
+        "a log of which a compressed copy was read on goes on when it is cut",
+        "its lines are read again from the start",
+        becomes("{entry.original for entry, _ in pairs}"),
+        tests=(f"{_WHICH}test_a_log_is_cut_and_goes_on_beside_a_compressed_copy_that_was_read_on",),
+    ),
+    Guard(
+        "stamp-of-one-device",
+        "a file is unchanged by its size and times on its own device alone",
+        "a file of another device that has the number of its inode, its size and its times is never read",
+        becomes("stamp == entry.stamp"),
+        tests=(f"{_WHICH}test_a_file_of_another_device_with_the_inode_number_size_and_times_of_a_log_is_not_that_log",),
+    ),
+    Guard(
         "cut-log-continued-once",
         "a log that was cut and went on does not go on again as a copy that is being made",
         "lines of the copy count twice, where a file system keeps no time of creation",

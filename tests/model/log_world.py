@@ -255,6 +255,7 @@ class World:
 
     def do_write_pair(self, a: int, b: int, c: int) -> bool:
         """Write two files of equal size with equal ends."""
+        self.disk.has_twins = True
         head, tail, body = self.new_lines(1, 80), self.new_lines(1, 80), self.new_lines(1, 5)
         for name in ("left", "right"):
             path = f"{name}{self.serial}.txt"
@@ -587,9 +588,16 @@ class World:
         if any(log.is_numbered for log in self.logs) and not all(node.is_read for node in self.disk.names.values()):
             return False
         match = _NUMBERED.fullmatch(path)
-        log = match["log"] if match else path
-        others = [other for other in self.disk.names if other.startswith(f"{log}.")]
+        others = [other for other in self.disk.names if match and other.startswith(f"{match['log']}.")]
+        others += [other for other in (f"{path}.gz", f"{path}.bz2") if other in self.disk.names]
+        # a number is raised beside the log alone
+        others += [other for other in self.disk.names if other.startswith(f"{path}.") and not self._is_at_inode(other)]
         return all(other == path or self._is_recorded(other) for other in others)
+
+    def _is_at_inode(self, path: str) -> bool:
+        """Return True if the position has the inode of a file."""
+        node = self.disk.names[path]
+        return (*node.identity, node.born) in {(*place[:2], place[3]) for place in self.recorded}
 
     def _chosen(self, paths: list[str], number: int) -> str | None:
         return paths[number % len(paths)] if paths else None
@@ -714,10 +722,7 @@ class World:
             return False
         node = self.disk.names[path]
         # its time may be all that is left of what it was, after a reboot or at another inode
-        is_at_inode = self.disk.keeps_births and any(
-            (*node.identity, node.born) == (*place[:2], place[3]) for place in self.recorded
-        )
-        if not (is_at_inode or self._is_recorded(path)):
+        if not ((self.disk.keeps_births and self._is_at_inode(path)) or self._is_recorded(path)):
             return False
         self.serial += 1
         node.modified = self.serial * 1_001_000_000 + (self.disk.clock // 10**9 * 10**9 + _FUTURE if b % 2 else 0)

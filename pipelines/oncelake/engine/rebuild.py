@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import StateError
+from oncelake.common.errors import StageError, StateError
 from oncelake.common.lake import SILVER, Table, is_name
 from oncelake.common.tables import has_table, read
 from oncelake.common.wording import count_of
@@ -65,7 +65,8 @@ class Rebuild:
         if not (is_same and is_checked(self.chain)):  # guard: larger-rebuild-checked-again
             removed = self.removed()
             self._refuse_loss(SILVER.layer, removed, accept_loss=accept_loss)
-            if self.before and removed is None:
+            # a smaller rebuild that is unfinished keeps its own stages from running
+            if removed is None and {stage.name for stage in self.before}.isdisjoint(begun):
                 self.read_before()
             for stage, lost in self.losses():
                 self._refuse_loss(stage.name, lost, accept_loss=accept_loss)
@@ -94,8 +95,11 @@ class Rebuild:
         return None
 
     def read_before(self) -> None:
-        """Read all available input by the stages before."""
-        self.run(replace(self.chain, stages=self.before))
+        """Read all available input by the stages before; one that cannot, as of a bad line, stays behind."""
+        try:
+            self.run(replace(self.chain, stages=self.before))
+        except StageError as error:
+            self.say(f"not all lines could be read before: {error}")  # guard: failed-source-blocks-no-rebuild
 
     def removed(self) -> str | None:
         """Return the lines of removed sources that silver would not read again, in words; None for none."""

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from oncelake.common import tables
-from oncelake.common.errors import ConfigError, StageError, StoppedError
+from oncelake.common.errors import ConfigError, StoppedError
 from oncelake.common.lake import DUPLICATES, QUARANTINE, SILVER, Table, bronze_of, bronze_stage, identifier
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, StageState
@@ -87,13 +87,6 @@ class SourceRebuild(Rebuild):
     def of_source(self) -> str | None:
         """The source whose lines are made again."""
         return self.source
-
-    def read_before(self) -> None:
-        """Read all available input by the stages whose rows stay; one that cannot, as of a bad line, stays behind."""
-        try:
-            super().read_before()
-        except StageError as error:
-            self.say(f"not all lines could be read before: {error}")
 
     def removed(self) -> str | None:
         """Return None: the lines of removed sources stay."""

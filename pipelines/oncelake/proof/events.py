@@ -44,14 +44,16 @@ def events(rows: TableRows, silver: Span, condition: str) -> Link:
 def _by_line(condition: str) -> str:
     """Return in SQL the lines with events, of one origin and count together: how many, their rows, and if one is off.
 
-    A column may be a word of SQL, so each stands behind a dot.
+    A user's column may have any name, so no other one is selected; and it may be a word of SQL, so each stands behind
+    a dot.
     """
+    columns = ", ".join(f"t.{name}" for name in (*_ORIGIN, EVENT_INDEX) if name != "taken")
+    origin_of_row = ", ".join(f"r.{name}" for name in (*_ORIGIN, EVENT_INDEX))
     index, count = f"n.{EVENT_INDEX}", f"n.{EVENT_COUNT}"
     numbered = (
-        f"SELECT r.topic, r.partition, r.offset, r.file, r.{EVENT_COUNT}, r.{EVENT_INDEX}, r.taken, count(*) AS same "
-        f"FROM (SELECT *, {INGESTED_MS} AS taken FROM {{rows}} t "
-        f"WHERE ({condition}) AND coalesce(t.{EVENT_INDEX}, t.{EVENT_COUNT}) IS NOT NULL) r "
-        f"GROUP BY r.topic, r.partition, r.offset, r.file, r.{EVENT_COUNT}, r.{EVENT_INDEX}, r.taken"
+        f"SELECT {origin_of_row}, count(*) AS same "
+        f"FROM (SELECT {columns}, {INGESTED_MS} AS taken FROM {{rows}} t "
+        f"WHERE ({condition}) AND coalesce(t.{EVENT_INDEX}, t.{EVENT_COUNT}) IS NOT NULL) r GROUP BY {origin_of_row}"
     )
     has_numbers = f"bool_and(coalesce({index} >= 0 AND {index} < {count}, FALSE))"  # guard: event-number-below-count
     has_all = f"count(*) = {count}"  # guard: events-of-line-complete

@@ -14,8 +14,9 @@ from oncelake.silver.duplicates import ORIGIN
 from oncelake.silver.schema import EVENT_KEY, EVENT_WINDOW, TWIN
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# What names a row, and in which order rows are named; a column may be a word of SQL, so each stands behind a dot.
+# What names a row, and in which order rows are named.
 _NAMES = ("topic", "partition", "offset", "file")
+_ORDER = ("ingested_at", *_NAMES)
 
 
 def repeats(rows: TableRows, bronze: BronzeSpans, silver: Span, duplicates: Span) -> Link:
@@ -44,7 +45,7 @@ def repeats(rows: TableRows, bronze: BronzeSpans, silver: Span, duplicates: Span
     lonely = _without_twin(rows_in(duplicates, times), columns)
     faults = [
         *_named(rows, lonely, tables, DUPLICATES, "has no twin"),
-        *_named(rows, _too_near("TRUE" if silver.whole else lines), tables, SILVER, "repeats a line that is there too"),
+        *_named(rows, _too_near("" if silver.whole else lines), tables, SILVER, "repeats a line that is there too"),
     ]
     unkeyed, keyed = seen["unkeyed"], count_of(seen["keys"], "line with a key repeats", "lines with a key repeat")
     twins = count_of(dropped["n"], "repeat has its twin", "repeats have their twins")
@@ -66,7 +67,16 @@ def _without_twin(condition: str, columns: Container[str]) -> str:  # guard: dro
     apart = f"abs(unix_micros(h.log_time) - unix_micros(d.log_time)) <= d.{EVENT_WINDOW}"
     is_twin = " AND ".join([*same, apart])  # guard: twin-within-window
     dropped = f"(SELECT * FROM {{dropped}} t WHERE {condition})"
-    return f"SELECT d.* FROM {dropped} d WHERE NOT EXISTS (SELECT 1 FROM {{silver}} h WHERE {is_twin})"
+    return f"SELECT {_columns('d')} FROM {dropped} d WHERE NOT EXISTS (SELECT 1 FROM {{silver}} h WHERE {is_twin})"
+
+
+def _columns(of: str) -> str:
+    """Return the columns of a row that name it, and `us`, its time in microseconds.
+
+    A user's column may have any name, so no other one is selected; and it may be a word of SQL, so each stands behind
+    a dot.
+    """
+    return ", ".join([*(f"{of}.{name}" for name in _ORDER), f"unix_micros({of}.log_time) AS us"])
 
 
 def _plain(column: str) -> str:
@@ -78,15 +88,14 @@ def _too_near(condition: str) -> str:  # guard: no-repeat-in-silver
     """Return in SQL the rows of silver within the window of another one of their key, made with the same window.
 
     Args:
-        condition: rows of other keys than these have are not looked at.
+        condition: rows of other keys than these have are not looked at; empty for all.
     """
-    keys = f"SELECT k.{EVENT_KEY} FROM {{silver}} k WHERE {condition}"
-    before = f"lag(s.at) OVER (PARTITION BY s.{EVENT_KEY}, s.{EVENT_WINDOW} ORDER BY s.at)"
-    keyed = (
-        f"SELECT *, unix_micros(log_time) AS at FROM {{silver}} t WHERE t.{EVENT_KEY} IS NOT NULL "
-        f"AND t.{EVENT_KEY} IN ({keys})"
-    )
-    return f"SELECT * FROM (SELECT *, s.at - {before} AS apart FROM ({keyed}) s) n WHERE n.apart <= n.{EVENT_WINDOW}"
+    among = f" AND t.{EVENT_KEY} IN (SELECT k.{EVENT_KEY} FROM {{silver}} k WHERE {condition})" if condition else ""
+    order = ", ".join(f"s.{name} NULLS FIRST" for name in ("us", *_ORDER))
+    before = f"lag(s.us) OVER (PARTITION BY s.{EVENT_KEY}, s.{EVENT_WINDOW} ORDER BY {order})"
+    keyed = f"SELECT {_columns('t')}, t.{EVENT_KEY}, t.{EVENT_WINDOW} FROM {{silver}} t WHERE t.{EVENT_KEY} IS NOT NULL"
+    apart = f"SELECT *, s.us - {before} AS apart FROM ({keyed}{among}) s"
+    return f"SELECT * FROM ({apart}) n WHERE n.apart <= n.{EVENT_WINDOW}"
 
 
 # guard: repeats-named-in-proof
@@ -96,11 +105,9 @@ def _named(rows: TableRows, text: str, tables: Mapping[str, TableVersion], table
     (found,) = rows.records(f"SELECT count(*) AS n FROM ({text}) f", used)
     if not found["n"]:
         return []
-    chosen = ", ".join(f"f.{name}" for name in _NAMES)
-    order = ", ".join(f"f.{name} NULLS FIRST" for name in ("ingested_at", *_NAMES))
-    first = rows.records(
-        f"SELECT {chosen}, unix_micros(f.log_time) AS us FROM ({text}) f ORDER BY {order} LIMIT {HANDFUL}", used
-    )
+    chosen = ", ".join(f"f.{name}" for name in (*_NAMES, "us"))
+    order = ", ".join(f"f.{name} NULLS FIRST" for name in (*_ORDER, "us"))
+    first = rows.records(f"SELECT {chosen} FROM ({text}) f ORDER BY {order} LIMIT {HANDFUL}", used)
     return [f"{table}: {listed([_origin(row) for row in first], found['n'])} {what}"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, QUARANTINE, SILVER
@@ -22,7 +22,8 @@ from tests.support.made_table import MadeTable, delta
 
 pytestmark = pytest.mark.spark
 
-OF_EVENTS = StructType([*SILVER_SCHEMA.fields, *EACH])
+# a user's columns have names that queries of a proof have used
+OF_EVENTS = StructType([*SILVER_SCHEMA.fields, *EACH, *(StructField(name, LongType()) for name in ("taken", "same"))])
 Lake = tuple[MadeTable, MadeTable, MadeTable]
 
 
@@ -35,7 +36,8 @@ def line(batch: int) -> dict[str, Any]:
 
 
 def of(origin: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    return [{**origin, "event_index": number, "event_count": count} for number in range(count)]
+    own = {"taken": 7, "same": 7}
+    return [{**origin, "event_index": number, "event_count": count, **own} for number in range(count)]
 
 
 def made_lake(spark: SparkSession, root: Path, lines: Mapping[str, int]) -> Lake:

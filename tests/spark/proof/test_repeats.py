@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from oncelake.bronze.schema import BRONZE as BRONZE_SCHEMA
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER
@@ -25,11 +25,14 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2017, 7, 14, 2, tzinfo=UTC)
 MINUTE = 60_000_000
 Lake = tuple[MadeTable, MadeTable, MadeTable, MadeTable]
+# A user's columns, with the names that queries of a proof have used.
+OWN = {"at": 7, "apart": 10**12, "us": 7, "taken": 7}
 
 
 def line(batch: int, offset: int, at: int, key: bytes | None, window: int = MINUTE) -> dict[str, Any]:
     origin = {"batch": batch, "topic": "alog", "partition": 0, "offset": offset}
-    return {**origin, "log_time": NOON + timedelta(seconds=at), "event_key": key, "event_window": window}
+    event = {"log_time": NOON + timedelta(seconds=at), "event_key": key, "event_window": window}
+    return {**origin, **event, **OWN}
 
 
 def repeat(of: dict[str, Any], batch: int, offset: int, at: int) -> dict[str, Any]:
@@ -47,7 +50,7 @@ KEPT = ([ONE, line(0, 1, 0, b"b")], [OTHER, line(1, 3, 0, None), line(1, 4, 0, N
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Make two batches, each with repeats and a refused line."""
     root = tmp_path_factory.mktemp("lake")
-    schema = StructType([*SILVER_SCHEMA.fields, *EVENT])
+    schema = StructType([*SILVER_SCHEMA.fields, *EVENT, *(StructField(name, LongType()) for name in OWN)])
     tables = [
         MadeTable(spark, root, table, columns)
         for table, columns in (

@@ -1,13 +1,15 @@
 """A rebuild deletes nothing that it cannot restore, and records what it has begun; without Spark."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelake.common.errors import StateError
+from oncelake.common.errors import StageError, StateError
+from oncelake.engine.chain import Chain
 from oncelake.engine.markers import MARKER
 from oncelake.engine.rebuild import Rebuild, stages_from
 from oncelake.engine.start_gate import refuse_unless_finished
@@ -30,12 +32,14 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def rebuild(house: House, stage: str) -> None:
+def rebuild(
+    house: House, stage: str, run: Callable[[Chain], None] = lambda _: None, say: Callable[[str], None] = lambda _: None
+) -> None:
     """Rebuild a stage, up to the point that needs Spark."""
     chain, spark = house.chain(), None
     without_spark: Any = spark
     stages = stages_from(chain.stages, stage)
-    Rebuild(chain, without_spark, stages, lambda _: None, lambda _: None).go(accept_loss=False)
+    Rebuild(chain, without_spark, stages, run, say).go(accept_loss=False)
 
 
 def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House) -> None:
@@ -73,6 +77,18 @@ def test_a_table_that_is_not_served_any_more_stops_nothing(house: House) -> None
     house.sets = [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
     with pytest.raises(StateError, match=r"a rebuild of serving\.error_log is unfinished"):
         refuse_unless_finished(house.chain())
+
+
+def test_a_source_that_fails_does_not_keep_silver_from_its_rebuild(house: House) -> None:
+    said = list[str]()
+
+    def run(chain: Chain) -> None:
+        if chain.stages[0].layer == "bronze":
+            raise StageError("bronze.access_log: a.gz cannot be unpacked")
+
+    rebuild(house, "silver", run, said.append)
+    assert said == ["not all lines could be read before: bronze.access_log: a.gz cannot be unpacked"]
+    assert "silver/access_log" not in house.versions()
 
 
 def test_a_gold_table_that_is_not_declared_any_more_stops_nothing(house: House) -> None:

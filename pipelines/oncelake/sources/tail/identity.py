@@ -131,8 +131,9 @@ class Contents:
         """
         stamp = self.stamp(file)
         assert file.identity is not None
+        is_unchanged = file.identity[0] == entry.device and stamp == entry.stamp  # guard: stamp-of-one-device
         # guard: unstamped-file-compared
-        if stamp and (stamp == entry.stamp or self._same.get(file.identity) == (stamp, entry)):
+        if stamp and (is_unchanged or self._same.get(file.identity) == (stamp, entry)):
             return True
         if not entry.packed and is_packed(file.path):
             return False

@@ -50,14 +50,14 @@ class LostFiles:
     def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
-        First those with its path, then those in its directory of whose name rotating may make its name, then those with
-        its time, then others: of twins that are gone, each goes on in its own directory.
+        First those with its path or its time, then those in its directory of whose name rotating may make its name,
+        then those with its second, then others: of twins that are gone, each goes on in its own directory.
         """
-        yield self._entries(self._at_path(name))
+        yield self._entries([*self._at_path(name), ("time", modified)])
         directory, base = split(name)
         rotated = list(origins(base))
         yield self._entries(("place", directory, origin) for origin in rotated)  # guard: own-directory-first
-        yield self._entries(self._at_time(modified))
+        yield self._entries(self._in_second(modified))
         keys: list[tuple[object, ...]] = []
         # otherwise the log beside it is the one it is made of
         away = [origin for origin in rotated if join(directory, origin) not in self._places]
@@ -80,12 +80,12 @@ class LostFiles:
         return [("path", name), ("place", directory, unpacked(base))]
 
     @staticmethod
-    def _at_time(modified: int) -> list[tuple[object, ...]]:
-        return [("time", modified), *([("second", modified // 1000)] if modified % 1000 == 0 else [])]
+    def _in_second(modified: int) -> list[tuple[object, ...]]:
+        return [("second", modified // 1000)] if modified % 1000 == 0 else []
 
     def lengths(self, name: str, modified: int) -> set[int]:
         """Return how much was read of the files that one with a name and a time continues most likely."""
-        keys = [*self._at_path(name), *self._at_time(modified)]
+        keys = [*self._at_path(name), ("time", modified), *self._in_second(modified)]
         known = {length for entries in self._entries(keys) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
 

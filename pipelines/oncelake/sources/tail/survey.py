@@ -295,8 +295,18 @@ class _Comparison:
 
     @cached_property
     def _cut_before(self) -> set[int]:
-        """The IDs of the files that were cut and went on under another ID: no other file goes on as them."""
-        return {entry.original for entry in self._at.files.values() if entry.start}
+        """The IDs of the files that were cut and went on under another ID: no other file goes on as them.
+
+        A copy that was read on has an ID of its own as well, and its original may still be cut.
+        """
+        files = self._at.files
+        pairs = [(entry, files.get(entry.original)) for entry in files.values() if entry.start]
+        # guard: original-of-copy-cut
+        return {
+            entry.original
+            for entry, log in pairs
+            if log is not None and (entry.inode == log.inode or entry.path == log.path)
+        }
 
     @cached_property
     def _at_inode(self) -> Mapping[int, list[ListedFile]]:

@@ -18,6 +18,7 @@ from oncelake.common.errors import SourceError
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.directory.names import origins, shifts
 from oncelake.sources.tail.content import BLOCK, Disk, FileMovedError, ends_of
+from oncelake.sources.tail.identity import Contents
 from oncelake.sources.tail.position import TailedFile, TailPosition
 from tests.support.tailing import EVERYTHING, ReadFiles, drain, pack
 from tests.support.tailing import read as read_between
@@ -487,6 +488,55 @@ def test_an_archive_continues_the_log_of_its_own_directory_before_a_twin_of_its_
     (logs / "c/app.log-20261129").write_bytes(lines(1, 4))
     (logs / "c/app.log").write_bytes(b"")
     assert drain(files, at)[0] == texts(5, 5)
+
+
+@pytest.mark.parametrize("name", ["app.log.2", "app.log.2.gz", "app.log-20261128.gz"])
+def test_a_log_with_its_time_goes_on_before_another_one_of_its_directory_with_the_same_header(
+    logs: Path, name: str
+) -> None:
+    files, log, rotated = ReadFiles(logs, rotation=None), logs / "app.log", logs / "app.log.1"
+    rotated.write_bytes(lines(1, 3))
+    log.write_bytes(lines(1, 1))
+    os.utime(rotated, (5_000.25, 5_000.25))
+    _, at = drain(files, START)
+    rotated.unlink()
+    log.unlink()
+    (logs / name).write_bytes(gzip.compress(lines(1, 3)) if name.endswith(".gz") else lines(1, 3))
+    os.utime(logs / name, (5_000.25, 5_000.25))
+    assert drain(files, at)[0] == []
+
+
+@pytest.mark.parametrize("rotation", [None, "rename", "copytruncate"])
+def test_a_log_is_cut_and_goes_on_beside_a_compressed_copy_that_was_read_on(
+    logs: Path, rotation: Rotation | None
+) -> None:
+    files, log, packed = ReadFiles(logs, rotation=rotation), logs / "app.log.1", logs / "app.log.1.gz"
+    log.write_bytes(lines(1, 10))
+    _, at = drain(files, START)
+    packed.write_bytes(gzip.compress(lines(1, 10)))
+    (logs / "other.log").write_bytes(lines(50, 50))  # so that there is a batch, which records the copy
+    read, at = drain(files, at)
+    assert read == texts(50, 50)
+    with packed.open("ab") as opened:
+        opened.write(gzip.compress(lines(101, 102)))
+    read, at = drain(files, at)
+    assert read == texts(101, 102)
+    os.truncate(log, len(lines(1, 8)))
+    with log.open("ab") as opened:
+        opened.write(lines(201, 201))
+    assert drain(files, at)[0] == texts(201, 201)
+
+
+def test_a_file_of_another_device_with_the_inode_number_size_and_times_of_a_log_is_not_that_log(logs: Path) -> None:
+    (logs / "other.log").write_bytes(lines(2, 2))
+    (listed,) = Disk().listing(str(logs))
+    file, contents = replace(listed, changed=5_000_000_000), Contents(Disk())
+    assert file.identity is not None
+    device, inode = file.identity
+    log = TailedFile(device + 1, inode, file.size, "app.log", file.modified, born=1, stamp=contents.stamp(file))
+    assert log.stamp
+    assert not contents.is_same(file, log)
+    assert contents.is_same(file, log._replace(device=device))
 
 
 @pytest.mark.parametrize("number", [1, 2, 11])
