@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import StageError, StateError
+from oncelake.common.errors import SourceError, StageError, StateError
 from oncelake.engine.runner import Run
 from oncelake.exactly_once.batch import Event, Notice
+from oncelake.lakehouse import Lakehouse
+from oncelake.sources.directory.census import Census
+from oncelake.sources.directory.resolve import Resolve
 from tests.support.crashing import crashed
 from tests.support.house import until
 from tests.support.packed import damaged_bz2
@@ -299,6 +303,29 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     lake.tell(spark, "census", "accept", str(lake.logs / "app" / "0.log"))
     assert json.loads(lake.tell(spark, "census", "--json"))["sources"]["app"]["holds"]
     assert "is not at fault" in lake.tell(spark, "census", "accept", str(lake.logs / "json" / "0.log"), expect=1)
+
+
+def test_a_census_goes_on_when_a_source_cannot_be_listed(
+    lake: Several, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.declare("access_log", "app")
+    fill(lake, "access_log", "app")
+    lake.run(spark)
+    taken = Lakehouse.census
+
+    def census(lakehouse: Lakehouse, source: str | None = None) -> AbstractContextManager[tuple[Census, Resolve]]:
+        if source == "access_log":
+            raise SourceError("the directory cannot be listed")
+        return taken(lakehouse, source)
+
+    monkeypatch.setattr(Lakehouse, "census", census)
+    said = lake.tell(spark, "census", expect=1)
+    assert "files of access_log: not checked: the directory cannot be listed" in said
+    assert "files of app: 1 read whole" in said
+    assert "error" in json.loads(lake.tell(spark, "census", "--json", expect=1))["sources"]["access_log"]
+    (lake.logs / "app" / "0.log").write_bytes(b"another")
+    lake.tell(spark, "census", "accept", str(lake.logs / "app" / "0.log"))
+    assert "cannot be listed" in lake.tell(spark, "census", "--source", "access_log", expect=1)
 
 
 def test_a_crash_at_any_step_of_the_first_run_with_a_new_source_loses_nothing(

@@ -1,7 +1,7 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ from rich.console import Console
 from oncelake.cli import complete
 from oncelake.cli.plain_help import PlainTyper
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refuse_options_before
+from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import result_line
 from oncelake.common.wording import shown_path
 from oncelake.sources.directory.census import Census, Faulty, fault_message
@@ -60,11 +61,20 @@ def account(
         names, found = _chosen_sources(lake, source), dict[str, object]()
         holds = True
         for name in names:
-            with lake.census(name) as (result, resolve):
-                stage, holds = resolve.ingestion.stage, holds and not result.faults
-            found[name or ""] = fields = _object(result, stage)
-            if not as_json:
-                _say(console, result, stage, every=every, source=name if len(names) > 1 else None)
+            try:
+                with lake.census(name) as (result, resolve):
+                    stage, holds = resolve.ingestion.stage, holds and not result.faults
+            except OncelakeError as error:
+                if len(names) == 1:
+                    raise
+                holds, fields = False, {"error": str(error), "holds": False}
+                if not as_json:
+                    console.print(f"files of {name}: not checked: {error}")
+            else:
+                fields = _object(result, stage)
+                if not as_json:
+                    _say(console, result, stage, every=every, source=name if len(names) > 1 else None)
+            found[name or ""] = fields
         if as_json:
             typer.echo(
                 result_line("census", fields if len(names) == 1 else {"sources": found, "holds": holds}, holds=holds)
@@ -142,7 +152,10 @@ def _resolve(
     with opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake), ExitStack() as stack:
         from oncelake.sources.directory.resolve import chosen
 
-        parts = [stack.enter_context(lake.census(name)) for name in _chosen_sources(lake, source)]
+        parts = []
+        for name in (names := _chosen_sources(lake, source)):
+            with nullcontext() if len(names) == 1 else suppress(OncelakeError):  # another source cannot be listed
+                parts.append(stack.enter_context(lake.census(name)))
         known = [(resolve, [*result.faults, *result.accepted]) for result, resolve in parts]
         named = chosen(files, chain.from_iterable(faults for _, faults in known))
         done = list[str]()
