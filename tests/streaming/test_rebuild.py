@@ -127,7 +127,7 @@ def test_silver_is_not_emptied_while_bronze_has_fewer_lines(house: House, spark:
     assert refused is not None
     assert refused.endswith("oncelake recover bronze --accept-loss")
     assert house.recover(spark, "bronze", accept_loss=True)["bronze"].steps
-    with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 7 lines"):
+    with pytest.raises(StateError, match="Fix: oncelake recover bronze"):
         house.rebuild(spark, "silver")
 
 
@@ -198,7 +198,7 @@ def test_silver_can_be_rebuilt_during_an_unfinished_rebuild_of_gold(house: House
     spark.sql(f"RESTORE TABLE delta.`{house.lake}/bronze/access_log` TO VERSION AS OF 2").collect()
     begun(house, "gold.error_log")
     versions = house.versions()
-    with pytest.raises(StateError, match=r"silver is not rebuilt: bronze\.access_log holds 7 lines"):
+    with pytest.raises(StateError, match="Fix: oncelake recover bronze"):
         house.rebuild(spark, "silver")
     assert house.versions() == versions
 
