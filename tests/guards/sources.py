@@ -1077,6 +1077,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_file_of_another_device_with_the_inode_number_size_and_times_of_a_log_is_not_that_log",),
     ),
     Guard(
+        "grown-copy-of-blocked-log",
+        "a copy that grows while a file cannot be opened, which may be its log, is named",
+        "its new lines wait, and the proof holds",
+        never(),
+        tests=(f"{_WHICH}test_a_copy_that_grows_while_its_log_cannot_be_looked_for_is_named",),
+    ),
+    Guard(
         "cut-log-continued-once",
         "a log that was cut and went on does not go on again as a copy that is being made",
         "lines of the copy count twice, where a file system keeps no time of creation",

@@ -756,6 +756,8 @@ class _Comparison:
             self._set_aside(file, original, is_copy, is_certain=is_certain)
         elif entry.original in self._blocked or (not has_grown and (is_copy or self._is_cut(entry.original))):
             survey.spent[entry] = file
+            if has_grown:  # guard: grown-copy-of-blocked-log
+                self._wait_for(file, entry.original)
         elif is_copy or self._is_cut(entry.original):
             self._read_on(file, entry)
         else:

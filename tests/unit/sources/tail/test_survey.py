@@ -860,6 +860,26 @@ def test_a_log_that_was_cut_goes_on_beside_a_file_with_its_inode_number_that_can
     assert drain(files, at)[0] == texts(7, 7)
 
 
+def test_a_copy_that_grows_while_its_log_cannot_be_looked_for_is_named(logs: Path) -> None:
+    disk = Faulty()
+    files = ReadFiles(logs, rotation="rename", store=disk)
+    (logs / "app.log").write_bytes(lines(1, 5))
+    (logs / "app.log.gz").write_bytes(gzip.compress(lines(1, 5)))
+    _, at = drain(files, START)
+    with (logs / "app.log").open("ab") as log:
+        log.write(lines(6, 6))
+    read, at = drain(files, at)
+    assert read == texts(6, 6)
+    (logs / "app.log").rename(logs / "elsewhere")
+    disk.errors["elsewhere"] = OSError(errno.ESTALE, "Stale file handle")
+    with (logs / "app.log.gz").open("ab") as packed:
+        packed.write(gzip.compress(lines(21, 22)))
+    assert "may go on with app.log" in faults(files, at)["app.log.gz"]
+    assert drain(files, at)[0] == []
+    (logs / "elsewhere").unlink()
+    assert drain(files, at)[0] == texts(21, 22)
+
+
 def test_a_file_that_may_continue_one_that_nobody_can_look_for_waits(logs: Path) -> None:
     disk = Faulty()
     files = ReadFiles(logs, rotation="rename", store=disk)
