@@ -533,10 +533,14 @@ def test_a_file_of_another_device_with_the_inode_number_size_and_times_of_a_log_
     file, contents = replace(listed, changed=5_000_000_000), Contents(Disk())
     assert file.identity is not None
     device, inode = file.identity
-    log = TailedFile(device + 1, inode, file.size, "app.log", file.modified, born=1, stamp=contents.stamp(file))
-    assert log.stamp
-    assert not contents.is_same(file, log)
-    assert contents.is_same(file, log._replace(device=device))
+    stamp = contents.stamp(file)
+    assert stamp
+    here, elsewhere = (
+        TailedFile(number, inode, file.size, "app.log", file.modified, born=1, stamp=stamp)
+        for number in (device, device + 1)
+    )
+    assert contents.is_same(file, here)
+    assert not Contents(Disk()).is_same(file, elsewhere)
 
 
 @pytest.mark.parametrize("number", [1, 2, 11])
