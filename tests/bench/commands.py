@@ -64,7 +64,7 @@ def _measured(name: str, trees: Mapping[str, Path], root: Path, asked: argparse.
     file, number = asked.files // 2, asked.lines // asked.files // 2
     text = line(file * (asked.lines // asked.files) + number + 1).rstrip("\n")
     values = {"line": f"{file:04d}.log:{text}", "out": root / "report.html"}
-    arguments = [each.format(**values) for each in COMMANDS[name]]
+    arguments = [argument.format(**values) for argument in COMMANDS[name]]
     seconds: dict[str, list[float]] = {}
     for _ in range(TIMES):
         for version, tree in trees.items():
@@ -75,9 +75,9 @@ def _measured(name: str, trees: Mapping[str, Path], root: Path, asked: argparse.
             ended = _oncelake(tree, root, arguments)
             seconds.setdefault(version, []).append(time.monotonic() - began)
             assert ended == _EXITS.get(name, 0), f"{name} ended with {ended}, {version}"
-    median = {version: round(statistics.median(each), 2) for version, each in seconds.items()}
-    print(f"{name}: {', '.join(f'{each:.2f} s {version}' for version, each in median.items())}", flush=True)
-    return median
+    medians = {version: round(statistics.median(runs), 2) for version, runs in seconds.items()}
+    print(f"{name}: {', '.join(f'{median:.2f} s {version}' for version, median in medians.items())}", flush=True)
+    return medians
 
 
 def _oncelake(tree: Path, root: Path, arguments: Sequence[str]) -> int:

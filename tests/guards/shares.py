@@ -51,9 +51,10 @@ def not_there(named: Iterable[str], ids: Iterable[str]) -> list[str]:
         ids: the IDs of the collected tests.
     """
     collected = {*ids}
-    functions = {each.partition("[")[0] for each in collected}
-    with_parameters = (each for each in named if "[" in each and each.partition("[")[0] in functions)
-    return sorted(each for each in with_parameters if each not in collected)
+    functions = {case.partition("[")[0] for case in collected}
+    return sorted(
+        case for case in named if "[" in case and case not in collected and case.partition("[")[0] in functions
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1064,7 +1064,7 @@ GUARDS = (
     ),
     Guard(
         "original-of-copy-cut",
-        "a log of which a compressed copy was read on goes on when it is cut",
+        "a log that is cut goes on, also if a compressed copy of it got more lines",
         "its lines are read again from the start",
         becomes("{entry.original for entry, _ in pairs}"),
         tests=(f"{_WHICH}test_a_log_is_cut_and_goes_on_beside_a_compressed_copy_that_was_read_on",),

@@ -1,7 +1,6 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -58,27 +57,21 @@ def account(
         refuse_options_before(context)
         return
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (console, lake):
-        names, found = _chosen_sources(lake, source), dict[str, object]()
-        holds = True
-        for name in names:
-            try:
-                with lake.census(name) as (result, resolve):
-                    stage, holds = resolve.ingestion.stage, holds and not result.faults
-            except OncelakeError as error:
-                if len(names) == 1:
-                    raise
-                holds, fields = False, {"error": str(error), "holds": False}
+        objects: dict[str | None, dict[str, object]] = {}
+        for name, checked in _censuses(lake, source):
+            if isinstance(checked, OncelakeError):
+                objects[name] = {"error": str(checked), "holds": False}
                 if not as_json:
-                    console.print(f"files of {name}: not checked: {error}")
-            else:
-                fields = _object(result, stage)
-                if not as_json:
-                    _say(console, result, stage, every=every, source=name if len(names) > 1 else None)
-            found[name or ""] = fields
+                    console.print(f"files of {name}: not checked: {checked}")
+                continue
+            result, stage = checked[0], checked[1].ingestion.stage
+            objects[name] = _object(result, stage)
+            if not as_json:
+                _say(console, result, stage, every=every, source=name)
+        holds = all(of_source["holds"] for of_source in objects.values())
         if as_json:
-            typer.echo(
-                result_line("census", fields if len(names) == 1 else {"sources": found, "holds": holds}, holds=holds)
-            )
+            fields = objects.get(None, {"sources": objects, "holds": holds})
+            typer.echo(result_line("census", fields, holds=holds))
     if not holds:
         raise typer.Exit(1)
 
@@ -149,18 +142,15 @@ def _resolve(
     verbose: bool,
 ) -> None:
     conf, sets, source = place
-    with opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake), ExitStack() as stack:
+    with opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake):
         from oncelake.sources.directory.resolve import chosen
 
-        parts = []
-        for name in (names := _chosen_sources(lake, source)):
-            with nullcontext() if len(names) == 1 else suppress(OncelakeError):  # another source cannot be listed
-                parts.append(stack.enter_context(lake.census(name)))
-        known = [(resolve, [*result.faults, *result.accepted]) for result, resolve in parts]
-        named = chosen(files, chain.from_iterable(faults for _, faults in known))
+        listed = [checked for _, checked in _censuses(lake, source) if not isinstance(checked, OncelakeError)]
+        by_source = [(resolve, [*result.faults, *result.accepted]) for result, resolve in listed]
+        named = chosen(files, chain.from_iterable(faults for _, faults in by_source))
         done = list[str]()
-        of_sources = ((resolve, [fault for fault in named if fault in faults]) for resolve, faults in known)
-        for resolve, own in of_sources:
+        for resolve, faults in by_source:
+            own = [fault for fault in named if fault in faults]
             for line in work(resolve, own) if own else ():
                 done.append(line)
                 if not as_json:
@@ -169,12 +159,25 @@ def _resolve(
             typer.echo(result_line(f"census {command}", {"done": done}))
 
 
-def _chosen_sources(lake: "Lakehouse", source: str | None) -> Sequence[str | None]:
-    """Return the names of the sources to check; None stands for the only one."""
+def _censuses(
+    lake: "Lakehouse", source: str | None
+) -> Iterator[tuple[str | None, "tuple[Census, Resolve] | OncelakeError"]]:
+    """Yield the census of one source; or that of each source by its name, or why it has none."""
     from oncelake.engine.sources import sources_of_files
 
-    of_files = sources_of_files(lake.settings) if source is None else []
-    return of_files if len(of_files) > 1 else [source]
+    names = sources_of_files(lake.settings) if source is None else []
+    if len(names) < 2:
+        with lake.census(source) as checked:
+            yield None, checked
+        return
+    for name in names:
+        try:
+            with lake.census(name) as checked:
+                pass
+        except OncelakeError as error:
+            yield name, error
+        else:
+            yield name, checked
 
 
 def _say(console: Console, result: Census, stage: str, *, every: bool, source: str | None) -> None:

@@ -98,8 +98,8 @@ class Rebuild:
         """Read all available input by the stages before; one that cannot, as of a bad line, stays behind."""
         try:
             self.run(replace(self.chain, stages=self.before))
-        except StageError as error:
-            self.say(f"not all lines could be read before: {error}")  # guard: failed-source-blocks-no-rebuild
+        except StageError as error:  # guard: failed-source-blocks-no-rebuild
+            self.say(f"not all lines could be read before: {error}")
 
     def removed(self) -> str | None:
         """Return the lines of removed sources that silver would not read again, in words; None for none."""

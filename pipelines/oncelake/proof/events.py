@@ -24,16 +24,16 @@ def events(rows: TableRows, silver: Span, condition: str) -> Link:
         silver: the span of silver.
         condition: which of its rows are compared, in SQL.
     """
-    lines, at = _by_line(condition), {"rows": (silver.path, silver.version)}
+    lines, tables = _by_line(condition), {"rows": (silver.path, silver.version)}
     (seen,) = rows.records(
         "SELECT CAST(coalesce(sum(l.lines), 0) AS BIGINT) AS lines, CAST(coalesce(sum(l.of_line), 0) AS BIGINT) "
         f"AS of_line, CAST(coalesce(sum(CASE WHEN l.off THEN 1 ELSE 0 END), 0) AS BIGINT) AS off FROM ({lines}) l",
-        at,
+        tables,
     )
     messages = []
     if seen["off"]:
         order = ", ".join(f"l.{name} NULLS FIRST" for name in _ORIGIN if name != "taken")
-        (first,) = rows.records(f"SELECT * FROM ({lines}) l WHERE l.off ORDER BY {order}, l.of_line LIMIT 1", at)
+        (first,) = rows.records(f"SELECT * FROM ({lines}) l WHERE l.off ORDER BY {order}, l.of_line LIMIT 1", tables)
         wrong = listed([_words(first)], seen["off"])
         messages = [f"{silver.table}: {wrong}; each event of a line must have one row"]
     with_events = count_of(seen["lines"], "line with events is", "lines with events are")

@@ -35,14 +35,14 @@ def repeats(rows: TableRows, bronze: BronzeSpans, silver: Span, duplicates: Span
         return Link(name, str(duplicates.table), holds=True, said="no line is compared with others yet")
     times = {ms for span in bronze.values() for ms in span.by_time()}
     tables = {"silver": (silver.path, silver.version), "dropped": (duplicates.path, duplicates.version)}
-    (dropped,) = rows.records(f"SELECT count(*) AS n FROM {{dropped}} d WHERE {rows_in(duplicates, times)}", tables)
-    lines = rows_in(silver, times)
+    lines, repeated = rows_in(silver, times), rows_in(duplicates, times)
+    (dropped,) = rows.records(f"SELECT count(*) AS n FROM {{dropped}} d WHERE {repeated}", tables)
     (seen,) = rows.records(
         f"SELECT count(s.{EVENT_KEY}) AS keys, CAST(coalesce(sum(CASE WHEN s.{EVENT_WINDOW} IS NOT NULL AND "
         f"s.{EVENT_KEY} IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT) AS unkeyed FROM {{silver}} s WHERE {lines}",
         tables,
     )
-    lonely = _without_twin(rows_in(duplicates, times), columns)
+    lonely = _without_twin(repeated, columns)
     faults = [
         *_named(rows, lonely, tables, DUPLICATES, "has no twin"),
         *_named(rows, _too_near("" if silver.whole else lines), tables, SILVER, "repeats a line that is there too"),

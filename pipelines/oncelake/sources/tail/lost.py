@@ -53,7 +53,7 @@ class LostFiles:
         First those with its path or its time, then those in its directory of whose name rotating may make its name,
         then those with its second, then others: of twins that are gone, each goes on in its own directory.
         """
-        yield self._entries([*self._at_path(name), ("time", modified)])
+        yield self._entries(self._near(name, modified))
         directory, base = split(name)
         rotated = list(origins(base))
         yield self._entries(("place", directory, origin) for origin in rotated)  # guard: own-directory-first
@@ -75,9 +75,9 @@ class LostFiles:
         return [self._by_key[key] for key in keys if key in self._by_key]
 
     @staticmethod
-    def _at_path(name: str) -> list[tuple[object, ...]]:
+    def _near(name: str, modified: int) -> list[tuple[object, ...]]:
         directory, base = split(name)
-        return [("path", name), ("place", directory, unpacked(base))]
+        return [("path", name), ("place", directory, unpacked(base)), ("time", modified)]
 
     @staticmethod
     def _in_second(modified: int) -> list[tuple[object, ...]]:
@@ -85,7 +85,7 @@ class LostFiles:
 
     def lengths(self, name: str, modified: int) -> set[int]:
         """Return how much was read of the files that one with a name and a time continues most likely."""
-        keys = [*self._at_path(name), ("time", modified), *self._in_second(modified)]
+        keys = [*self._near(name, modified), *self._in_second(modified)]
         known = {length for entries in self._entries(keys) for length in entries}
         return known | {entry.offset for entry in self.old.values()}
 

@@ -495,7 +495,7 @@ class _Comparison:
     def _is_unpacked_beside(self, file: ListedFile, index: LostFiles) -> bool:
         """Return True if a file is the archive beside it, unpacked: it begins with all that was read of the archive.
 
-        It is not, if it continues a file that is gone and of which more was read.
+        A file that continues a longer one, which is gone, is not that archive.
         """
         packed = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
         number = self._numbers.get(packed.identity) if packed is not None else None
