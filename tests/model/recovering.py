@@ -49,6 +49,7 @@ def recover_all(
             "commit_note": _commit_note,
             "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
             "files_read": lambda process, *_: _seen(process),
+            "files_at": lambda _place, process: process,
         },
         plans: {"uuid": SimpleNamespace(uuid4=process.new_query_id)},
     }

@@ -50,7 +50,11 @@ def recovered(what: str, texts: Texts, kind: str) -> str:
     refused = [outcome.stage for outcome in outcomes if outcome.refused]
     for stage in refused:
         assert same_stage(stage, texts, process.texts), f"{what}: {stage} was refused and changed"
+    to_rebuild = [outcome.stage for outcome in outcomes if any("must be rebuilt" in step for step in outcome.steps)]
     said = finish(process.texts, kind, LOTS + 1)
+    if to_rebuild:
+        assert said.startswith("StateError: a rebuild of "), f"{what}: {outcomes}: {said}"
+        return "to rebuild"
     assert said == "exact" or (refused and said.startswith("StateError")), f"{what}: {outcomes}: {said}"
     return "refused" if refused else "recovered"
 

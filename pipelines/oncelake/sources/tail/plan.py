@@ -170,7 +170,8 @@ class TailFiles:
                 size = self._surveyor.contents.size(file)
                 if size <= offset:
                     digest = self._surveyor.contents.digests(file, [size])[size]
-                    copy = self._moved(file, self._copy(file, size, digest, number))
+                    ended = size - self._surveyor.contents.written(file)
+                    copy = self._moved(file, self._copy(file, size, digest, number)._replace(ended=ended))
                     copies.append(copy._replace(doubtful=int(file.identity in survey.doubtful)))
             except OSError:
                 copies += [copy for copy, now in survey.found.items() if now is file]

@@ -585,15 +585,19 @@ class _Comparison:
                 for length in sorted(entries.keys() & lengths, reverse=True):
                     yield from ((number, length) for number in entries[length].get(known.get(length), ()))
                 for length, number in self._ended(entries, size + 1):
-                    if self._contents.begins_with(file, self._at.files[number]):
+                    if self._contents.begins_with(file, self._entry_of(number)):
                         yield number, length
+
+    def _entry_of(self, number: int) -> TailedFile:
+        """Return a file by its ID, or a copy that was gone by its number below 0."""
+        return self._at.files[number] if number >= 0 else self._at.copies[-number - 1]
 
     # guard: packed-file-continues-last-line
     def _ended(self, entries: Mapping[int, Mapping[Digest | None, list[int]]], most: int) -> Iterator[tuple[int, int]]:
-        """Yield how much was read, and the ID, of the files whose last line was read without its end."""
+        """Yield how much was read, and the ID, of the files and copies whose last line was read without its end."""
         read = ((length, numbers) for length, group in entries.items() if length <= most for numbers in group.values())
         pairs = ((length, number) for length, numbers in read for number in numbers)
-        yield from (pair for pair in pairs if pair[1] >= 0 and self._at.files[pair[1]].ended)
+        yield from (pair for pair in pairs if self._entry_of(pair[1]).ended)
 
     def _may_continue(self, file: ListedFile, unknown: LostFiles) -> bool:  # guard: wait-for-file-to-continue
         """Return True if a file may continue one that cannot be looked for; note that."""
