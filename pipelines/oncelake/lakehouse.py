@@ -281,8 +281,8 @@ class Lakehouse(OpenLake):
     def trace(self, line: str) -> Lineage:
         """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
 
-        The tables of a lake on a local disk are read without Spark. It starts to parse a line of a file again, for
-        masked lines, and for a gold table whose `where` or `by` is more than columns and texts.
+        The tables of a lake on a local disk are read without Spark. It starts for masked lines, for lines of files that
+        only Spark can parse, and for a gold table whose `where` or `by` is more than columns and texts.
 
         Args:
             line: `topic/partition/offset`, or `file:the line's text`.

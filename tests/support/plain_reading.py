@@ -1,5 +1,6 @@
-"""Compare how a format's lines are read without Spark with how Spark reads them."""
+"""Compare how a format's lines are read without Spark with how Spark reads them, and example lines to compare."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,25 @@ from oncelake.bronze.transform import from_files, line_reader
 from oncelake.common.spark.session import spark_session
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.quality.reasons import at_micros
-from oncelake.silver.parsing.format import LogFormat
+from oncelake.silver.parsing.format import LogFormat, format_names
 from oncelake.silver.parsing.parser import Parser
 from oncelake.silver.plain_reader import PlainReader
 from oncelake.silver.transform import TimeLimits, parse
+from tests.support.places import FORMATS, ROOT
+
+
+def examples() -> list[str]:
+    """Return the example lines of all shipped formats, which stand in their comments and in the documentation."""
+    of_files = [text for name in format_names([FORMATS]) for text in examples_of(name)]
+    of_docs = re.findall(r"^\|[^|]*\| `(.*?)`", (ROOT / "docs/formats.md").read_text(), re.MULTILINE)
+    assert len(of_docs) > len(format_names([FORMATS]))
+    return [*of_files, *of_docs]
+
+
+def examples_of(name: str) -> list[str]:
+    """Return the comments of a shipped format, most of which are example lines."""
+    text = (FORMATS / f"{name}.yaml").read_text()
+    return [re.sub(r" {2,}\([^)]*\)$", "", line[2:]) for line in text.split("\n") if line.startswith("# ")]
 
 
 def disagreement(log_format: LogFormat, log: Path, spark: SparkSession | None = None) -> str | None:
@@ -40,12 +56,9 @@ def disagreement(log_format: LogFormat, log: Path, spark: SparkSession | None = 
         return f"{len(plain)} records without Spark, {len(rows)} with it"
     for line, row in zip(plain, rows, strict=True):
         rules = [reason["rule"] for reason in row["reasons"]]
-        fields = {key: value for key, value in row["fields"].items() if value is not None} if row["fields"] else {}
-        with_spark = (
-            (rules, None, None, "", {}) if rules else ([], at_micros(row["at"]), row["level"], row["message"], fields)
-        )
-        own = {key: value for key, value in line.fields.items() if value is not None}
-        without = (list(line.rules), line.log_time, line.level, line.message, own)
+        values = row["level"], row["message"], row["fields"]
+        with_spark = (rules, None, None, "", {}) if rules else ([], at_micros(row["at"]), *values)
+        without = (list(line.rules), line.log_time, line.level, line.message, line.fields)
         if with_spark != without:
             return f"{line.text!r}: {without} without Spark, {with_spark} with it"
     return None

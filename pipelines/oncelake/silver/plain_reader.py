@@ -1,7 +1,8 @@
 """Read lines by a log format without Spark, as silver reads them with Spark.
 
-It serves `oncelake init`, `oncelake format suggest` and `oncelake report`, which answer at once. What it cannot read as
-silver does, it refuses with NeedsSparkError; tests compare both on every shipped format. Silver decides.
+It serves `oncelake init`, `oncelake format suggest`, `oncelake report` and `oncelake trace`, which answer at once. What
+it cannot read as silver does, it refuses with NeedsSparkError; tests compare both on every shipped format. Silver
+decides.
 """
 
 import json
@@ -74,21 +75,28 @@ class _Parts:
 class PlainReader:
     """Reads the lines of a file by a log format."""
 
-    def __init__(self, log_format: LogFormat, modified: datetime | None = None, limits: TimeLimits | None = None):
+    def __init__(
+        self,
+        log_format: LogFormat,
+        modified: datetime | None = None,
+        limits: TimeLimits | None = None,
+        ingested_at: datetime | None = None,
+    ):
         """Translate a format.
 
         Args:
             log_format: the format.
-            modified: when the file was written; a time without a year is near it. Now if not given.
+            modified: when the file was written; a time without a year is near it. `ingested_at` if not given.
             limits: the accepted range of times.
+            ingested_at: when the lines were ingested; the limits are around it. Now if not given.
 
         Raises:
             NeedsSparkError: a part of the format is not read here.
         """
         _refuse_unknown(log_format)
         self._format = log_format
-        self._now = datetime.now(UTC)
-        self._latest = (modified or self._now) + timedelta(days=1)
+        self._ingested_at = ingested_at or datetime.now(UTC)
+        self._latest = (modified or self._ingested_at) + timedelta(days=1)
         self._limits = limits or TimeLimits()
         self._times = TimeReader(log_format.time, log_format.zone)
         self._pattern = python_pattern(whole_line(log_format.pattern)) if log_format.pattern is not None else None
@@ -164,7 +172,7 @@ class PlainReader:
         if at is None:
             is_unclear = parts.time is not None and self._times.is_zone_unclear(parts.time)
             rules["time_zone" if is_unclear else "time"] = parts.time or ""
-        elif not self._limits.earliest <= at <= self._now + self._limits.ahead:
+        elif not self._limits.earliest <= at <= self._ingested_at + self._limits.ahead:
             rules["time_range"] = parts.time or ""
         if level is None:
             rules["level"] = parts.level or ""

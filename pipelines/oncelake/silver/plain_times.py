@@ -1,7 +1,7 @@
 """Read the text of a time without Spark, as `parsing.times` reads it with Spark.
 
-It serves what is shown before a lake exists, the evidence for a draft and the choice of a format, and the report's
-raw lines. Silver decides.
+It serves what is shown before a lake exists, the evidence for a draft and the choice of a format, and the raw lines of
+the report and of a trace. Silver decides.
 """
 
 import re

@@ -12,7 +12,7 @@ from oncelake.silver.parsing.format import LogFormat, format_names, load_format
 from oncelake.silver.plain_reader import PlainReader
 from oncelake.silver.plain_times import NeedsSparkError
 from tests.support.places import FORMATS, ROOT
-from tests.support.plain_reading import disagreement
+from tests.support.plain_reading import disagreement, examples
 
 pytestmark = pytest.mark.spark
 
@@ -83,19 +83,6 @@ TIMES = {
     "epoch_micros": ["1501423748123456", "1501423748123456.5"],
     "epoch_nanos": ["1501423748123456789", "1501423748123456499"],
 }  # fmt: skip
-
-
-def examples() -> list[str]:
-    """Return the example lines of all shipped formats, which stand in their comments and in the documentation."""
-    of_files = [
-        re.sub(r" {2,}\([^)]*\)$", "", line[2:])
-        for name in NAMES
-        for line in (FORMATS / f"{name}.yaml").read_text().split("\n")
-        if line.startswith("# ")
-    ]
-    of_docs = re.findall(r"^\|[^|]*\| `(.*?)`", (ROOT / "docs/formats.md").read_text(), re.MULTILINE)
-    assert len(of_docs) > len(NAMES)
-    return [*of_files, *of_docs]
 
 
 def written(path: Path, lines: list[str]) -> Path:

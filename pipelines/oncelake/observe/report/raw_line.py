@@ -73,9 +73,8 @@ class RawLines:
         if lines is None or not lines.num_rows:
             return None
         try:
-            reader = PlainReader(
-                silver.parsers[table.name].declared, at_micros(lines["modified"][0].as_py()), silver.limits
-            )
+            modified = at_micros(lines["modified"][0].as_py())
+            reader = PlainReader(silver.parsers[table.name].declared, modified, silver.limits, ingested_at)
             with bounded(_SECONDS, "the pattern"):
                 for value in lines["value"].to_pylist():
                     line = reader.read(value.decode())

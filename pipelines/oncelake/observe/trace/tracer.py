@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion
@@ -41,8 +40,8 @@ from oncelake.observe.trace.find import (
     find,
 )
 from oncelake.observe.trace.lineage import At, Lineage, TraceStep
+from oncelake.observe.trace.line_again import LineAgain
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
-from oncelake.silver.transform import accepted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,8 +57,8 @@ class Tracer:
 
     Attributes:
         chain: the declared chain.
-        spark: returns the session; called to parse a line of a file again, for masked lines, and to compute the window
-            and keys of a gold table.
+        spark: returns the session; called for masked lines, and for a line's parts or the window and keys of a gold
+            table that only Spark computes.
     """
 
     chain: Chain
@@ -91,7 +90,7 @@ class Tracer:
             yield dropped
             if repeats >= line.equal:
                 return
-        rows = self._silver_rows(line)
+        rows = self._silver_rows(line, versions)
         silver = self._silver(replace(line, equal=line.equal - repeats), rows, versions)
         yield silver
         for name, declared in all_built_by(self.chain).items():
@@ -179,17 +178,26 @@ class Tracer:
         condition += f" AND {same('t.value', line.content, values)}"
         return plain_rows(self._query(f"SELECT {shown} FROM {{rows}} t WHERE {condition}", table, **values))
 
-    def _silver_rows(self, line: BronzeLine) -> "SilverRows | None":
+    def _silver_rows(self, line: BronzeLine, versions: list[int]) -> "SilverRows | None":
         """Return silver's rows for the line; None if there is no silver table.
 
         Lines of a file have no number, so they are matched by their parsed values.
         """
         if not self._is_there(SILVER):
             return None
-        condition, values = self._origin(line, SILVER)
         if line.row["topic"] is not None:
-            return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values)
-        parsed = accepted(self._parsed(line)).toArrow()
+            return SilverRows(self._rows, self.chain.lake.at(SILVER), *self._origin(line, SILVER))
+        again = self._again(line)
+        parsed = again.without_spark()
+        if parsed is not None:
+            rows = self._rows_like(line, parsed)
+            if rows.table.num_rows or self._waits(SILVER, _table(line), versions):  # guard: unmatched-line-by-spark
+                return rows
+        return self._rows_like(line, again.with_spark())
+
+    def _rows_like(self, line: BronzeLine, parsed: "pyarrow.Table") -> "SilverRows":
+        """Return silver's rows for the line that have the values of its parsed rows."""
+        condition, values = self._origin(line, SILVER)
         silver, texts = self._rows.columns(self.chain.lake.at(SILVER)), []
         for row in parsed.select(_TEXTS).to_pylist():
             texts.append(" AND ".join(same(f"t.{name}", value, values) for name, value in row.items()))
@@ -227,7 +235,7 @@ class Tracer:
         if self._waits(SILVER, _table(line), versions):
             return At.NOT_YET, self._behind(stage, _table(line), versions)
         table_state = commit_log.state()
-        refused = accepted(self._parsed(line)).isEmpty()
+        refused = self._again(line).is_refused()
         last = table_state.last
         if last and last.version in silver_versions and (refused or self._lacks_repeats(last)):
             return (
@@ -288,11 +296,8 @@ class Tracer:
         rows = self._query(f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} IN ({places})", table, **windows)
         return plain_rows(rows.select([LOG_TIME, *declared.by, *declared.measures]))
 
-    def _parsed(self, line: BronzeLine) -> DataFrame:
-        """Return the line's row of bronze, parsed again by today's format and rules."""
-        frame = self.spark().createDataFrame(line.table)
-        source = line.row.get(SOURCE.name)
-        return self.chain.silver.parse(frame if source is None else frame.withColumn(SOURCE.name, F.lit(source)))
+    def _again(self, line: BronzeLine) -> LineAgain:
+        return LineAgain(line, self.chain.silver, self.spark)
 
     def _commits(self, table: Table, reads: Table, versions: list[int]) -> tuple[ChainCommit, ...]:
         log, source = self.chain.commit_log(table), self.chain.commit_log(reads).table_id()

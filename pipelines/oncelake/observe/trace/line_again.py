@@ -1,0 +1,93 @@
+"""A line of bronze, parsed again by today's format: to recognize silver's rows of a line of a file, which has no number.
+
+What is read without Spark is what Spark reads, or it is left to Spark: see `silver.plain_reader`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oncelake.common.lake import BRONZE
+from oncelake.observe.trace.find import BronzeLine
+from oncelake.silver.plain_reader import PlainReader, bounded
+from oncelake.silver.plain_times import NeedsSparkError
+from oncelake.silver.rules import Silver
+from oncelake.silver.schema import EACH, SOURCE
+from oncelake.silver.transform import accepted
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# A line is read without Spark for at most this many seconds.
+_SECONDS = 2.0
+# Columns that are null in bronze's rows of whole lines of files.
+_NOT_OF_FILES = ("topic", "timestamp", "headers")
+
+
+@dataclass(frozen=True)
+class LineAgain:
+    """Parses a line of bronze again.
+
+    Attributes:
+        line: the line.
+        silver: how silver's rows are made.
+        spark: returns the session.
+    """
+
+    line: BronzeLine
+    silver: Silver
+    spark: Callable[[], SparkSession]
+
+    def without_spark(self) -> "pyarrow.Table | None":
+        """Return the columns by which silver's rows of a line of a file are recognized; None if that needs Spark.
+
+        The suite's rules are left out, see `with_spark`. There is no row if the format refuses the line.
+        """
+        row = self.line.row
+        if self.line.content is None or any(row.get(name) is not None for name in _NOT_OF_FILES):
+            return None
+        modified = "file_modified" in self.line.table.column_names
+        try:
+            reader = PlainReader(
+                self.silver.parsers[row.get(SOURCE.name) or BRONZE.name].declared,
+                self.line.table["file_modified"][0].as_py() if modified else None,
+                self.silver.limits,
+                self.line.ingested_at,
+            )
+            with bounded(_SECONDS, "the pattern"):
+                read = reader.read(self.line.content.decode())
+            values = {"log_time": read.log_time, "level": read.level, "message": read.message}
+            return self._table([] if read.rules else [{**values, "fields": list(read.fields.items())}])
+        except (NeedsSparkError, ValueError, OverflowError):  # a text is not UTF-8, or Python has no such time
+            return None
+
+    def _table(self, rows: list[dict[str, object]]) -> "pyarrow.Table":
+        import pyarrow  # noqa: PLC0415 - not everywhere
+
+        text = pyarrow.string()
+        columns = {
+            "log_time": pyarrow.timestamp("us", "UTC"),
+            "level": text,
+            "message": text,
+            "fields": pyarrow.map_(text, text),
+            **({event.name: pyarrow.int32() for event in EACH} if self.silver.has_events else {}),
+        }
+        return pyarrow.Table.from_pylist(rows, pyarrow.schema(list(columns.items())))
+
+    def with_spark(self) -> "pyarrow.Table":
+        """Return silver's rows as Spark makes them of the line.
+
+        The suite's rules are left out: silver's rows are from the rules of their time.
+        """
+        return accepted(self._parsed(replace(self.silver, rules=()))).toArrow()
+
+    def is_refused(self) -> bool:
+        """Return True if the line breaks a rule of today, as Spark reads it."""
+        return accepted(self._parsed(self.silver)).isEmpty()
+
+    def _parsed(self, silver: Silver) -> DataFrame:
+        frame, source = self.spark().createDataFrame(self.line.table), self.line.row.get(SOURCE.name)
+        return silver.parse(frame if source is None else frame.withColumn(SOURCE.name, F.lit(source)))
