@@ -1,10 +1,11 @@
 """The guards of what a person is told of lines: their zone, their number, and times that cannot be right."""
 
-from tests.guards.edits import becomes, calls, never, reads, removed, unwrapped
+from tests.guards.edits import always, becomes, calls, never, reads, removed, unwrapped
 from tests.guards.guard import Guard
 
 _RUN = "streaming/test_counts_of_lines.py::"
 _LINES = "spark/silver/test_what_lines_mean.py::"
+_TRACE = "streaming/test_trace_of_files.py::"
 _LATE = "unit/observe/report/test_late.py::"
 
 GUARDS = (
@@ -94,5 +95,19 @@ GUARDS = (
         "the keys of a plot are other ones than gold's",
         becomes("True"),
         tests=("streaming/test_report_readers.py::test_every_fact_is_the_same_by_both_readers",),
+    ),
+    Guard(
+        "unmatched-line-by-spark",
+        "a line that silver lacks as it was read without Spark is read by Spark",
+        "a trace calls a line missing that silver has in another way",
+        always(),
+        tests=(f"{_TRACE}test_a_line_that_silver_lacks_as_it_was_read_is_read_by_spark",),
+    ),
+    Guard(
+        "later-rule-hides-no-row",
+        "a line is found in silver whatever the suite says today",
+        "after a new rule, a trace calls older lines missing that silver has",
+        becomes("self.silver"),
+        tests=(f"{_TRACE}test_a_line_that_a_later_rule_would_refuse_is_still_traced",),
     ),
 )

@@ -1,7 +1,8 @@
-"""A line of a file is traced without Spark where its format can be read so, and Spark would trace it in the same way."""
+"""A line of a file is traced without Spark where its format can be read so, with the lineage that Spark would find."""
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,11 +14,13 @@ import yaml
 from pyspark.sql import SparkSession
 
 from oncelake.engine import open_lake
+from oncelake.engine.runner import Run
+from oncelake.observe.progress import Progress
 from oncelake.observe.trace.line_again import LineAgain
 from oncelake.observe.trace.lineage import At, Lineage
 from oncelake.silver.parsing.format import format_names
 from oncelake.silver.plain_reader import PlainReader
-from tests.support.house import House
+from tests.support.house import House, Recorder
 from tests.support.places import FORMATS
 from tests.support.plain_reading import examples_of
 from tests.support.several import Several
@@ -48,7 +51,7 @@ WRITTEN = datetime(2019, 12, 1, tzinfo=UTC).timestamp()
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Several:
-    """Read a file of each shipped format, of an own one, and a growing one: a line that is refused, examples, their repeats.
+    """Read a file of each shipped format, of an own one, and a growing one: a line that is refused, examples, repeats.
 
     Repeats within an hour are dropped, and times that are later than today are accepted.
     """
@@ -79,7 +82,7 @@ def records(lake: House, name: str) -> list[str]:
 
 
 def trace(lake: House, name: str, record: str, spark: SparkSession | None = None) -> Lineage:
-    first = record.split("\n")[0].removesuffix("\r")
+    first = record.split("\n", maxsplit=1)[0].removesuffix("\r")
     return lake.lakehouse(spark).trace(f"{name}/a.log:{first}")
 
 
@@ -110,9 +113,9 @@ def test_a_repeat_and_a_record_of_several_lines_are_traced_without_spark(lake: S
     assert [step.at for step in way.steps] == [At.THERE, At.DROPPED, At.THERE, At.COUNTED]
     record = next(record for record in records(lake, "java") if "\n" in record)
     way = trace(lake, "java", record)
-    assert (way.line, way.holds) == (record, True)
-    assert way.steps[1].row
-    assert way.steps[1].row["message"].count("\n") == record.count("\n")
+    row = silver_row(way)
+    assert row
+    assert (way.line, row["message"].count("\n")) == (record, record.count("\n"))
     row = silver_row(trace(lake, "own", OF_OWN[0]))
     assert row
     assert (row["log_time"], row["message"], row["size"]) == ("2019-11-25T09:00:00.000000Z", "red\n\tand bold", 7)
@@ -198,6 +201,21 @@ def test_a_line_that_a_later_rule_would_refuse_is_still_traced(
     assert [step.at for step in way.steps] == [At.THERE, At.THERE, At.COUNTED]
     monkeypatch.setattr(LineAgain, "without_spark", lambda _: None)
     assert lakehouse.trace(f"a.log:{PLAIN}").to_dict() == way.to_dict()
+
+
+def test_a_line_that_silver_has_not_read_yet_needs_no_spark(
+    house: House, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.write("a.log", PLAIN.encode())
+    house.run(spark)
+    house.write("b.log", PLAIN.encode(), JUNK.encode())
+    chain = house.chain(spark)
+    bronze = replace(chain, stages=chain.stages[:1])
+    Run(bronze, spark, Progress(bronze, Recorder([])), threading.Event()).once()
+    monkeypatch.setattr(open_lake, "spark_session", lambda *_, **__: pytest.fail("Spark is not needed"))
+    for line in (PLAIN, JUNK):
+        steps = house.lakehouse().trace(f"b.log:{line}").steps
+        assert [step.at for step in steps] == [At.THERE, At.NOT_YET, At.NOT_YET]
 
 
 def _made(directory: Path) -> Path:

@@ -106,6 +106,10 @@ class Silver:
         """Parse bronze's lines, each with the format of its source, and check them against the rules."""
         return self._parse_by_format(bronze, [partial(self._parse, parser) for parser in self.by_format])
 
+    def parse_source(self, name: str, bronze: DataFrame) -> DataFrame:
+        """Parse bronze's lines of one source, and check them against the rules."""
+        return self._parse(self.parsers[name], bronze)
+
     def prepared(self) -> Callable[[DataFrame], DataFrame]:
         """Return `parse` for the batches of a run, whose plan is built once for each format."""
         parsers = [Prepared(partial(self._parse, parser)) for parser in self.by_format]

@@ -1,9 +1,12 @@
 """What is read without Spark: offsets and escapes in the forms that silver reads; tests with Spark compare both."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from oncelake.silver.parsing.format import LogFormat
 from oncelake.silver.plain_reader import PlainReader, logfmt_pairs
+from oncelake.silver.transform import TimeLimits
 
 # letters of a time pattern → the offsets that they read
 OFFSETS = {
@@ -43,3 +46,14 @@ def test_an_offset_is_read_by_the_letters_of_its_form_alone(letters: str) -> Non
 )
 def test_a_quoted_value_has_the_escapes_of_json_or_four_of_them(written: str, text: str) -> None:
     assert logfmt_pairs(f'msg="{written}"') == {"msg": text}
+
+
+def test_the_limits_are_around_the_ingestion_and_a_time_without_a_year_is_before_it() -> None:
+    pattern = {"pattern": "^(?<time>.*)\\|(?<message>.*)$", "default_level": "INFO"}
+    ingested_at = datetime(2020, 1, 1, tzinfo=UTC)
+    limits = TimeLimits(ahead=timedelta(hours=1))
+    reader = PlainReader(LogFormat.model_validate({**pattern, "time": "iso8601"}), None, limits, ingested_at)
+    assert reader.read("2020-01-01T01:00:00Z|x").log_time == ingested_at + timedelta(hours=1)
+    assert list(reader.read("2020-01-01T01:00:01Z|x").rules) == ["time_range"]
+    reader = PlainReader(LogFormat.model_validate({**pattern, "time": "MM-dd HH:mm"}), None, limits, ingested_at)
+    assert reader.read("11-25 10:00|x").log_time == datetime(2019, 11, 25, 10, tzinfo=UTC)

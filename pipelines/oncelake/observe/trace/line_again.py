@@ -1,4 +1,4 @@
-"""A line of bronze, parsed again by today's format: to recognize silver's rows of a line of a file, which has no number.
+"""A line of bronze, parsed again by today's format: a line of a file has no number by which silver's rows are found.
 
 What is read without Spark is what Spark reads, or it is left to Spark: see `silver.plain_reader`.
 """
@@ -52,7 +52,7 @@ class LineAgain:
         modified = "file_modified" in self.line.table.column_names
         try:
             reader = PlainReader(
-                self.silver.parsers[row.get(SOURCE.name) or BRONZE.name].declared,
+                self.silver.parsers[self._source].declared,
                 self.line.table["file_modified"][0].as_py() if modified else None,
                 self.silver.limits,
                 self.line.ingested_at,
@@ -78,16 +78,21 @@ class LineAgain:
         return pyarrow.Table.from_pylist(rows, pyarrow.schema(list(columns.items())))
 
     def with_spark(self) -> "pyarrow.Table":
-        """Return silver's rows as Spark makes them of the line.
+        """Return silver's rows of a line of a file as Spark makes them.
 
         The suite's rules are left out: silver's rows are from the rules of their time.
         """
-        return accepted(self._parsed(replace(self.silver, rules=()))).toArrow()
+        silver = replace(self.silver, rules=())  # guard: later-rule-hides-no-row
+        return accepted(silver.parse_source(self._source, self._bronze())).toArrow()
 
     def is_refused(self) -> bool:
         """Return True if the line breaks a rule of today, as Spark reads it."""
-        return accepted(self._parsed(self.silver)).isEmpty()
+        return accepted(self.silver.parse(self._bronze())).isEmpty()
 
-    def _parsed(self, silver: Silver) -> DataFrame:
+    @property
+    def _source(self) -> str:
+        return self.line.row.get(SOURCE.name) or BRONZE.name
+
+    def _bronze(self) -> DataFrame:
         frame, source = self.spark().createDataFrame(self.line.table), self.line.row.get(SOURCE.name)
-        return silver.parse(frame if source is None else frame.withColumn(SOURCE.name, F.lit(source)))
+        return frame if source is None else frame.withColumn(SOURCE.name, F.lit(source))

@@ -39,8 +39,8 @@ from oncelake.observe.trace.find import (
     bronze_has,
     find,
 )
-from oncelake.observe.trace.lineage import At, Lineage, TraceStep
 from oncelake.observe.trace.line_again import LineAgain
+from oncelake.observe.trace.lineage import At, Lineage, TraceStep
 from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 
 if TYPE_CHECKING:
