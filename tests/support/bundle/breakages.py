@@ -74,6 +74,12 @@ BREAKAGES = {
     "unknown package": Breakage(DRAIN, "package_name: oncelake", "package_name: pipeline", "package_name pipeline"),
     "entry point taken away": Breakage("pyproject.toml", 'oncelake = "oncelake.cli.app:main"', "", "no such script"),
     "no wheel": Breakage(CONTINUOUS, "../../dist", "../dist", "the wheel is not there"),
+    "wheels stay": Breakage(MAIN, " --clear #", " #", "uv build --wheel --clear"),
+    "everything uploaded": Breakage(MAIN, "paths: [conf, notebooks]", "paths: [.]", "sync.paths"),
+    "too little uploaded": Breakage(MAIN, "paths: [conf, notebooks]", "paths: [conf]", "sync.paths"),
+    "secrets uploaded": Breakage(MAIN, "exclude: [.env*, ", "exclude: [", "sync.exclude"),
+    "no versions": Breakage(DRAIN, "            - requirements: requirements.txt\n", "", "the newest versions"),
+    "other versions": Breakage(DRAIN, "requirements: requirements", "requirements: other", "no file conf/bundle/other"),
     "no uv": Breakage(MAIN, "uv build --wheel", "python -m build", "uv build --wheel"),
     "undeclared variable": Breakage(MAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),
     "undeclared job parameter": Breakage(DRAIN, "parameters.lake", "parameters.lakes", "no job parameter lakes"),
@@ -108,6 +114,11 @@ BREAKAGES = {
     "runs in development": Breakage(
         CONTINUOUS, "pause_status: ${var.continuous_status}", "pause_status: UNPAUSED", "not paused", ("dev",)
     ),
+    "canceled unheard": Breakage(
+        CONTINUOUS, "canceled_runs: false", "canceled_runs: true", "no_alert_for_canceled_runs: a run"
+    ),
+    "queue unsaid": Breakage(CONTINUOUS, "      queue:\n        enabled: false", "", "queue: unset"),
+    "queue": Breakage(AUDIT, "enabled: false", "enabled: true", "queue: unset"),
     "failure unheard": Breakage(
         AUDIT,
         "            - task_key: prove\n            - task_key: validate",
@@ -116,6 +127,12 @@ BREAKAGES = {
     ),
     "nobody told": Breakage(DRAIN, "        on_failure: ${var.alert_emails}\n", "", "nobody is told"),
     "other checkpoints": Breakage(MAIN, "/${resources.volumes.checkpoints.name}", "/other", "the bundle's volume is"),
+    "schema outside": Breakage(
+        MAIN, ", quality: ${resources.schemas.quality.name}", "", "quality is not the bundle's", ("dev",)
+    ),
+    "layer without a schema": Breakage(
+        "conf/bundle/quality.schema.yml", "    quality:", "    audits:", "quality.name} leads nowhere", ("dev",)
+    ),
     "unprefixed schema": Breakage(MAIN, "${resources.schemas.gold.name}", "gold", "gold is not the bundle's", ("dev",)),
     "unknown environment": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVNG__URL: x}", "ONCELAKE_SERVNG__URL"),
     "unknown environment key": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVING__ULR: x}", "serving.ulr"),
