@@ -107,7 +107,7 @@ BREAKAGES = {
     ),
     "serverless": Breakage(DRAIN, "          job_cluster_key: main\n", "", "no job cluster None"),
     "shared compute": Breakage(MAIN, "MODE_DEDICATED", "MODE_STANDARD", "a session each"),
-    "another runtime": Breakage(MAIN, "17.3.x", "16.4.x", "spark_version 16.4.x-scala2.13"),
+    "another runtime": Breakage(MAIN, "18.x", "16.4.x", "spark_version 16.4.x-scala2.13"),
     "autoscaling": Breakage(MAIN, "num_workers: ${var.workers}", "autoscale: {max_workers: 4}", "fixed number"),
     "both write": Breakage(MAIN, "default: PAUSED", "default: UNPAUSED", "one job writes the lake, not 2", ("prod",)),
     "none writes": Breakage(CONTINUOUS, "${var.continuous_status}", "PAUSED", "all are paused", ("prod",)),
