@@ -3,12 +3,19 @@
 import json
 import re
 import shutil
+import tomllib
 from collections.abc import Mapping
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from oncelake.engine.settings import Schemas
 from tests.support.bundle import cli_schema
 from tests.support.bundle.breakages import BREAKAGES, MAIN, TARGETS, Breakage
 from tests.support.bundle.check import problems_of
@@ -31,6 +38,21 @@ GIVEN: Mapping[str, Mapping[str, Any]] = {
         "operators": "log-operators",
         "readers": "log-readers",
     },
+}
+# the Python of the runtimes
+PYTHON = {"python_version": "3.12", "python_full_version": "3.12.3"}
+# what a runtime has in versions that fit, and other parts of it need
+OF_THE_RUNTIME = {
+    "certifi",
+    "charset-normalizer",
+    "idna",
+    "numpy",
+    "packaging",
+    "pandas",
+    "python-dateutil",
+    "requests",
+    "scipy",
+    "urllib3",
 }
 with_schema = pytest.mark.skipif(
     not cli_schema.PLACE.is_file(), reason=f"the Databricks CLI's schema is not there: {cli_schema.PLACE}"
@@ -140,6 +162,7 @@ def test_development_has_its_own_names_and_starts_nothing_by_itself() -> None:
         "dev_ada_bronze",
         "dev_ada_silver",
         "dev_ada_gold",
+        "dev_ada_quality",
     }
     assert {job["name"] for job in bundle.jobs.values()} == {
         "[dev ada] oncelake continuous",
@@ -162,6 +185,73 @@ def test_production_runs_as_the_service_principal_and_keeps_its_tables() -> None
         assert each["lifecycle"] == {"prevent_destroy": True}
         assert principal in {grant["principal"] for grant in each["grants"]}
     assert all(job["tags"] == {"project": "oncelake", "environment": "prod"} for job in bundle.jobs.values())
+
+
+def test_each_schema_of_a_lake_is_a_schema_of_the_bundle() -> None:
+    assert set(of("dev").config["resources"]["schemas"]) == set(Schemas.model_fields)
+
+
+def test_the_cluster_gets_the_versions_that_the_tests_ran_with() -> None:
+    pinned = set(pins(ROOT / "conf/bundle/requirements.txt"))
+    assert pinned == {pin for pin in pins(ROOT / "constraints.txt") if name_of(pin) in needed() - OF_THE_RUNTIME}
+    assert {name_of(pin) for pin in pinned} | OF_THE_RUNTIME == needed()
+
+
+def pins(file: Path) -> list[str]:
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+
+
+def name_of(pin: str) -> str:
+    return canonicalize_name(pin.partition("==")[0])
+
+
+def needed() -> set[str]:
+    """Return the names of all packages that the wheel needs on the runtimes' Python."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    waiting: list[tuple[Requirement, tuple[str, ...]]] = [
+        (Requirement(text), ("",)) for text in project["dependencies"]
+    ]
+    found = set[tuple[str, tuple[str, ...]]]()
+    while waiting:
+        requirement, extras = waiting.pop()
+        marker = requirement.marker
+        if marker is not None and not any(marker.evaluate({**PYTHON, "extra": extra}) for extra in extras):
+            continue
+        one = (canonicalize_name(requirement.name), tuple(sorted(requirement.extras)))
+        if one not in found:
+            found.add(one)
+            waiting += [(Requirement(text), ("", *requirement.extras)) for text in requires(one[0]) or ()]
+    return {name for name, _ in found}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_can_name_its_workspace(copy: Path, target: str) -> None:
+    main = copy / MAIN
+    text, changed = re.subn(r"# (workspace: \{host|host): ", r"\1: ", main.read_text(encoding="utf-8"))
+    assert changed == 2
+    main.write_text(text.replace("<your workspace>", "example.cloud.databricks.com"), encoding="utf-8")
+    bundle = of(target, copy)
+    assert bundle.config["workspace"]["host"] == "https://example.cloud.databricks.com"
+    assert problems_of(bundle) == []
+
+
+def test_the_bundle_has_an_id() -> None:
+    assert str(UUID(of("dev").config["bundle"]["uuid"])) == of("prod").config["bundle"]["uuid"]
+
+
+def test_the_workflow_tests_with_the_oldest_cli_that_the_bundle_accepts() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["bundle"]["steps"]
+    (cli,) = {step["uses"] for step in steps if step.get("uses", "").startswith("databricks/setup-cli@")}
+    assert of("dev").config["bundle"]["databricks_cli_version"] == f">= {cli.partition('@v')[2]}"
+    assert any(step.get("run", "").endswith("pytest tests/bundle") for step in steps)
+
+
+def test_the_examples_for_prod_name_the_target() -> None:
+    prod = GUIDE.partition("\n## Then, in prod\n")[2]
+    examples = re.findall(r"^databricks bundle .*$", prod, re.MULTILINE)
+    assert len(examples) >= 5
+    assert [line for line in examples if " -t prod" not in line] == []
 
 
 def test_the_drain_job_writes_in_place_of_the_continuous_one() -> None:

@@ -825,10 +825,11 @@ GUARDS = (
     ),
     Guard(
         "low-limit-warned",
-        "a warning for a limit that may be too low later",
+        "a warning for a limit that may be too low later, and for a Databricks runtime that no test runs on",
         "a run of many cores, or a proof, fails with an error of a library",
         removed(),
         tests=(f"{_MACHINE}a_low_limit_is_warned_of_before_spark_starts",),
+        also=("unit/common/spark/test_runtime.py::test_another_runtime_is_warned_of_by_its_name",),
     ),
     Guard(
         "heap-too-small-refused",

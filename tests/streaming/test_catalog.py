@@ -2,8 +2,7 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
@@ -27,49 +26,14 @@ from oncelake.observe.live import LiveBoard
 from oncelake.observe.log_cache import cached
 from oncelake.observe.progress import JsonLines
 from oncelake.observe.report.contents import verdict
-from tests.support.house import House, error_log_conf, events, kill_group
+from tests.support.catalog_house import CatalogHouse
+from tests.support.house import events, kill_group
 from tests.support.lakes import BATCHES, LINES, MORE, forget_commits
 from tests.support.made_report import facts_of
 from tests.support.processes import newest, wait_for
 
 # the tests share a lake, which one worker fills
 pytestmark = pytest.mark.xdist_group("catalog")
-
-
-@dataclass
-class CatalogHouse(House):
-    """A lake whose tables are in the session catalog, in schemas of their own.
-
-    Attributes:
-        warehouse: the catalog's directory for the files of tables.
-        prefix: the beginning of the schemas' names.
-        lines: all lines that were written.
-    """
-
-    warehouse: Path = Path()
-    prefix: str = ""
-    lines: list[bytes] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        conf = error_log_conf()
-        conf["lake"] = {"catalog": "spark_catalog"}
-        conf["lake"]["schemas"] = {layer: f"{self.prefix}{layer}" for layer in ("bronze", "silver", "gold")}
-        conf["checkpoints"] = str(self.lake / "_checkpoints")
-        self.conf = self.root / "conf.yaml"
-        self.conf.write_text(yaml.safe_dump(conf))
-
-    @property
-    def flags(self) -> list[str]:
-        return [f"source.path={self.logs}", *self.sets]
-
-    def write(self, name: str, *lines: bytes) -> None:
-        super().write(name, *lines)
-        self.lines += lines
-
-    def table(self, name: str) -> Path:
-        layer, _, table = name.partition("/")
-        return self.warehouse / f"{self.prefix}{layer}.db" / table
 
 
 @dataclass
@@ -95,18 +59,9 @@ class SeveralInCatalog(CatalogHouse):
         return {row["source"]: row["count"] for row in silver.groupBy("source").count().collect()}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def kept_in_memory() -> Iterator[None]:
-    """Accept the catalog in memory, which ends with the tests' Spark."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preflight, "check_catalog", lambda *_: None)
-        yield
-
-
 @pytest.fixture(scope="module")
-def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CatalogHouse:
+def filled(spark: SparkSession, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> CatalogHouse:
     """Fill a lake with three runs; each test leaves it correct, except the last ones."""
-    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
     house = CatalogHouse(tmp_path_factory.mktemp("catalog"), warehouse=warehouse, prefix="catalog_test_")
     for number, lines in enumerate(BATCHES):
         house.write(f"{number}.log", *lines)
@@ -210,8 +165,9 @@ def test_a_lost_checkpoint_is_recovered(filled: CatalogHouse, spark: SparkSessio
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_several_sources_come_and_go_and_are_recovered_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+def test_several_sources_come_and_go_and_are_recovered_and_rebuilt(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
     house = SeveralInCatalog(tmp_path, warehouse=warehouse, prefix="several_test_")
     first, second, third = BATCHES
     house.declare("access_log", "app")
@@ -289,8 +245,9 @@ def test_a_recreated_table_is_another_table(filled: CatalogHouse, spark: SparkSe
 
 
 @pytest.mark.spark
-def test_a_served_table_is_compared_after_a_batch_that_changes_rows(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+def test_a_served_table_is_compared_after_a_batch_that_changes_rows(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
     house = CatalogHouse(tmp_path, warehouse=warehouse, prefix="served_test_")
     house.sets = [f"serving.url=sqlite:///{tmp_path}/served.db", "serving.tables=[error_log]"]
     house.tell(spark, "serving", "init")

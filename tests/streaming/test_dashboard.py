@@ -46,7 +46,7 @@ def lake(bundle: Bundle, filled: Filled, spark: SparkSession) -> Iterator[House]
     schemas = {layer: declaration["name"] for layer, declaration in bundle.config["resources"]["schemas"].items()}
     for layer, schema in schemas.items():
         spark.sql(f"CREATE DATABASE `{schema}`")
-        for path in (house.lake / layer).iterdir():
+        for path in (house.lake / layer).glob("*"):  # no audit has made quality
             spark.sql(f"CREATE TABLE `{schema}`.`{path.name}` USING delta LOCATION '{path}'")
     yield house
     for schema in schemas.values():

@@ -12,7 +12,7 @@ from typing import Self
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark.machine import low_limits
-from oncelake.common.spark.runtime import is_given
+from oncelake.common.spark.runtime import is_given, untested_runtime
 from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, chain_of, keeping_duplicates, needs_spark, tables_need_spark
 from oncelake.engine.configuration import code_places, configured
@@ -93,7 +93,7 @@ class OpenLake:
     def _session(self, *, quick: bool = False) -> SparkSession:
         """Return the session; start Spark if there is none yet, with `quick` for work of a few seconds."""
         if self._spark is None:
-            self._warn(() if is_given() else low_limits(self.settings.spark))  # guard: low-limit-warned
+            self._warn(untested_runtime() if is_given() else low_limits(self.settings.spark))  # guard: low-limit-warned
             self._spark = self._ending.enter_context(
                 spark_session(self.settings.spark, verbose=self.verbose, quick=quick)
             )

@@ -49,6 +49,7 @@ class Schemas(Strict):
     bronze: CatalogName = Field("bronze", description="bronze's schema in the catalog")
     silver: CatalogName = Field("silver", description="silver's schema in the catalog")
     gold: CatalogName = Field("gold", description="the gold tables' schema in the catalog")
+    quality: CatalogName = Field("quality", description="the schema of the audits' results in the catalog")
 
 
 class LakeSettings(Strict):

@@ -74,6 +74,12 @@ BREAKAGES = {
     "unknown package": Breakage(DRAIN, "package_name: oncelake", "package_name: pipeline", "package_name pipeline"),
     "entry point taken away": Breakage("pyproject.toml", 'oncelake = "oncelake.cli.app:main"', "", "no such script"),
     "no wheel": Breakage(CONTINUOUS, "../../dist", "../dist", "the wheel is not there"),
+    "wheels stay": Breakage(MAIN, " --clear #", " #", "uv build --wheel --clear"),
+    "everything uploaded": Breakage(MAIN, "paths: [conf, notebooks]", "paths: [.]", "sync.paths"),
+    "too little uploaded": Breakage(MAIN, "paths: [conf, notebooks]", "paths: [conf]", "sync.paths"),
+    "secrets uploaded": Breakage(MAIN, "exclude: [.env*, ", "exclude: [", "sync.exclude"),
+    "no versions": Breakage(DRAIN, "            - requirements: requirements.txt\n", "", "the newest versions"),
+    "other versions": Breakage(DRAIN, "requirements: requirements", "requirements: other", "no file conf/bundle/other"),
     "no uv": Breakage(MAIN, "uv build --wheel", "python -m build", "uv build --wheel"),
     "undeclared variable": Breakage(MAIN, "${var.source}", "${var.sauce}", "${var.sauce} leads nowhere"),
     "undeclared job parameter": Breakage(DRAIN, "parameters.lake", "parameters.lakes", "no job parameter lakes"),
@@ -101,13 +107,18 @@ BREAKAGES = {
     ),
     "serverless": Breakage(DRAIN, "          job_cluster_key: main\n", "", "no job cluster None"),
     "shared compute": Breakage(MAIN, "MODE_DEDICATED", "MODE_STANDARD", "a session each"),
-    "another runtime": Breakage(MAIN, "17.3.x", "16.4.x", "spark_version 16.4.x-scala2.13"),
+    "another runtime": Breakage(MAIN, "18.x", "16.4.x", "spark_version 16.4.x-scala2.13"),
     "autoscaling": Breakage(MAIN, "num_workers: ${var.workers}", "autoscale: {max_workers: 4}", "fixed number"),
     "both write": Breakage(MAIN, "default: PAUSED", "default: UNPAUSED", "one job writes the lake, not 2", ("prod",)),
     "none writes": Breakage(CONTINUOUS, "${var.continuous_status}", "PAUSED", "all are paused", ("prod",)),
     "runs in development": Breakage(
         CONTINUOUS, "pause_status: ${var.continuous_status}", "pause_status: UNPAUSED", "not paused", ("dev",)
     ),
+    "canceled unheard": Breakage(
+        CONTINUOUS, "canceled_runs: false", "canceled_runs: true", "no_alert_for_canceled_runs: a run"
+    ),
+    "queue unsaid": Breakage(CONTINUOUS, "      queue:\n        enabled: false", "", "queue: unset"),
+    "queue": Breakage(AUDIT, "enabled: false", "enabled: true", "queue: unset"),
     "failure unheard": Breakage(
         AUDIT,
         "            - task_key: prove\n            - task_key: validate",
@@ -116,6 +127,12 @@ BREAKAGES = {
     ),
     "nobody told": Breakage(DRAIN, "        on_failure: ${var.alert_emails}\n", "", "nobody is told"),
     "other checkpoints": Breakage(MAIN, "/${resources.volumes.checkpoints.name}", "/other", "the bundle's volume is"),
+    "schema outside": Breakage(
+        MAIN, ", quality: ${resources.schemas.quality.name}", "", "quality is not the bundle's", ("dev",)
+    ),
+    "layer without a schema": Breakage(
+        "conf/bundle/quality.schema.yml", "    quality:", "    audits:", "quality.name} leads nowhere", ("dev",)
+    ),
     "unprefixed schema": Breakage(MAIN, "${resources.schemas.gold.name}", "gold", "gold is not the bundle's", ("dev",)),
     "unknown environment": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVNG__URL: x}", "ONCELAKE_SERVNG__URL"),
     "unknown environment key": Breakage(MAIN, "default: {}", "default: {ONCELAKE_SERVING__ULR: x}", "serving.ulr"),

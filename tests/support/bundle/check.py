@@ -13,6 +13,10 @@ from tests.support.bundle.names import missing, with_parameters
 from tests.support.bundle.resolve import Bundle
 from tests.support.bundle.rules import broken_by, broken_by_target
 
+# Without --clear, the jobs would use the wheel with the highest version of those in dist.
+BUILD = "uv build --wheel --clear"
+# What the jobs read: their configurations and notebooks.
+UPLOADED = ("conf", "notebooks")
 _TYPES = {"dashboards": Dashboard, "jobs": Job, "schemas": Schema, "volumes": Volume}
 
 
@@ -20,7 +24,7 @@ def problems_of(bundle: Bundle) -> list[str]:
     """Return all problems of a target of the bundle."""
     if found := list(_by_package(bundle.config["resources"])):
         return found
-    found = [*_artifacts(bundle), *broken_by_target(bundle)]
+    found = [*_artifacts(bundle), *_uploads(bundle), *broken_by_target(bundle)]
     for name, job in bundle.jobs.items():
         found += [f"{name}: {problem}" for problem in (*_tasks(job, bundle), *broken_by(job))]
     for name, each in bundle.config["resources"].get("dashboards", {}).items():
@@ -42,10 +46,18 @@ def _by_package(resources: Config) -> Iterator[str]:
 
 def _artifacts(bundle: Bundle) -> Iterator[str]:
     wheels = [each for each in bundle.config.get("artifacts", {}).values() if each.get("type") == "whl"]
-    if [wheel.get("build") for wheel in wheels] != ["uv build --wheel"]:
-        yield "artifacts: one wheel, made by uv build --wheel, is expected"
+    if [wheel.get("build") for wheel in wheels] != [BUILD]:
+        yield f"artifacts: one wheel, made by {BUILD}, is expected"
     if not all((bundle.root / wheel.get("path", ".") / "pyproject.toml").is_file() for wheel in wheels):
         yield "artifacts: its path has no pyproject.toml"
+
+
+def _uploads(bundle: Bundle) -> Iterator[str]:
+    sync = bundle.config.get("sync", {})
+    if tuple(sync.get("paths", ())) != UPLOADED:
+        yield f"sync.paths: the jobs read {' and '.join(UPLOADED)}, and the readers of the target see what is uploaded"
+    if ".env*" not in sync.get("exclude", ()):
+        yield "sync.exclude: a file such as .env can hold secrets"
 
 
 def _tasks(job: Config, bundle: Bundle) -> Iterator[str]:

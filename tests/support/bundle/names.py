@@ -81,6 +81,8 @@ def _wheel(task: Config, bundle: Bundle) -> Iterator[str]:
         yield f"package_name {wheel['package_name']}: the wheel is of {project['name']}"
     if {"whl": "dist/*.whl"} not in task.get("libraries", []):
         yield "libraries: without ../../dist/*.whl the wheel is not there"
+    if not any("requirements" in library for library in task.get("libraries", [])):
+        yield "libraries: without requirements.txt each start of a cluster gets the newest versions"
     if not _is_callable(project["scripts"].get(wheel["entry_point"])):
         yield f"entry_point {wheel['entry_point']}: pyproject.toml declares no such script"
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from tests.support.bundle.files import Config
 from tests.support.bundle.resolve import Bundle
 
-RUNTIME = "17.3.x-scala2.13"
+# those that oncelake warns of in no run: 17.3 LTS, 18 LTS and 19
+RUNTIMES = ("17.3.x-scala2.13", "18.x-scala2.13", "19.x-scala2.13")
 DEDICATED = "DATA_SECURITY_MODE_DEDICATED"
 
 
@@ -29,11 +30,16 @@ def broken_by(job: Config) -> Iterator[str]:
     yield from (f"{key}: its failure would not fail the run" for key in _unheard(job["tasks"]))
     if not all("on_failure" in job.get(each, {}) for each in ("email_notifications", "webhook_notifications")):
         yield "nobody is told of a failure"
+    if job.get("queue") != {"enabled": False}:
+        yield "queue: unset, the CLI sets true, and a run that is due during another one waits for it"
+    if job.get("notification_settings", {}).get("no_alert_for_canceled_runs"):
+        # https://docs.databricks.com/jobs/continuous.html: after the last retry of a task its run is canceled
+        yield "no_alert_for_canceled_runs: a run whose retries failed is canceled, and nobody is told"
 
 
 def _cluster(cluster: Config) -> Iterator[str]:
-    if cluster.get("spark_version") != RUNTIME:
-        yield f"spark_version {cluster.get('spark_version')}: {RUNTIME} is the one"
+    if cluster.get("spark_version") not in RUNTIMES:
+        yield f"spark_version {cluster.get('spark_version')}: expected is {' or '.join(RUNTIMES)}"
     if cluster.get("data_security_mode") != DEDICATED:
         yield f"data_security_mode {cluster.get('data_security_mode')}: queries need a session each, by {DEDICATED}"
     if "autoscale" in cluster or not isinstance(cluster.get("num_workers"), int) or cluster["num_workers"] < 1:

@@ -351,11 +351,13 @@ def test_an_invalid_catalog_is_refused(tmp_path: Path, lake: str, said: str) -> 
 def test_a_catalogs_tables_have_quoted_names_and_the_rest_is_beside_the_checkpoints(tmp_path: Path) -> None:
     conf = tmp_path / "conf.yaml"
     conf.write_text(
-        "source: {path: logs}\nlake: {catalog: my-cat, schemas: {gold: dev_gold}}\ncheckpoints: /Volumes/a/b/c\n"
+        "source: {path: logs}\nlake: {catalog: my-cat, schemas: {gold: dev_gold, quality: dev_quality}}\n"
+        "checkpoints: /Volumes/a/b/c\n"
     )
     lake = load(conf).places()
     assert lake.at(BRONZE) == "`my-cat`.`bronze`.`access_log`"
     assert lake.at(Table("gold", "error_log")) == "`my-cat`.`dev_gold`.`error_log`"
+    assert lake.at(Table("quality", "results")) == "`my-cat`.`dev_quality`.`results`"
     assert (lake.root, lake.checkpoint("gold.error_log")) == ("/Volumes/a/b/c", "/Volumes/a/b/c/gold/error_log")
 
 

@@ -22,6 +22,8 @@ AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # The oldest Databricks runtime with the Spark version that oncelake is tested on.
 _OLDEST_RUNTIME = (17, 3)
+# The runtimes with a Spark on which the tests run; since 18, a version has no second number.
+_TESTED_RUNTIMES = {"17.3 LTS": (17, 3), "18 LTS": (18,), "19": (19,)}
 # Each of these variables selects Spark Connect. Its sessions have no JVM, and another process writes the batches.
 _CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
@@ -44,6 +46,20 @@ def is_given() -> bool:
 def on_databricks() -> bool:
     """Return True on a Databricks cluster, which has its own Spark, Delta and Kafka connector."""
     return DATABRICKS in os.environ
+
+
+def untested_runtime() -> list[str]:
+    """Return a warning if this is a Databricks runtime with a Spark that the tests do not run on.
+
+    `check_delta` refuses older ones.
+    """
+    version = os.environ.get(DATABRICKS, "")
+    numbers = _numbers(version)
+    if numbers < _OLDEST_RUNTIME or any(numbers[: len(tested)] == tested for tested in _TESTED_RUNTIMES.values()):
+        return []
+    return [
+        f"this is Databricks runtime {version}; the tests run on the Spark of these only: {', '.join(_TESTED_RUNTIMES)}"
+    ]
 
 
 def refuse_connect() -> None:
