@@ -12,25 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.spark import versions
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.locales import utf8_locale
-
-DELTA = "4.4.0"
-# In the 4.0 line, spark-token-provider-kafka is published only for 4.0.0; the 4.0.0 connector also works on a later
-# Spark 4.0.
-KAFKA_CONNECTOR = "4.0.0"
-
-DELTA_SPARK = ("io.delta", "delta-spark_4.0_2.13", DELTA)
-SPARK_KAFKA = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_CONNECTOR)
-ARTIFACTS = (
-    DELTA_SPARK,
-    ("io.delta", "delta-storage", DELTA),
-    SPARK_KAFKA,
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", KAFKA_CONNECTOR),
-    ("org.apache.kafka", "kafka-clients", "3.9.0"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
-
 
 _PATIENCE = 600.0
 
@@ -41,12 +25,12 @@ def class_path() -> str:
     Raises:
         OncelakeError: Ivy could not download one of them.
     """
-    return resolve(ARTIFACTS, transitive=False)
+    return resolve(versions.installed().artifacts, transitive=False)
 
 
 def are_here() -> bool:
     """Return True if the jars were downloaded before."""
-    return _cached(_answer(_ivy_module(ARTIFACTS, transitive=False))) is not None
+    return _cached(_answer(_ivy_module(versions.installed().artifacts, transitive=False))) is not None
 
 
 def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
