@@ -2,7 +2,6 @@
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.jvm import jvm
@@ -25,8 +24,7 @@ def check_pattern(spark: SparkSession, pattern: str) -> None:
 def check_time(spark: SparkSession, key: str, pattern: str) -> None:
     """Raise ConfigError if Spark does not accept a datetime pattern; `key` names it."""
     try:
-        read = F.try_to_timestamp(F.lit("x"), F.lit(pattern))
-        spark.sql("SELECT 1").select(read).collect()  # runs on the driver only
+        spark.sql("SELECT try_to_timestamp('x', :pattern)", {"pattern": pattern}).collect()  # runs on the driver only
     except PySparkException as error:
         raise ConfigError(
             f"{key}: Spark cannot read a time with the pattern {pattern!r}: {reason(error)}. Correct it as described "
