@@ -137,7 +137,7 @@ CAUSES = (
     Cause("no Spark", ("SPARK_HOME=/none has no bin/spark-submit; unset it",), "export SPARK_HOME=/none"),
     Cause(
         "another Spark",
-        (" is Spark 3.5.1, and this Python has PySpark 4.0", "unset it"),
+        (" is Spark 3.5.1, and this Python has PySpark 4.", "unset it"),
         f"{FAKE}; touch $D/jars/spark-core_2.12-3.5.1.jar",
     ),
     Cause(

@@ -48,7 +48,7 @@ _OWNED: Mapping[str, str] = {
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
     # for duplicate keys of a map, the last one wins; Spark's default is an error
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    # Spark binds the named values of a query as before 4.1: since then, those of a query that Delta parses are not bound
+    # bind the named values of a query as before Spark 4.1: since then, those of a query that Delta parses are not bound
     "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     # Spark 4.2 has a second form of a checkpoint's files, which earlier ones do not read
     "spark.sql.streaming.offsetLog.formatVersion": "1",
