@@ -9,11 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelake.common.spark import direct_file_system
-from oncelake.common.spark.direct_file_system import LOG_STORE
-from oncelake.common.spark.launch import java_output_to
-from oncelake.common.spark.session import build
-from oncelake.common.spark.settings import SparkSettings
 from tests.support import crashing
 from tests.support.house import CODE, House
 
@@ -68,16 +63,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     Its file system crashes where a test asks for it; otherwise it is the program's own. Expressions are interpreted:
     for a few lines a batch, generating Java code takes three times as long. `compiled_expressions` changes that.
     """
-    with java_output_to(tmp_path_factory.mktemp("spark") / "log"):
-        settings = SparkSettings(master="local[2]", driver_memory="4g", conf=crashing.conf())
-        session = build(settings, app="oncelake-tests")
-    session.conf.set(CODE, "NO_CODEGEN")
-    # the program accepts this log store as its own: it differs only by the crash
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
-        with crashing.local_writes(session):
-            yield session
-    session.stop()
+    with crashing.session(tmp_path_factory.mktemp("spark") / "log") as session:
+        session.conf.set(CODE, "NO_CODEGEN")
+        yield session
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from oncelake.common.spark import jars
+from oncelake.common.spark import versions
 
 PLACE = Path(".bench")
 # The declarative program's Java libraries; this Delta is published for Spark 4.0, 4.1 and 4.2.
-DELTA = (("io.delta", "delta-spark_4.2_2.13", jars.DELTA), ("io.delta", "delta-storage", jars.DELTA))
+DELTA = (("io.delta", "delta-spark_4.2_2.13", versions.DELTA), ("io.delta", "delta-storage", versions.DELTA))
 REQUIREMENTS = Path(__file__).parent / "programs"
 
 

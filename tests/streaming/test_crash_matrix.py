@@ -4,8 +4,6 @@ Every step is tried, none by chance. Large batches, and Spark's writer, write an
 nothing else, so only these steps are tried with them as well. What only a killed process can show is in test_kill.py.
 """
 
-from collections.abc import Iterator
-
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -13,36 +11,9 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import StageError
 from tests.support.crashing import crashed
 from tests.support.house import House
+from tests.support.steps import LINES, steps
 
 pytestmark = pytest.mark.spark
-
-WRITES = {
-    "bronze": ["bronze/access_log"],
-    "silver": ["silver/access_log", "silver/quarantine"],
-    "gold/error_log": ["gold/error_log"],
-    "serving/error_log": [],
-}
-LINES = (
-    [b"2017-07-30 14:09:08 ERROR one", b"2017-07-30 14:09:59 error two", b"broken", b"2017-07-30 14:10:00 INFO three"],
-    [b"2017-06-20 00:00:01 ERROR 40 days late", b"2017-07-30 14:09:08 ERROR one", b"broken as well"],
-)
-
-
-def steps(batch: int, *, large: bool) -> Iterator[str]:
-    """Yield every file that a batch of the chain writes, in order."""
-    for stage, tables in WRITES.items():
-        checkpoint = f"_checkpoints/{stage}"
-        if batch == 0:
-            yield from (f"{table}/_delta_log/{0:020}.json" for table in tables)
-            yield f"{checkpoint}/metadata"
-        if stage == "bronze":
-            yield f"{checkpoint}/sources/0/{batch}"
-        yield f"{checkpoint}/offsets/{batch}"
-        for table in tables:
-            if large and not table.startswith("gold"):
-                yield f"{table}/_staged-*/_SUCCESS"
-            yield f"{table}/_delta_log/{batch + 1:020}.json"
-        yield f"{checkpoint}/commits/{batch}"
 
 
 @pytest.mark.timeout(900)

@@ -10,6 +10,7 @@ import pytest
 
 from oncelake.common.spark import jars
 from oncelake.common.spark.runtime import DELTA_ON
+from oncelake.common.spark.versions import installed
 from tests.support.given import LINES, ODD, Given, delta
 from tests.support.house import House
 
@@ -33,7 +34,7 @@ def test_the_chain_runs_beside_a_given_session_and_leaves_it_unchanged(house: Ho
     assert "holds" in said
 
 
-NO_DELTA = "this session has no Delta Lake: start it with --packages io.delta:delta-spark_4.0_2.13:4.4.0"
+NO_DELTA = f"this session has no Delta Lake: start it with --packages {':'.join(installed().delta)}"
 OLD_DELTA = "this session's Delta Lake is 4.0.0; 4.4.0 or later is needed"
 
 

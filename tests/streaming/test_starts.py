@@ -110,13 +110,13 @@ CAUSES = (
     Cause("no Java on the path", ("no Java found (looked in PATH)",), "unset JAVA_HOME; PATH=$D"),
     Cause(
         "another Java",
-        ("bin/java is Java 11; Spark 4.0 needs 17 or 21.",),
+        ("bin/java is Java 11; Spark needs 17 or 21.",),
         """mkdir $D/bin; printf '%s\\n' '#!/bin/sh' "echo 'openjdk version \\"11.0.2\\"' >&2" > $D/bin/java; """
         "chmod 755 $D/bin/java; export JAVA_HOME=$D",
     ),
     Cause(
         "a Java of another machine",
-        ("bin/java is Java of an unknown version; Spark 4.0 needs 17 or 21.",),
+        ("bin/java is Java of an unknown version; Spark needs 17 or 21.",),
         "mkdir $D/bin; echo x > $D/bin/java; chmod 755 $D/bin/java; export JAVA_HOME=$D",
     ),
     *(
@@ -137,7 +137,7 @@ CAUSES = (
     Cause("no Spark", ("SPARK_HOME=/none has no bin/spark-submit; unset it",), "export SPARK_HOME=/none"),
     Cause(
         "another Spark",
-        (" is Spark 3.5.1, and this Python has PySpark 4.0", "unset it"),
+        (" is Spark 3.5.1, and this Python has PySpark 4.", "unset it"),
         f"{FAKE}; touch $D/jars/spark-core_2.12-3.5.1.jar",
     ),
     Cause(

@@ -17,8 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelake.common.spark import compiled, direct_file_system
+from oncelake.common.spark.direct_file_system import LOG_STORE
 from oncelake.common.spark.jars import cache_home
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.launch import java_output_to
+from oncelake.common.spark.session import build
+from oncelake.common.spark.settings import SparkSettings
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.writers import local as local_write
 from oncelake.exactly_once.writers.local import Snapshot
@@ -30,6 +34,24 @@ def conf() -> Mapping[str, str]:
     """Return the settings of a Spark session with this file system."""
     replaced = {key: name.replace("Direct", "Crashing") for key, name in direct_file_system.CONF.items()}
     return {compiled.CLASS_PATH: os.pathsep.join((compiled.class_path(), str(_jar()))), **replaced}
+
+
+@contextmanager
+def session(said: Path) -> Iterator[SparkSession]:
+    """Start oncelake's own Spark with this file system, and let what this process writes itself crash as well.
+
+    Args:
+        said: the file that gets what Java prints at the start.
+    """
+    settings = SparkSettings(master="local[2]", driver_memory="4g", conf=conf())
+    with java_output_to(said):
+        spark = build(settings, app="oncelake-tests")
+    # the program accepts this log store as its own: it differs only by the crash
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(direct_file_system, "CONF", {**direct_file_system.CONF, LOG_STORE: settings.conf[LOG_STORE]})
+        with local_writes(spark):
+            yield spark
+    spark.stop()
 
 
 @contextmanager

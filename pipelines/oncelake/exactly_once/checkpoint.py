@@ -15,8 +15,9 @@ from oncelake.exactly_once.files import Files, lines_of
 
 # How Spark spells the position in a source that it has not read yet, if a query has several.
 NOT_READ = "-"
-# The version of an `offsets` file that every supported Spark reads; Spark 4.2 writes a second one.
-_VERSION, _SECOND = "v1", "v2"
+# The version of an `offsets` file that every supported Spark reads. Spark 4.2 has a second one, for sources with names;
+# `session` does not let a query of oncelake begin with it.
+_VERSION = "v1"
 
 
 @dataclass(frozen=True)
@@ -121,16 +122,11 @@ def _half_written(files: Files, path: str, committed: int | None) -> str | None:
 
 
 def _unreadable(offsets: Mapping[int, str | None]) -> str | None:
-    """Return which batch's position has a version of its form that Spark does not read."""
+    """Return which batch's position has a version of its form that not every Spark reads."""
     for batch, text in offsets.items():
         version = (text or _VERSION).partition("\n")[0]
-        if version == _VERSION:
-            continue
-        from pyspark import __version__  # noqa: PLC0415 - heavy, and hardly ever needed
-
-        newest = _SECOND if tuple(map(int, __version__.split(".")[:2])) >= (4, 2) else _VERSION
-        if version != newest:
-            return f"offsets/{batch} has version {version}, and Spark {__version__} reads {newest}"
+        if version != _VERSION:
+            return f"offsets/{batch} has version {version} of its form, and oncelake reads {_VERSION}"
     return None
 
 

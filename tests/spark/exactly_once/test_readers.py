@@ -8,9 +8,8 @@ import pyarrow
 import pytest
 from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from oncelake.common.spark.rows import Collected, SparkRows
+from oncelake.common.spark.rows import Collected, SparkRows, arrow_schema
 from oncelake.exactly_once.writers.local import LocalTable, create
 from oncelake.exactly_once.writers.spark import append
 from tests.support.committed import append_by
@@ -30,7 +29,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     root = tmp_path_factory.mktemp("tables")
     for name in (*WRITERS, PLAIN, BOUNDED):
         assert create(str(root / name), SCHEMA, STATS if name != BOUNDED else {})
-    given = pyarrow.Table.from_pylist(rows(), schema=to_arrow_schema(SCHEMA))
+    given = pyarrow.Table.from_pylist(rows(), schema=arrow_schema(SCHEMA))
     unbounded = WriterProperties(default_column_properties=ColumnProperties(statistics_enabled="NONE"))
     write_deltalake(str(root / PLAIN), given, mode="append", writer_properties=unbounded)
     one_row = [Collected(given.slice(number, 1), spark) for number in range(given.num_rows)]

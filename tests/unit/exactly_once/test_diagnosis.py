@@ -152,12 +152,13 @@ def test_a_truncated_offset_log_is_lost(files: MemoryFiles, text: str) -> None:
     assert find(files).state is State.CHECKPOINT_LOST
 
 
-def test_a_position_of_a_version_that_spark_does_not_read_is_lost(files: MemoryFiles) -> None:
+@pytest.mark.parametrize("version", ["v2", "v9"])
+def test_a_position_of_a_version_that_spark_does_not_read_is_lost(files: MemoryFiles, version: str) -> None:
     table(files, "table", 3)
     checkpoint(files, "ckpt", planned=2)
-    files.texts["ckpt/offsets/2"] = files.texts["ckpt/offsets/2"].replace("v1", "v9", 1)
+    files.texts["ckpt/offsets/2"] = files.texts["ckpt/offsets/2"].replace("v1", version, 1)
     found = find(files)
-    assert (found.state, "offsets/2 has version v9" in found.seen) == (State.CHECKPOINT_LOST, True)
+    assert (found.state, f"offsets/2 has version {version}" in found.seen) == (State.CHECKPOINT_LOST, True)
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n"])

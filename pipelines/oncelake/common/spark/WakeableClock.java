@@ -1,9 +1,6 @@
 package oncelake;
 
 import java.lang.reflect.Field;
-import org.apache.spark.sql.execution.streaming.MicroBatchExecution;
-import org.apache.spark.sql.execution.streaming.ProcessingTimeExecutor;
-import org.apache.spark.sql.execution.streaming.StreamingQueryWrapper;
 import org.apache.spark.util.SystemClock;
 
 /**
@@ -13,23 +10,24 @@ import org.apache.spark.util.SystemClock;
  * Measured: a batch begins 0.26 s after the commit that it reads, and 0.33 s with Spark's clock and a look every 250 ms
  * (medians of 36 commits each, three alternating rounds); an idle query takes 0.4 % of a core, and 1.2 % there.
  *
- * It stands on Spark's internals: the private `clock` of `ProcessingTimeExecutor`, which `check` looks for,
- * `MicroBatchExecution`, `StreamingQueryWrapper` and `SystemClock`.
+ * It stands on Spark's internals: `SystemClock`, the private `clock` of `ProcessingTimeExecutor`, which `check` looks
+ * for, and what leads from a query to it. These classes move from one Spark to the next, so none is named here.
  */
 public final class WakeableClock extends SystemClock {
   private boolean woken = false;
 
   /** Returns the clock of a query with a processing-time trigger, which gets one; null while the query is starting. */
   public static synchronized WakeableClock of(Object query) throws Exception {
-    MicroBatchExecution execution = (MicroBatchExecution) ((StreamingQueryWrapper) query).streamingQuery();
-    ProcessingTimeExecutor executor = (ProcessingTimeExecutor) execution.triggerExecutor();
+    Object execution = query.getClass().getMethod("streamingQuery").invoke(query);
+    Object executor = execution.getClass().getMethod("triggerExecutor").invoke(execution);
     if (executor == null) {
       return null;
     }
-    if (!(executor.clock() instanceof WakeableClock)) {
-      clockOf(ProcessingTimeExecutor.class).set(executor, new WakeableClock());
+    Field clock = clockOf(executor.getClass());
+    if (!(clock.get(executor) instanceof WakeableClock)) {
+      clock.set(executor, new WakeableClock());
     }
-    return (WakeableClock) executor.clock();
+    return (WakeableClock) clock.get(executor);
   }
 
   /** Checks that the class with this name has the private field that `of` sets. */

@@ -8,7 +8,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.rows import Collected
+from oncelake.common.spark.rows import Collected, arrow_schema
 from oncelake.common.spark.runtime import has_class
 
 _BOUNDED_ROWS = "oncelake.BoundedRows"
@@ -42,7 +42,6 @@ class SmallBatches:
         The job ends when a partition reaches the bound, so the memory that it uses is bounded as well.
         """
         import pyarrow  # noqa: PLC0415 - a run that collects nothing need not have it
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
 
         spark = frame.sparkSession
         share = max(frame._jdf.queryExecution().toRdd().getNumPartitions() / _PARTITIONS, 1.0)
@@ -52,7 +51,7 @@ class SmallBatches:
         chunks: list[bytes] = RDD(bounded, spark.sparkContext, NoOpSerializer()).collect()
         if not all(chunks):
             return None
-        schema = to_arrow_schema(frame.schema)
+        schema = arrow_schema(frame.schema)
         batches = [pyarrow.ipc.read_record_batch(pyarrow.py_buffer(chunk), schema) for chunk in chunks]
         rows = pyarrow.Table.from_batches(batches, schema)
         return Collected(rows, spark) if rows.num_rows <= self.max_rows and rows.nbytes <= self.max_bytes else None

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from oncelake.common.errors import OncelakeError
 from oncelake.common.explain import explain
-from oncelake.common.spark import jars
+from oncelake.common.spark import jars, versions
 from oncelake.common.spark.launch import end_gateway, launch
 
 CLASS_PATH = "spark.driver.extraClassPath"
@@ -65,7 +65,7 @@ _SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in _NAMES)
 def jar() -> Path:
     """Return the path of the compiled classes for these sources, Spark and Delta, whether the jar exists or not."""
     sources = "".join(source.read_text(encoding="utf-8") for source in _SOURCES)
-    known = f"{pyspark.__version__} {jars.DELTA} {sources}"
+    known = f"{pyspark.__version__} {versions.DELTA} {sources}"
     return jars.cache_home() / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.jar"
 
 

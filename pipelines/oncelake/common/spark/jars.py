@@ -8,29 +8,14 @@ resolves them once; later starts read the class path from a file.
 import hashlib
 import os
 import subprocess
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.spark import versions
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.locales import utf8_locale
-
-DELTA = "4.4.0"
-# In the 4.0 line, spark-token-provider-kafka is published only for 4.0.0; the 4.0.0 connector also works on a later
-# Spark 4.0.
-KAFKA_CONNECTOR = "4.0.0"
-
-DELTA_SPARK = ("io.delta", "delta-spark_4.0_2.13", DELTA)
-SPARK_KAFKA = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_CONNECTOR)
-ARTIFACTS = (
-    DELTA_SPARK,
-    ("io.delta", "delta-storage", DELTA),
-    SPARK_KAFKA,
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", KAFKA_CONNECTOR),
-    ("org.apache.kafka", "kafka-clients", "3.9.0"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
-
 
 _PATIENCE = 600.0
 
@@ -41,12 +26,12 @@ def class_path() -> str:
     Raises:
         OncelakeError: Ivy could not download one of them.
     """
-    return resolve(ARTIFACTS, transitive=False)
+    return resolve(versions.installed().artifacts, transitive=False)
 
 
 def are_here() -> bool:
     """Return True if the jars were downloaded before."""
-    return _cached(_answer(_ivy_module(ARTIFACTS, transitive=False))) is not None
+    return _cached(_answer(_ivy_module(versions.installed().artifacts, transitive=False))) is not None
 
 
 def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
@@ -99,9 +84,14 @@ def _answer(module: str) -> Path:
 
 
 def _cached(answer: Path) -> str | None:
-    """Return the class path in a file, or None if there is no such file, or one of its jars is gone."""
-    text = answer.read_text() if answer.exists() else None
-    return text if text is not None and all(Path(jar).exists() for jar in text.split(os.pathsep)) else None
+    """Return the class path in a file, or None if there is no such file, or one of its jars is gone or not whole."""
+    if not answer.exists():
+        return None
+    text = answer.read_text()
+    broken = [Path(jar) for jar in text.split(os.pathsep) if not zipfile.is_zipfile(jar)]
+    for jar in broken:
+        jar.unlink(missing_ok=True)  # otherwise Ivy takes it for downloaded
+    return None if broken else text
 
 
 def _ivy_module(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:
@@ -133,8 +123,15 @@ def _run_ivy(request: Path, answer: Path, cache: Path) -> None:
         ) from None
     if done.returncode != 0 or not answer.exists():
         said = [
-            line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "FAILED" in line
+            line.strip().removeprefix('Exception in thread "main" ')
+            for line in (done.stdout + done.stderr).splitlines()
+            if any(word in line for word in ("not found", "FAILED", "Exception in thread"))
         ]
+        if said and "No space left" in said[0]:
+            raise OncelakeError(
+                f"the Java libraries, 60 MB, do not fit into {cache_home()}: {said[0]}. Free some space there, or set "
+                "XDG_CACHE_HOME to a directory of another disk"
+            )
         raise OncelakeError(
             f"could not download the Java libraries ({said[0] if said else 'Ivy failed'}); "
             "the first start needs access to Maven Central, later starts do not"

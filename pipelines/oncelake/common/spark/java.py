@@ -55,7 +55,7 @@ def java_command() -> str:
         names = ", ".join(read_at_the_start())
         raise ConfigError(f"{found} does not start: {said}. {f'Correct or unset {names}' if names else _way_out()}")
     if major not in SUPPORTED:
-        raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark 4.0 needs 17 or 21. {_way_out()}")
+        raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark needs 17 or 21. {_way_out()}")
     return found
 
 

@@ -17,6 +17,7 @@ _OFTEN = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.sql.classic.SparkSession",
 )
+_OTHER_INTERNALS = ("java.lang.LinkageError", "java.lang.ReflectiveOperationException")
 
 
 def jvm(spark: "SparkSession | SparkContext") -> Any:
@@ -24,11 +25,12 @@ def jvm(spark: "SparkSession | SparkContext") -> Any:
     return spark._jvm
 
 
-def is_linkage_error(spark: "SparkSession", error: "Py4JJavaError") -> bool:
-    """Return True if a Java class was compiled for a Spark with other internals than this one has."""
+def has_other_internals(spark: "SparkSession", error: "Py4JJavaError") -> bool:
+    """Return True if one of our Java classes failed because this Spark has other classes, methods or fields inside."""
     from py4j.java_gateway import is_instance_of  # noqa: PLC0415 - --help imports this module, and py4j takes long
 
-    return bool(is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.lang.LinkageError"))
+    gateway, thrown = spark.sparkContext._gateway, error.java_exception
+    return any(is_instance_of(gateway, thrown, name) for name in _OTHER_INTERNALS)
 
 
 def elements(sequence: Any) -> list[Any]:

@@ -19,8 +19,8 @@ import pyspark
 
 from oncelake.common.errors import ConfigError, reason
 from oncelake.common.spark.settings import MEBIBYTE, SparkSettings, mebibytes
+from oncelake.common.spark.versions import NAMES, line_of
 
-_SPARK = "4.0."
 # By trial on a small lake: with the first no run got through, of threads and addresses not even on one core; the second
 # has room for a proof and for more cores. On two cores, a run failed with 312 files, with 80 threads, and with 2.25 GiB
 # of addresses beside its heap; it got through with 348, 90 and 2.5 GiB. The addresses are in MiB.
@@ -62,10 +62,10 @@ def java_variables() -> list[str]:
 
 
 def _check_pyspark() -> None:
-    if not pyspark.__version__.startswith(_SPARK):
+    if line_of(pyspark.__version__) is None:
         raise ConfigError(
             f"this Python imports PySpark {pyspark.__version__} from {Path(pyspark.__file__).parent}, and oncelake "
-            "needs PySpark 4.0; take it off PYTHONPATH, or install oncelake[local] in an environment of its own"
+            f"runs on PySpark {NAMES}; take it off PYTHONPATH, or install oncelake[local] in an environment of its own"
         )
 
 

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
 from oncelake.common.explain import explain
-from oncelake.common.spark.jvm import is_linkage_error, jvm
+from oncelake.common.spark.jvm import has_other_internals, jvm
 from oncelake.common.spark.runtime import has_class
 
 _PREPARED_PLAN = "oncelake.PreparedPlan"
@@ -38,7 +38,7 @@ class Prepared:
         try:
             return DataFrame(jvm(spark).oncelake.PreparedPlan.over(self._made._jdf, batch._jdf), spark)
         except Py4JJavaError as error:  # a given Spark can have other internals than the Spark of the compilation
-            if not is_linkage_error(spark, error):
+            if not has_other_internals(spark, error):
                 raise
             _LOG.debug("plans are not prepared: %s", explain(error))
         self._made, self._is_built_again = None, True

@@ -5,6 +5,7 @@ Whatever works on rows works on both, so it need not ask which they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -12,6 +13,15 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+def arrow_schema(schema: StructType) -> "pyarrow.Schema":
+    """Return the columns as Arrow has them in the batches that Spark's Java code writes, with timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - needs pyarrow, which is optional
+
+    # Spark 4.2 wants the zone, which earlier ones do not know as an argument
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class Collected:
         """The columns, as Spark has them."""
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - needs pyarrow, which is optional
 
-        return from_arrow_schema(self.rows.schema)
+        return from_arrow_schema(self.rows.schema, prefer_timestamp_ntz=True)
 
     @property
     def here(self) -> "pyarrow.Table":

@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 
 from oncelake.common.errors import ConfigError
-from oncelake.common.spark.jars import DELTA, DELTA_SPARK, SPARK_KAFKA
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.versions import DELTA, NAMES, SparkLine, line_of
 
 AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
@@ -35,7 +35,6 @@ DELTA_ON: Mapping[str, str] = {
 }
 DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-_DELTA_ARTIFACT, _KAFKA_ARTIFACT = ":".join(DELTA_SPARK), ":".join(SPARK_KAFKA)
 
 
 def is_given() -> bool:
@@ -112,19 +111,16 @@ def check_delta(spark: SparkSession) -> None:
         if _numbers(version)[:2] < _OLDEST_RUNTIME:
             raise ConfigError(f"this is Databricks runtime {version}; use {oldest} LTS or later, which has Spark 4.0")
         return
-    if not spark.version.startswith("4.0."):
-        raise ConfigError(
-            f"this session's Spark is {spark.version}, but oncelake needs Spark 4.0 and its Delta Lake: "
-            "use Spark 4.0, or a Databricks runtime of 17.3 LTS or later"
-        )
+    line = _line(spark)
+    package = ":".join(line.delta)
     log = _class(spark, DELTA_LOG)
     if log is None:
-        raise ConfigError(f"this session has no Delta Lake: start it with --packages {_DELTA_ARTIFACT}")
+        raise ConfigError(f"this session has no Delta Lake: start it with --packages {package}")
     delta_version = str(log.getPackage().getImplementationVersion())
     if _numbers(delta_version) < _numbers(DELTA):
         raise ConfigError(
             f"this session's Delta Lake is {delta_version}; {DELTA} or later is needed, because in older versions a "
-            f"stream from a table can lose its last commit: start the session with --packages {_DELTA_ARTIFACT}"
+            f"stream from a table can lose its last commit: start the session with --packages {package}"
         )
     for key, value in DELTA_ON.items():
         has = spark.conf.get(key, "") or ""
@@ -133,6 +129,16 @@ def check_delta(spark: SparkSession) -> None:
                 f"this session has Delta Lake, but it is not switched on: {key} is {has or 'unset'}; start the session "
                 f"with --conf {key}={value}"
             )
+
+
+def _line(spark: SparkSession) -> SparkLine:
+    line = line_of(spark.version)
+    if line is None:
+        raise ConfigError(
+            f"this session's Spark is {spark.version}, but oncelake runs on Spark {NAMES} with its Delta Lake: use one "
+            "of these, or a Databricks runtime of 17.3 LTS or later"
+        )
+    return line
 
 
 def has_auto_loader(spark: SparkSession) -> bool:
@@ -155,7 +161,8 @@ def check_connector(spark: SparkSession) -> None:
     """
     if not has_class(spark, _CONNECTOR):
         raise ConfigError(
-            f"source.kind is kafka, and this session has no Kafka connector: start it with --packages {_KAFKA_ARTIFACT}"
+            "source.kind is kafka, and this session has no Kafka connector: start it with --packages "
+            f"{':'.join(_line(spark).kafka)}"
         )
 
 

@@ -48,6 +48,13 @@ _OWNED: Mapping[str, str] = {
     "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
     # for duplicate keys of a map, the last one wins; Spark's default is an error
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    # bind the named values of a query as before Spark 4.1: since then, those of a query that Delta parses are not bound
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
+    # Spark 4.2 has a second form of a checkpoint's files, which earlier ones do not read
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
+    # Spark 4.2 refuses the first batch if a kill has left the temporary file of its position
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # a batch may finish for this long after a stop; then it is interrupted, which equals a crash
     "spark.sql.streaming.stopTimeout": "60s",
 }

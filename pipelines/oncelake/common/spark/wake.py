@@ -8,26 +8,27 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.explain import explain
-from oncelake.common.spark.jvm import is_linkage_error, jvm
+from oncelake.common.spark.jvm import has_other_internals, jvm
 from oncelake.common.spark.runtime import has_class
+from oncelake.common.spark.versions import line_of
 
 _CLOCK = "oncelake.WakeableClock"
-# Spark's class with the private field that the clock is set in.
-EXECUTOR = "org.apache.spark.sql.execution.streaming.ProcessingTimeExecutor"
 _LOG = logging.getLogger(__name__)
 
 
-def can_wake(spark: SparkSession, executor: str = EXECUTOR) -> bool:
+def can_wake(spark: SparkSession, trigger: str | None = None) -> bool:
     """Return True if a session's JVM has our compiled class, and Spark's class has the field that it sets.
 
     Args:
         spark: the session.
-        executor: the name of Spark's class.
+        trigger: the name of Spark's class; None for that of the session's version.
     """
-    if not has_class(spark, _CLOCK):
+    line = line_of(spark.version)
+    trigger = trigger or (line.trigger if line is not None else None)
+    if trigger is None or not has_class(spark, _CLOCK):
         return False
     try:
-        jvm(spark).oncelake.WakeableClock.check(executor)
+        jvm(spark).oncelake.WakeableClock.check(trigger)
     except Py4JError as error:
         _LOG.debug("queries are not woken: %s", explain(error))
         return False
@@ -52,7 +53,7 @@ class Wake:
             if self._clock is not None:
                 self._clock.wake()
         except Py4JJavaError as error:  # as for a prepared plan; then the query looks at its own triggers only
-            if not is_linkage_error(self._spark, error):
+            if not has_other_internals(self._spark, error):
                 raise
             _LOG.debug("the query is not woken: %s", explain(error))
             self._is_unfit = True

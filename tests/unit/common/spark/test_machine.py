@@ -110,7 +110,7 @@ def test_without_a_place_for_temporary_files_the_places_are_named(monkeypatch: p
 
 def test_another_version_of_pyspark_is_refused_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "3.5.1")
-    with pytest.raises(ConfigError, match=r"imports PySpark 3\.5\.1 from /.*, and oncelake needs PySpark 4\.0"):
+    with pytest.raises(ConfigError, match=r"imports PySpark 3\.5\.1 from /.*, and oncelake runs on PySpark 4\.0, "):
         check_machine(SparkSettings())
 
 
