@@ -1,16 +1,22 @@
 """The archive of Java classes is used once it is complete, and replaced by the next one."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pytest
 
 from oncelake.common.spark import class_data, jars
 
 Process = subprocess.Popen[bytes]
+
+
+class Disk(NamedTuple):
+    total: int
+    free: int
 
 
 @pytest.fixture
@@ -102,3 +108,12 @@ def test_a_quick_jvm_has_only_the_quick_compiler(cache: Path) -> None:
     assert "-XX:TieredStopAtLevel=1" in class_data.options(quick=True)
     assert "-XX:TieredStopAtLevel=1" not in class_data.options()
     assert not any(cache.iterdir())
+
+
+def test_on_a_full_disk_no_archive_is_begun(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_data, "java_command", lambda: "java")
+    environments = demo_that(monkeypatch, 0, b"classes")
+    mebibytes = 1024**2
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(total=1024 * mebibytes, free=21 * mebibytes))
+    assert class_data.write() == f"{cache} has 21 MiB left, and the archive needs 256"
+    assert not environments
