@@ -20,7 +20,7 @@ def arrow_schema(schema: StructType) -> "pyarrow.Schema":
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - needs pyarrow, which is optional
 
     # Spark 4.2 wants the zone, which earlier ones do not know as an argument
-    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)
 
 

@@ -22,7 +22,7 @@ class SparkLine:
         connector: the version of Spark's Kafka connector; it works on all of the line, and the newest of which Maven
             Central has the token provider as well.
         clients: the version of Kafka's clients that the connector is built with.
-        pool: the version of commons-pool2, likewise.
+        pool: the version of commons-pool2 that it is built with.
         trigger: Spark's class that waits for the next trigger of a query.
     """
 
