@@ -753,6 +753,20 @@ GUARDS = (
         tests=("spark/gold/test_expression.py::test_a_function_that_throws_is_refused_by_name",),
     ),
     Guard(
+        "function-of-every-spark",
+        "a gold expression has only functions that each supported Spark has",
+        "a lake that moves to an older Spark stops, or a function that nobody has tried ends every run",
+        answers("None"),
+        tests=("spark/gold/test_expression.py::test_a_function_that_a_later_spark_has_brought_is_refused",),
+    ),
+    Guard(
+        "audit-without-spark-connect",
+        "the audit's library does not load Spark Connect without its packages",
+        "an audit in a program without a file ends at once, with exit code 0",
+        reads('find_spec("grpc") is None', "False"),
+        tests=("unit/observe/test_audit_library.py::test_a_program_without_a_file_loads_the_library",),
+    ),
+    Guard(
         "same-settings-passed-before",
         "a run ends without Spark only if the same configuration has passed the checks",
         "a wrong format or declaration is not reported until new lines come",

@@ -7,7 +7,8 @@ stays as it is written, and so does the table that was built from it.
 Every other function that throws is rejected when it is declared. It is found by its Catalyst class, so operators,
 implicit casts and calls inside a lambda are found as well. Most functions throw only because of one argument (a
 pattern, a format, a zone, a position): they are rejected if this argument is not constant, and constants are tried
-out. The classes are those of Spark 4.0; a test covers each function of the registry.
+out. The classes are those of Spark 4.0, and of 4.1 where it has renamed one; a test covers each function of the
+registry. A function that a later Spark has brought is rejected: a lake may move to one that lacks it.
 """
 
 import re
@@ -34,6 +35,13 @@ _CALL = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+# A call of any function, likewise.
+_ANY_CALL = re.compile(
+    r"""r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/ | \b([a-z_]\w*) `? \s* \(""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+# The Spark whose functions all others have.
+_OLDEST = (4, 0)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ _RULES: tuple[tuple[ThrowingRule, str], ...] = (
     (ThrowingRule(_SHIFT, constant=(1,), own_time=(0,)), "AddMonths"),
     (
         ThrowingRule(_SHIFT, constant=(1,), own_time=(0,), operator="+ or - of a time"),
-        "DateAddInterval DateAddYMInterval TimeAdd TimestampAddYMInterval",
+        "DateAddInterval DateAddYMInterval TimeAdd TimestampAddInterval TimestampAddYMInterval",
     ),
     (ThrowingRule(_SHIFT, constant=(0,), own_time=(1,)), "TimestampAdd"),
     (
@@ -136,7 +144,7 @@ _TIMES_OF_TEXT = ("ToUnixTimestamp", "UnixTimestamp")
 # The classes that move a time only a little.
 _NEAR = (
     *("Cast", "TruncTimestamp", "TruncDate", "DateAdd", "DateSub", "AddMonths", "TimeAdd", "LastDay", "NextDay"),
-    *("DateAddInterval", "DateAddYMInterval", "TimestampAdd", "TimestampAddYMInterval"),
+    *("DateAddInterval", "DateAddYMInterval", "TimestampAdd", "TimestampAddInterval", "TimestampAddYMInterval"),
     *("FromUTCTimestamp", "ToUTCTimestamp", "ConvertTimezone"),
 )
 _OWN = ("log_time", "ingested_at")
@@ -160,6 +168,9 @@ def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None: 
         text: the expression.
         silver: silver's columns.
     """
+    brought = _brought_later(selected.sparkSession, text)
+    if brought is not None:
+        return brought
     walk = Walk(selected.sparkSession)
     expression = selected._jdf.queryExecution().analyzed().expressions().head()
     for node, called in walk.judged(expression):
@@ -169,6 +180,21 @@ def throwing(selected: DataFrame, text: str, silver: StructType) -> str | None: 
     rows = _awkward_rows(selected.sparkSession, text, silver)
     candidates = (with_try_forms(text), *dict.fromkeys(walk.constant))
     return next(filter(None, (_failure(rows, candidate) for candidate in candidates)), None)
+
+
+def _brought_later(spark: SparkSession, text: str) -> str | None:  # guard: function-of-every-spark
+    """Return which function of an expression the oldest Spark does not have; None if it has all."""
+    catalog = spark._jsparkSession.sessionState().catalog()
+    identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier
+    for name in dict.fromkeys(match[1].lower() for match in _ANY_CALL.finditer(text) if match[1]):
+        if not catalog.isRegisteredFunction(identifier(name)):
+            continue
+        since = str(catalog.lookupFunctionInfo(identifier(name)).getSince())
+        if tuple(map(int, re.findall(r"\d+", since)[:2])) > _OLDEST:
+            return (
+                f"calls {name}, which came with Spark {since}; oncelake runs on {'.'.join(map(str, _OLDEST))} as well"
+            )
+    return None
 
 
 class Walk:

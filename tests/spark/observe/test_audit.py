@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.observe.audit.audit import HANDFUL, LINE, Auditor
+from oncelake.observe.audit.audit import HANDFUL, LINE, Auditor, library
 from tests.support.spark_handles import cached_frames
 from tests.support.suites import read
 
@@ -26,8 +26,7 @@ def test_results_stay_small_however_many_rows_break_a_rule(
     said = [F.concat(F.lit("said "), "id").alias("message"), F.lit("INFO").alias("level")]
     rows = spark.range(5_000).select(*said, F.concat(F.lit("line "), "id").alias(LINE))
     auditor, suite = Auditor(tmp_path / "audit"), read(tmp_path, *RULES)
-    import great_expectations as gx  # noqa: PLC0415 - it takes seconds to load
-
+    gx = library()
     kept, opened, get_context = set(cached_frames(spark)), list[Any](), gx.get_context
 
     def counted(**options: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oncelake.observe.audit.audit import errors
+from oncelake.observe.audit.audit import errors, library
 from oncelake.quality.expectations import EXPECTATIONS
 from oncelake.quality.split import at
 
@@ -91,7 +91,7 @@ BY_COLUMN = {"expect_column_values_to_be_of_type", "expect_column_values_to_be_i
 @pytest.fixture(scope="module")
 def asset() -> Any:
     """Return Great Expectations' asset for frames; importing the library takes seconds."""
-    import great_expectations as gx  # noqa: PLC0415
+    gx = library()
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
     context = gx.get_context(mode="ephemeral")

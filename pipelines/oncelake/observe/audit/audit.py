@@ -7,11 +7,13 @@ split and the gate apply the same rules.
 import html
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +26,7 @@ from oncelake.quality.suite import Suite
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
 
+_CONNECT = "pyspark.sql.connect"
 # The column that identifies a row: as an argument for `trace`, or by its key.
 LINE = "_line"
 # At most this many rows are recorded per expectation.
@@ -66,8 +69,7 @@ class Auditor:
         return [_result(suite, number, by_rule[name]) for number, name in enumerate(suite.ids)]
 
     def _run(self, suite: Suite, frame: DataFrame) -> Sequence[Any]:
-        context, name = _context(self.root), str(suite.table)
-        import great_expectations as gx  # noqa: PLC0415 - it takes seconds to load
+        context, gx, name = _context(self.root), library(), str(suite.table)
         from great_expectations.checkpoint.checkpoint import Checkpoint  # noqa: PLC0415
 
         source = context.data_sources.add_or_update_spark(name, persist=False)
@@ -106,14 +108,29 @@ def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
 
 
 @cache
+def library() -> Any:
+    """Import Great Expectations, which takes seconds."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before the import: otherwise it reports every use to its makers
+    # It looks for Spark Connect. Without grpc, PySpark 4.2 ends a program then that has no file, such as `python -c`.
+    is_barred = find_spec("grpc") is None and _CONNECT not in sys.modules  # guard: audit-without-spark-connect
+    if is_barred:
+        sys.modules[_CONNECT] = cast(Any, None)
+    try:
+        import great_expectations  # noqa: PLC0415
+    finally:
+        if is_barred:
+            del sys.modules[_CONNECT]
+    return great_expectations
+
+
+@cache
 def _context(root: Path) -> "AbstractDataContext":
     """Open the context of a directory; one per process, because each context keeps the data it has seen."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before the import: otherwise it reports every use to its makers
-    import great_expectations as gx  # noqa: PLC0415
+    gx = library()
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
     root.mkdir(parents=True, exist_ok=True)
-    context = gx.get_context(mode="file", project_root_dir=root)
+    context: AbstractDataContext = gx.get_context(mode="file", project_root_dir=root)
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     context.variables.save()
     return context
