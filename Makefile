@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 
-.PHONY: help setup demo notebooks fast test test-long test-s3 lowest guards chaos simulate check docs site bench clean
+.PHONY: help setup demo notebooks fast test test-long test-s3 core lowest guards chaos simulate check docs site bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,12 +24,17 @@ test: .venv/dev ## run the tests, of the slow ones those that a guard names; SHA
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(filter-out all,$(SHARE)),-p tests.guards.shares --share $(SHARE))
 
 test-long: MINUTES ?= 60
-test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks), write docs/long-tests.md, and go on with make chaos for an hour
+test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most notebooks), the core on each Spark, write docs/long-tests.md, and go on with make chaos for an hour
 	$(BIN)/python -m pytest -m long --junitxml=build/long.xml tests/long tests/spark tests/streaming tests/services tests/chaos; ended=$$?; $(BIN)/python -m tests.long.page build/long.xml; \
+	$(BIN)/python -m tests.support.sparks 4.0 && $(BIN)/python -m tests.support.sparks 4.1 || ended=1; \
 	$(BIN)/python -m tests.chaos -n 2000 --minutes $(MINUTES) --keep && exit $$ended
 
 test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
+
+core: SPARK ?= 4.1
+core: .venv/dev ## run the core of the tests on another Spark: SPARK=4.0 or 4.1
+	$(BIN)/python -m tests.support.sparks $(SPARK)
 
 lowest: .venv/dev ## run the unit tests with the oldest versions that pyproject.toml allows
 	mkdir -p build

@@ -763,7 +763,7 @@ GUARDS = (
         "audit-without-spark-connect",
         "the audit's library does not load Spark Connect without its packages",
         "an audit in a program without a file ends at once, with exit code 0",
-        reads('find_spec("grpc") is None', "False"),
+        reads("_CONNECT not in sys.modules", "False"),
         tests=("unit/observe/test_audit_library.py::test_a_program_without_a_file_loads_the_library",),
     ),
     Guard(

@@ -13,17 +13,31 @@ from xml.sax.saxutils import unescape
 
 from oncelake.common.spark import jars
 from oncelake.common.spark.java import java_command
+from oncelake.common.spark.versions import Artifact, installed
 from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_properties
 from tests.support.house import kill_group
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
-# what Hadoop needs to read s3a://, in the version that Spark 4.0 ships; the full SDK has 600 MB
-CLIENT = (
-    ("org.apache.hadoop", "hadoop-aws", "3.4.1"),
-    ("software.amazon.awssdk", "bundle", "2.24.6"),
-    ("org.apache.spark", "spark-hadoop-cloud_2.13", "4.0.0"),
-)
+# By line of Spark: the Hadoop that it ships, the SDK of this Hadoop (600 MB), Spark's own part, of which the last one for
+# 4.1 is good for 4.2 as well, and a library that later Hadoops load.
+_VERSIONS = {
+    "4.0": ("3.4.1", "2.24.6", "4.0.0", None),
+    "4.1": ("3.4.2", "2.29.52", "4.1.1", "1.2.1"),
+    "4.2": ("3.5.0", "2.35.4", "4.1.1", "1.3.1"),
+}
 BUCKET = "lake"
+
+
+def _client() -> tuple[Artifact, ...]:
+    """Return what Hadoop needs to read s3a://."""
+    hadoop, sdk, cloud, accelerator = _VERSIONS[installed().name]
+    more = [("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", accelerator)] if accelerator else []
+    return (
+        *more,
+        ("org.apache.hadoop", "hadoop-aws", hadoop),
+        ("software.amazon.awssdk", "bundle", sdk),
+        ("org.apache.spark", "spark-hadoop-cloud_2.13", cloud),
+    )
 
 
 class S3Proxy:
@@ -38,7 +52,7 @@ class S3Proxy:
     def sets(self) -> list[str]:
         """Return the settings with which a run reaches it."""
         conf = {
-            "spark.jars": jars.resolve(CLIENT, transitive=False).replace(os.pathsep, ","),
+            "spark.jars": jars.resolve(_client(), transitive=False).replace(os.pathsep, ","),
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",

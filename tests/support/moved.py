@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import OncelakeError, StageError
 from oncelake.common.spark.jvm import jvm
+from oncelake.serving.database import Database, parse_url
 from tests.support.crashing import crashed, session
 from tests.support.house import CODE, House
 from tests.support.steps import LINES, steps
@@ -28,12 +29,13 @@ _ALL = [line for lines in LINES for line in lines]
 def main() -> None:
     """Stop or go on, as the arguments ask for."""
     how, place = sys.argv[1], Path(sys.argv[2])
-    with tempfile.TemporaryDirectory() as said, session(Path(said) / "log") as spark:
+    with tempfile.TemporaryDirectory() as log, session(Path(log) / "log") as spark:
         spark.conf.set(CODE, "NO_CODEGEN")
         if how == "stop":
-            sys.stdout.write(f"{stop(spark, place)}\n")
+            said: object = stop(spark, place)
         else:
-            sys.stdout.write(json.dumps({"spark": pyspark.__version__, **dict(gone_on(spark, place))}, indent=1))
+            said = dict(gone_on(spark, place))
+        sys.stdout.write(json.dumps({"spark": pyspark.__version__, "said": said}, indent=1))
 
 
 def stop(spark: SparkSession, place: Path) -> int:
@@ -62,6 +64,7 @@ def gone_on(spark: SparkSession, place: Path) -> Iterator[tuple[str, str]]:
         shutil.copytree(point, place / "house")
         jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         house = _served(House(place / "house", place / "house/conf/local.yaml"))
+        Database(parse_url(_url(house))).engine.dispose()
         for number, lines in enumerate(LINES):
             house.write(f"{number}.log", *lines)
         try:
@@ -76,8 +79,12 @@ def gone_on(spark: SparkSession, place: Path) -> Iterator[tuple[str, str]]:
 
 def _served(house: House) -> House:
     """Return a house whose gold table is served."""
-    house.sets += [f"serving.url=sqlite:///{house.root}/served.db", "serving.tables=[error_log]"]
+    house.sets += [f"serving.url={_url(house)}", "serving.tables=[error_log]"]
     return house
+
+
+def _url(house: House) -> str:
+    return f"sqlite:///{house.root}/served.db"
 
 
 if __name__ == "__main__":

@@ -25,12 +25,16 @@ CORE = (
     "tests/frozen",
     "tests/spark/common",
     "tests/spark/exactly_once",
+    "tests/spark/gold",
+    "tests/spark/observe",
     "tests/spark/proof",
+    "tests/spark/silver",
+    "tests/streaming/test_foreach_batch.py",
 )
 
 
 def environment(line: str) -> dict[str, str]:
-    """Return the environment in which Python imports the PySpark of a line, which is installed first if need be."""
+    """Return the environment in which Python imports the PySpark of a line; prepare this machine for it if need be."""
     place = ROOT / "build" / f"spark-{RELEASES[line]}"
     if not (place / "pyspark").is_dir():
         wanted = f"pyspark=={RELEASES[line]}"
@@ -39,16 +43,17 @@ def environment(line: str) -> dict[str, str]:
         subprocess.run(install, check=True)
         partial.rename(place)
     path = [str(place), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    subprocess.run([sys.executable, "-m", "oncelake.set_up"], env=here, check=True)
+    return here
 
 
 def main() -> int:
-    """Prepare the machine for the line that the first argument names, and run the core on it."""
+    """Run the core on the line that the first argument names."""
     line, *more = sys.argv[1:]
     if line not in RELEASES:
         sys.exit(f"Spark {line}: no such line; one of {', '.join(RELEASES)}")
     here = environment(line)
-    subprocess.run([sys.executable, "-m", "oncelake.set_up"], env=here, check=True)
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", *(more or CORE)]
     return subprocess.run(command, env=here, cwd=ROOT, check=False).returncode
 

@@ -35,13 +35,14 @@ _CALL = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
-# A call of any function, likewise.
+# A call of any function, after what is passed over.
 _ANY_CALL = re.compile(
-    r"""r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/ | \b([a-z_]\w*) `? \s* \(""",
+    r"""r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
+    | \b([a-z_]\w*) `? (?: \s | --[^\n]*\n | /\*.*?\*/ )* \(""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-# The Spark whose functions all others have.
-_OLDEST = (4, 0)
+# The Spark whose functions all others have, and functions that it lacks although Spark dates them back to it.
+_OLDEST, _DATED_BACK = (4, 0), ("time", "try_to_date")
 
 
 @dataclass(frozen=True)
@@ -187,12 +188,15 @@ def _brought_later(spark: SparkSession, text: str) -> str | None:  # guard: func
     catalog = spark._jsparkSession.sessionState().catalog()
     identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier
     for name in dict.fromkeys(match[1].lower() for match in _ANY_CALL.finditer(text) if match[1]):
+        if name == "identifier":
+            return "calls a function by identifier(); write its name"
         if not catalog.isRegisteredFunction(identifier(name)):
             continue
         since = str(catalog.lookupFunctionInfo(identifier(name)).getSince())
-        if tuple(map(int, re.findall(r"\d+", since)[:2])) > _OLDEST:
+        if name in _DATED_BACK or tuple(map(int, re.findall(r"\d+", since)[:2])) > _OLDEST:
+            oldest = ".".join(map(str, _OLDEST))
             return (
-                f"calls {name}, which came with Spark {since}; oncelake runs on {'.'.join(map(str, _OLDEST))} as well"
+                f"calls {name}, which Spark {oldest} does not have, and oncelake runs on it as well; write it without"
             )
     return None
 

@@ -399,10 +399,9 @@ def bounded(seconds: float, what: str) -> Iterator[None]:
     def stop(_: int, __: FrameType | None) -> None:
         raise NeedsSparkError(f"{what} takes longer than {seconds:g} s on these lines")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before, (other, _) = signal.signal(signal.SIGALRM, stop), signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, other)  # a timer of the program that calls us goes on
         signal.signal(signal.SIGALRM, before)

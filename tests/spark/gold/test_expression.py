@@ -145,8 +145,8 @@ SAFE = """
     url_encode variant_explode variant_explode_outer weekday weekofyear when width_bucket xxhash64 year
     zeroifnull zip_with | || ~
 """
-# new in Spark 4.1, and null where they find nothing; Spark dates them back
-NEW_AND_SAFE = "time try_to_date"
+# new in Spark 4.1; Spark dates them back
+DATED_BACK = "time try_to_date"
 # functions of many rows, or that return several rows for one
 _OTHERS = ("agg_funcs", "window_funcs", "generator_funcs", "table_funcs")
 
@@ -297,7 +297,7 @@ def test_every_function_of_spark_is_classified(spark: SparkSession) -> None:
     of_one_row = {name for name, info in infos.items() if info.getGroup() not in (*_OTHERS, "")}
     later = {name for name in of_one_row if infos[name].getSince() >= "4.1"}
     known = {*THROWING, *TRY_FORMS, *NOT_OF_THE_ROW.split(), *SAFE.split()}
-    assert of_one_row - known - later - {*NEW_AND_SAFE.split()} == set()
+    assert of_one_row - known - later - {*DATED_BACK.split()} == set()
     assert not later & known
     assert {name for name in known if name[0].isalpha()} - set(functions) == set()
 
@@ -311,16 +311,24 @@ def test_each_class_of_a_rule_is_one_of_this_spark_or_of_another(spark: SparkSes
 
 
 @pytest.mark.parametrize(
-    "text", ["kll_sketch_get_n_bigint(value)", "make_time(1, 2, 3)", "`vector_norm` (array(1.0), 2)"]
+    "text",
+    [
+        *("kll_sketch_get_n_bigint(value)", "make_time(1, 2, 3)", "`vector_norm` (array(1.0), 2)"),
+        *("try_to_date(message)", "upper(TIME(message))", "make_time /* w */ (1, 2, 3)", "make_time -- w\n(1, 2, 3)"),
+    ],
 )
 def test_a_function_that_a_later_spark_has_brought_is_refused(spark: SparkSession, text: str) -> None:
     if installed().name == "4.0":
         pytest.skip("Spark 4.0 has no such function")
     rows = spark.sql("SELECT 1 AS n")
-    assert "which came with Spark 4." in (throwing(rows, text, SILVER) or "")
+    assert "which Spark 4.0 does not have" in (throwing(rows, text, SILVER) or "")
+
+
+def test_a_function_whose_name_is_put_together_is_refused(spark: SparkSession) -> None:
+    assert "by identifier()" in (throwing(spark.sql("SELECT 1 AS n"), "IDENTIFIER('upper')(message)", SILVER) or "")
 
 
 @pytest.mark.parametrize("text", ["'make_time(1, 2, 3)'", "-- make_time(1)\nmessage", "upper(`make_time`)"])
 def test_the_name_of_such_a_function_in_a_text_or_of_a_column_is_no_call(spark: SparkSession, text: str) -> None:
     rows = spark.sql("SELECT 'x' AS message, 'y' AS make_time").select(column(text))
-    assert "which came with" not in (throwing(rows, text, SILVER) or "")
+    assert "does not have" not in (throwing(rows, text, SILVER) or "")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError, OncelakeError
@@ -88,10 +89,22 @@ def _cached(answer: Path) -> str | None:
     if not answer.exists():
         return None
     text = answer.read_text()
-    broken = [Path(jar) for jar in text.split(os.pathsep) if not zipfile.is_zipfile(jar)]
-    for jar in broken:
-        jar.unlink(missing_ok=True)  # otherwise Ivy takes it for downloaded
-    return None if broken else text
+    return text if all(_is_whole(Path(jar)) for jar in text.split(os.pathsep)) else None
+
+
+def _is_whole(jar: Path) -> bool:
+    """Return False if a jar is gone, or cut; a cut one is removed, as Ivy would take it for downloaded."""
+    try:
+        with jar.open("rb") as file:
+            is_whole = zipfile.is_zipfile(file)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it cannot be read now, and Java says why
+        return True
+    if not is_whole:
+        with suppress(OSError):
+            jar.unlink()
+    return is_whole
 
 
 def _ivy_module(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> str:

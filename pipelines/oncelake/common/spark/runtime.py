@@ -20,7 +20,7 @@ from oncelake.common.spark.versions import DELTA, NAMES, SparkLine, line_of
 
 AUTO_LOADER = "cloudFiles"
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-# The oldest Databricks runtime with the Spark version that oncelake is tested on.
+# The oldest Databricks runtime with a Spark that oncelake is tested on.
 _OLDEST_RUNTIME = (17, 3)
 # The runtimes with a Spark on which the tests run; since 18, a version has no second number.
 _TESTED_RUNTIMES = {"17.3 LTS": (17, 3), "18 LTS": (18,), "19": (19,)}

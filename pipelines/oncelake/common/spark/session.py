@@ -53,7 +53,7 @@ _OWNED: Mapping[str, str] = {
     # Spark 4.2 has a second form of a checkpoint's files, which earlier ones do not read
     "spark.sql.streaming.offsetLog.formatVersion": "1",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
-    # Spark 4.2 refuses the first batch if a kill has left the temporary file of its position
+    # Spark 4.1 and 4.2 refuse the first batch if a kill has left the temporary file of its position
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # a batch may finish for this long after a stop; then it is interrupted, which equals a crash
     "spark.sql.streaming.stopTimeout": "60s",

@@ -1,7 +1,4 @@
-"""The versions of Spark that oncelake runs on, and the Java libraries that belong to each.
-
-Nothing else asks for a version of Spark.
-"""
+"""The versions of Spark that oncelake runs on, and the Java libraries that belong to each."""
 
 import re
 from collections.abc import Mapping

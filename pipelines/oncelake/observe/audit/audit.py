@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -111,8 +110,8 @@ def prepared(frame: DataFrame, suite: Suite) -> DataFrame:
 def library() -> Any:
     """Import Great Expectations, which takes seconds."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # before the import: otherwise it reports every use to its makers
-    # It looks for Spark Connect. Without grpc, PySpark 4.2 ends a program then that has no file, such as `python -c`.
-    is_barred = find_spec("grpc") is None and _CONNECT not in sys.modules  # guard: audit-without-spark-connect
+    # It looks for Spark Connect. If one of its packages is missing, PySpark ends a program that has no file then.
+    is_barred = _CONNECT not in sys.modules  # guard: audit-without-spark-connect
     if is_barred:
         sys.modules[_CONNECT] = cast(Any, None)
     try:

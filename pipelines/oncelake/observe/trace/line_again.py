@@ -3,6 +3,7 @@
 What is read without Spark is what Spark reads, or it is left to Spark: see `silver.plain_reader`.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ class LineAgain:
         The suite's rules are left out, see `with_spark`. There is no row if the format refuses the line.
         """
         row = self.line.row
+        if threading.current_thread() is not threading.main_thread():
+            return None  # nothing would stop a pattern that takes for ever
         if self.line.content is None or any(row.get(name) is not None for name in _NOT_OF_FILES):
             return None
         modified = "file_modified" in self.line.table.column_names
