@@ -18,8 +18,8 @@ from oncelake.lab.demo.server import free_port, wait_until_it_answers, write_pro
 from tests.support.house import kill_group
 
 PROXY = (("org.gaul", "s3proxy", "2.6.0"),)
-# By line of Spark: the Hadoop that it ships, the SDK of this Hadoop (600 MB), Spark's own part, of which the last one for
-# 4.1 is good for 4.2 as well, and a library that later Hadoops load.
+# By line of Spark: the Hadoop that it ships, the SDK of this Hadoop (600 MB), Spark's own part (that of 4.1 is good for
+# 4.2 as well), and a library that later Hadoops load.
 _VERSIONS = {
     "4.0": ("3.4.1", "2.24.6", "4.0.0", None),
     "4.1": ("3.4.2", "2.29.52", "4.1.1", "1.2.1"),
