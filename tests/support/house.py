@@ -207,7 +207,8 @@ class House:
         assert self.size("silver/quarantine") == answer.broken
         assert self.errors() == answer.errors
         if "log_volume" in self.lakehouse().settings.gold:
-            assert sum(row["log_count"] for row in self.rows("gold/log_volume")) == answer.parsed
+            counted = sum(row["log_count"] for row in self.rows("gold/log_volume"))
+            assert counted == answer.parsed, f"gold.log_volume counts {counted} lines, and {answer.parsed} parse"
         return answer
 
 
