@@ -5,6 +5,7 @@ ships. So this module lists only the few missing artifacts, without their depend
 resolves them once; later starts read the class path from a file.
 """
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -50,6 +51,15 @@ def resolve(artifacts: Iterable[tuple[str, str, str]], *, transitive: bool) -> s
     if (cached := _cached(answer)) is not None:
         return cached
     home.mkdir(parents=True, exist_ok=True)
+    with (home / "ivy.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two that download into one cache miss what the other has not written yet
+        if (cached := _cached(answer)) is not None:
+            return cached
+        return _download(module, home, answer)
+
+
+def _download(module: str, home: Path, answer: Path) -> str:
+    """Download the artifacts of an Ivy module, and keep their class path in a file; return it."""
     request = home / f"request-{os.getpid()}.xml"
     request.write_text(module)
     partial = home / f"answer-{os.getpid()}.classpath"
