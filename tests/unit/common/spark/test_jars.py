@@ -1,8 +1,12 @@
 """The Java libraries are downloaded once, again if one is not whole, and a download that fails says why."""
 
 import subprocess
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import pytest
 
@@ -51,6 +55,21 @@ def test_a_library_that_is_gone_or_cut_is_downloaded_again(asked: list[Path], le
     jars.resolve(ARTIFACTS, transitive=False)
     assert len(asked) == 2
     assert zipfile.is_zipfile(asked[1])
+
+
+def test_two_do_not_download_at_the_same_time(monkeypatch: pytest.MonkeyPatch, asked: list[Path]) -> None:
+    run, busy = subprocess.run, Lock()
+
+    def slow(command: list[str], **options: Any) -> Any:
+        assert busy.acquire(blocking=False)
+        time.sleep(0.2)
+        busy.release()
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda name: jars.resolve([("org.example", name, "1")], transitive=False), "ab"))
+    assert found == [str(asked[0])] * 2
 
 
 @pytest.mark.parametrize(
