@@ -399,9 +399,10 @@ def bounded(seconds: float, what: str) -> Iterator[None]:
     def stop(_: int, __: FrameType | None) -> None:
         raise NeedsSparkError(f"{what} takes longer than {seconds:g} s on these lines")
 
-    before, (other, _) = signal.signal(signal.SIGALRM, stop), signal.setitimer(signal.ITIMER_REAL, seconds)
+    before, timer = signal.signal(signal.SIGALRM, stop), signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, other)  # a timer of the program that calls us goes on
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *timer)  # that of the program that calls us goes on, with its own handler

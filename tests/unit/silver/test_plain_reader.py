@@ -1,11 +1,13 @@
 """What is read without Spark: offsets and escapes in the forms that silver reads; tests with Spark compare both."""
 
+import signal
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from oncelake.silver.parsing.format import LogFormat
-from oncelake.silver.plain_reader import PlainReader, logfmt_pairs
+from oncelake.silver.plain_reader import PlainReader, bounded, logfmt_pairs
 from oncelake.silver.transform import TimeLimits
 
 # letters of a time pattern → the offsets that they read
@@ -57,3 +59,18 @@ def test_the_limits_are_around_the_ingestion_and_a_time_without_a_year_is_before
     assert list(reader.read("2020-01-01T01:00:01Z|x").rules) == ["time_range"]
     reader = PlainReader(LogFormat.model_validate({**pattern, "time": "MM-dd HH:mm"}), None, limits, ingested_at)
     assert reader.read("11-25 10:00|x").log_time == datetime(2019, 11, 25, 10, tzinfo=UTC)
+
+
+def test_a_timer_of_the_program_goes_on_with_its_handler() -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 7)
+    try:
+        with bounded(30, "nothing"):
+            assert signal.getitimer(signal.ITIMER_REAL)[1] == 0
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == 7
+        time.sleep(0.2)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
