@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,12 @@ from tests.support.bundle.check import problems_of
 from tests.support.bundle.command_line import on_disk, parsed, settings_of
 from tests.support.bundle.dashboard import content, queries
 from tests.support.bundle.files import BundleError, read_all
+from tests.support.bundle.given import GIVEN
 from tests.support.bundle.names import told, with_parameters
 from tests.support.bundle.resolve import Bundle, resolve
 from tests.support.places import ROOT
 
 GUIDE = (ROOT / "docs/databricks.md").read_text(encoding="utf-8")
-# variables without a default in a target
-GIVEN: Mapping[str, Mapping[str, Any]] = {
-    "dev": {"catalog": "main"},
-    "prod": {
-        "catalog": "logs-eu",
-        "warehouse_id": "0123456789abcdef",
-        "source": "{path: /Volumes/logs-eu/raw/app}",
-        "service_principal": "6f1c4f4e-5a44-4a8e-a6a5-0d9a86d0a000",
-        "operators": "log-operators",
-        "readers": "log-readers",
-    },
-}
 # the Python of the runtimes
 PYTHON = {"python_version": "3.12", "python_full_version": "3.12.3"}
 # what a runtime has in versions that fit, and other parts of it need

@@ -15,27 +15,25 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.support.bundle.given import GIVEN
 from tests.support.bundle.workspace import Workspace, workspace
+from tests.support.catalog_house import LAYERS
 from tests.support.places import ROOT
 
 CLI = shutil.which("databricks") or ""
 if not CLI:
     pytest.skip("the Databricks CLI (databricks) is not on the path", allow_module_level=True)
 
-PRINCIPAL = "6f1c4f4e-5a44-4a8e-a6a5-0d9a86d0a000"
+PRINCIPAL = GIVEN["prod"]["service_principal"]
 NEEDED: Mapping[str, Mapping[str, Any]] = {
-    "dev": {"catalog": "main"},
+    **GIVEN,
     "prod": {
+        **GIVEN["prod"],
         "catalog": "logs",
-        "warehouse_id": "0123456789abcdef",
         "source": "{kind: kafka, bootstrap_servers: 'broker1:9093,broker2:9093', topic: alog}",
-        "service_principal": PRINCIPAL,
-        "operators": "log-operators",
-        "readers": "log-readers",
         "alert_emails": ["log-operators@example.com"],
     },
 }
-LAYERS = ("bronze", "silver", "gold", "quality")
 
 
 @dataclass(frozen=True)

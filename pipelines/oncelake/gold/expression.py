@@ -25,24 +25,18 @@ from pyspark.sql.types import DataType, StructType
 
 from oncelake.common.errors import reason
 from oncelake.common.spark.jvm import elements, jvm
+from oncelake.common.spark.versions import OLDEST
 
 TRY_FORMS = ("aes_decrypt", "parse_json", "to_binary", "url_decode", "validate_utf8", "variant_get")
 
 # Quoted text and comments come first, so that a name inside them is skipped.
-_CALL = re.compile(
-    rf"""(?P<passed> r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/ )
-    | \b(?P<name> {"|".join(TRY_FORMS)} ) (?= `? \s* \( )""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
-)
+_PASSED = r"""r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/"""
+_FLAGS = re.IGNORECASE | re.DOTALL | re.VERBOSE
+_CALL = re.compile(rf"(?P<passed> {_PASSED} ) | \b(?P<name> {'|'.join(TRY_FORMS)} ) (?= `? \s* \( )", _FLAGS)
+_ANY_CALL = re.compile(rf"{_PASSED} | \b([a-z_]\w*) `? (?: \s | --[^\n]*\n | /\*.*?\*/ )* \(", _FLAGS)
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
-# A call of any function, after what is passed over.
-_ANY_CALL = re.compile(
-    r"""r'[^']*' | r"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
-    | \b([a-z_]\w*) `? (?: \s | --[^\n]*\n | /\*.*?\*/ )* \(""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
-)
-# The Spark whose functions all others have, and functions that it lacks although Spark dates them back to it.
-_OLDEST, _DATED_BACK = (4, 0), ("time", "try_to_date")
+# Functions that the oldest Spark lacks, although Spark dates them back to it.
+_DATED_BACK = ("time", "try_to_date")
 
 
 @dataclass(frozen=True)
@@ -193,12 +187,17 @@ def _brought_later(spark: SparkSession, text: str) -> str | None:  # guard: func
         if not catalog.isRegisteredFunction(identifier(name)):
             continue
         since = str(catalog.lookupFunctionInfo(identifier(name)).getSince())
-        if name in _DATED_BACK or tuple(map(int, re.findall(r"\d+", since)[:2])) > _OLDEST:
-            oldest = ".".join(map(str, _OLDEST))
+        if name in _DATED_BACK or _numbers(since) > _numbers(OLDEST.name):
             return (
-                f"calls {name}, which Spark {oldest} does not have, and oncelake runs on it as well; write it without"
+                f"calls {name}, which Spark {OLDEST.name} does not have, and oncelake runs on it as well; write it "
+                "without"
             )
     return None
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the first two numbers of a version."""
+    return [int(part) for part in re.findall(r"\d+", version)[:2]]
 
 
 class Walk:

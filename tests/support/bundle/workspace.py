@@ -281,25 +281,6 @@ def _make_schema(workspace: Workspace, call: Call) -> Json:
     return workspace.schemas[name]
 
 
-@_route("GET", "/api/2.1/unity-catalog/schemas/*")
-def _schema(workspace: Workspace, call: Call) -> Json:
-    return _catalog_object(workspace.schemas, "Schema", *call.names)
-
-
-@_route("PATCH", "/api/2.1/unity-catalog/schemas/*")
-def _change_schema(workspace: Workspace, call: Call) -> Json:
-    schema = _schema(workspace, call)
-    schema.update(call.values)
-    return schema
-
-
-@_route("DELETE", "/api/2.1/unity-catalog/schemas/*")
-def _drop_schema(workspace: Workspace, call: Call) -> Json:
-    _schema(workspace, call)
-    del workspace.schemas[call.names[0]]
-    return {}
-
-
 @_route("POST", "/api/2.1/unity-catalog/volumes")
 def _make_volume(workspace: Workspace, call: Call) -> Json:
     schema = f"{call.values['catalog_name']}.{call.values['schema_name']}"
@@ -310,23 +291,28 @@ def _make_volume(workspace: Workspace, call: Call) -> Json:
     return workspace.volumes[name]
 
 
-@_route("GET", "/api/2.1/unity-catalog/volumes/*")
-def _volume(workspace: Workspace, call: Call) -> Json:
-    return _catalog_object(workspace.volumes, "Volume", *call.names)
+def _keep(path: str, kind: str, held: Callable[[Workspace], dict[str, Json]]) -> None:
+    """Answer the calls for schemas, or for volumes, that were made."""
+
+    @_route("GET", path)
+    def _(workspace: Workspace, call: Call) -> Json:
+        return _catalog_object(held(workspace), kind, *call.names)
+
+    @_route("PATCH", path)
+    def _(workspace: Workspace, call: Call) -> Json:
+        found = _catalog_object(held(workspace), kind, *call.names)
+        found.update(call.values)
+        return found
+
+    @_route("DELETE", path)
+    def _(workspace: Workspace, call: Call) -> Json:
+        _catalog_object(held(workspace), kind, *call.names)
+        del held(workspace)[call.names[0]]
+        return {}
 
 
-@_route("PATCH", "/api/2.1/unity-catalog/volumes/*")
-def _change_volume(workspace: Workspace, call: Call) -> Json:
-    volume = _volume(workspace, call)
-    volume.update(call.values)
-    return volume
-
-
-@_route("DELETE", "/api/2.1/unity-catalog/volumes/*")
-def _drop_volume(workspace: Workspace, call: Call) -> Json:
-    _volume(workspace, call)
-    del workspace.volumes[call.names[0]]
-    return {}
+_keep("/api/2.1/unity-catalog/schemas/*", "Schema", lambda workspace: workspace.schemas)
+_keep("/api/2.1/unity-catalog/volumes/*", "Volume", lambda workspace: workspace.volumes)
 
 
 @_route("GET", "/api/2.1/unity-catalog/permissions/*/*")

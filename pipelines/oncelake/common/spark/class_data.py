@@ -7,7 +7,6 @@ after an upgrade. Source: the `java` command's documentation, "Application Class
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ import pyspark
 
 from oncelake.common.spark import compiled, jars
 from oncelake.common.spark.java import java_command
-from oncelake.common.spark.settings import MEBIBYTE
+from oncelake.common.spark.machine import free_mebibytes
 from oncelake.common.version import __version__
 
 # The optimizing compiler compiles a method only after ten times the usual number of calls or loop rounds. Code that
@@ -36,8 +35,8 @@ _LATER = (
 # No log lines about the archive: `write` reports errors, and a JVM continues without an archive that does not fit.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _JAVA_OPTIONS, _RECORD = "SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit"
-# The bytes of an archive, and some more. The JVM that finds no room for its archive says so to nobody.
-_SIZE = 256 * MEBIBYTE
+# The size of an archive, and some more. The JVM that finds no room for its archive says so to nobody.
+_SIZE_MIB = 256
 # A busy machine takes minutes to write 200 MB of classes.
 PATIENCE = 300.0
 # The demo takes a minute.
@@ -80,10 +79,9 @@ def write(heard: Callable[[str], None] = lambda _: None) -> str | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.stem}.[0-9]*"):  # of a JVM that was given up
         left.unlink()
-    disk = shutil.disk_usage(path.parent)
-    if disk.total and disk.free < _SIZE:  # some file systems say no sizes
-        free, needed = disk.free // MEBIBYTE, _SIZE // MEBIBYTE
-        return f"{path.parent} has {free} MiB left, and the archive needs {needed}"
+    free = free_mebibytes(path.parent)
+    if free < _SIZE_MIB:
+        return f"{path.parent} has {free} MiB left, and the archive needs {_SIZE_MIB}"
     partial = path.with_suffix(f".{os.getpid()}")
     code, last = _run_demo({_JAVA_OPTIONS: f'{_RECORD}="{partial}"'}, heard)
     if code != 0 or not _is_written(partial):

@@ -56,6 +56,12 @@ def check_machine(settings: SparkSettings) -> None:
     _check_temporary(settings)
 
 
+def free_mebibytes(place: Path | str) -> float:
+    """Return the MiB that are free on the disk of a directory; infinity on a file system that says no sizes."""
+    disk = shutil.disk_usage(place)
+    return disk.free // MEBIBYTE if disk.total else math.inf
+
+
 def java_variables() -> list[str]:
     """Return the options that the environment gives Java."""
     return [os.environ.get(name, "") for name in _JAVA_VARIABLES]
@@ -228,9 +234,8 @@ def _check_temporary(settings: SparkSettings) -> None:
         place = tempfile.gettempdir()
     except OSError as error:
         raise ConfigError(f"{reason(error)}; free some space there, or set TMPDIR to another directory") from None
-    disk = shutil.disk_usage(place)
-    free = disk.free // MEBIBYTE
-    if disk.total and free < _MIN_DISK_MIB:  # some file systems say no sizes
+    free = free_mebibytes(place)
+    if free < _MIN_DISK_MIB:
         raise ConfigError(
             f"{place}: the disk has {free} MiB left, and Spark needs {_MIN_DISK_MIB} for temporary files; free some "
             "space, or set TMPDIR to another directory"

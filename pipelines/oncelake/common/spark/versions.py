@@ -61,7 +61,7 @@ LINES: Mapping[str, SparkLine] = {
     )
 }
 NAMES = ", ".join(LINES)
-_NEWEST = [*LINES.values()][-1]
+OLDEST, *_, _NEWEST = LINES.values()
 
 
 def line_of(version: str) -> SparkLine | None:
