@@ -94,8 +94,11 @@ def test_ctrl_c_while_spark_starts(shipped_house: House, starting: Path, command
 
 @pytest.fixture
 def stuck(starting: Path, tmp_path: Path) -> Path:
-    """Return the same for a Spark that does not end with the end of its input."""
-    (tmp_path / "home/bin/spark-submit").write_text(f"#!/bin/sh\ntouch {starting}\nexec sleep 60\n")
+    """Return the same for a Spark that does not end with the end of its input.
+
+    A Ctrl-C in the moment of the start finds no Spark that it would wait for; the file is written a second later.
+    """
+    (tmp_path / "home/bin/spark-submit").write_text(f"#!/bin/sh\nsleep 1\ntouch {starting}\nexec sleep 60\n")
     return starting
 
 
