@@ -677,14 +677,11 @@ GUARDS = (
         tests=("spark/gold/test_window.py::test_a_zone_whose_data_differ_is_refused",),
     ),
     Guard(
-        "windows-with-invalid-texts",
-        "the windows of a large batch with such texts leave none out",
+        "range-over-many-rows",
+        "the windows of a large batch leave none out",
         "its rows are inserted a second time",
-        reads("start < until", "False"),
-        tests=(
-            f"{_AGGREGATED}test_the_windows_from_a_first_to_a_last_one_have_all_between_them",
-            "spark/gold/test_window.py::test_the_windows_of_a_zone_from_a_first_to_a_last_one_have_all_between_them",
-        ),
+        reads("len(starts) <= _NAMED", "True"),
+        tests=(f"{_AGGREGATED}test_a_batch_of_many_rows_in_few_windows_leaves_no_window_out",),
     ),
     Guard(
         "transform-values-valid",

@@ -10,7 +10,8 @@ import deltalake
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.proxy import BUCKET, S3Proxy
+from tests.s3.hadoop import settings
+from tests.s3.server import BUCKET, Server
 from tests.support.house import House, kill_group
 from tests.support.processes import SMALL, wait_for
 
@@ -23,12 +24,12 @@ STEPS = ("_checkpoints/bronze/offsets/", "silver/access_log/_delta_log/", "_chec
 class S3House(House):
     """A lake in a bucket, read back by delta-rs."""
 
-    proxy: S3Proxy | None = None
+    server: Server | None = None
 
     @property
-    def bucket(self) -> S3Proxy:
-        assert self.proxy is not None
-        return self.proxy
+    def bucket(self) -> Server:
+        assert self.server is not None
+        return self.server
 
     @property
     def flags(self) -> list[str]:
@@ -58,9 +59,8 @@ class S3House(House):
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[S3House]:
-    (tmp_path / "s3").mkdir()
-    with S3Proxy(tmp_path / "s3") as proxy:
-        yield S3House(tmp_path, sets=[*SMALL, *proxy.sets], proxy=proxy)
+    with Server() as server:
+        yield S3House(tmp_path, sets=[*SMALL, *settings(server.endpoint)], server=server)
 
 
 def test_kills_in_each_stage_lose_and_double_nothing(house: S3House) -> None:

@@ -13,8 +13,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from oncelake.common.errors import StageError
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.support.crashing import crashed
 from tests.support.house import House, error_log_conf
+from tests.support.writers import each_writer
 
 pytestmark = pytest.mark.spark
 
@@ -89,3 +91,16 @@ def test_a_crash_at_any_step_of_gold_counts_every_line_once(tmp_path: Path, spar
     assert (counted.total, counted.counted) == (5, 5)
     house.rebuild(spark, "gold")
     assert house.rows(f"gold/{name}") == [merged]
+
+
+@each_writer
+def test_large_batches_with_the_same_windows_and_keys_add_up(
+    tmp_path: Path, spark: SparkSession, small_batch: str
+) -> None:
+    house = House(tmp_path, sets=[f"run.small_batch={small_batch}"])
+    for batch in range(3):
+        write_log(house.logs / f"{batch}", 600)
+        write_late_and_broken(house.logs / f"late-{batch}", late=60, broken=3, seed=batch)
+        house.run(spark)
+    house.must_be([line for directory in house.logs.iterdir() for line in lines_of(directory)])
+    assert not house.doubts(spark)

@@ -1,7 +1,6 @@
 """Aggregate a batch of silver and merge it into a gold table."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from oncelake.common.spark.prepared import Prepared
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.valid_text import counts_of, marks_of, recorded, warnings
 from oncelake.exactly_once.batch import Batch
+from oncelake.exactly_once.writers import Windows
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.transform import LINES, aggregate, merge_into, windows, windows_of, windows_within
 
@@ -33,7 +33,7 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
         values = counts.drop(*marks) if marks else counts
         sql = partial(merge_into, declared, counts.schema)
         if batch.holds(table):
-            batch.merge(table, SparkRows(values), partial(sql, None))
+            batch.merge(table, SparkRows(values), partial(sql, ()))
             return
         if not batch.seems_small(rows, packed=PARQUET):
             counts = counts.persist()
@@ -45,7 +45,7 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
                 batch.merge(table, merged, partial(sql, windows_of(collected)), _quality(sums, batch))
                 return
             counts = counts.persist()
-            touched, totals = _summed(counts, marks, declared) if marks else (windows(counts), {})
+            touched, totals = _summed(counts, marks) if marks else (windows(counts), {})
             batch.merge(table, SparkRows(values), partial(sql, touched), _quality(totals, batch))
         finally:
             counts.unpersist()
@@ -53,14 +53,12 @@ def write(name: str, declared: GoldTable) -> Callable[[DataFrame, Batch], None]:
     return write_batch
 
 
-def _summed(
-    counts: DataFrame, marks: Sequence[str], declared: GoldTable
-) -> tuple[list[datetime] | None, Mapping[str, int]]:
+def _summed(counts: DataFrame, marks: Sequence[str]) -> tuple[Windows, Mapping[str, int]]:
     """Return a batch's windows, and the sums of its columns of counts, by one job."""
     start = F.unix_micros(LOG_TIME)
     sums = (F.coalesce(F.sum(mark), F.lit(0)).alias(mark) for mark in marks)
     ((first, last, *totals),) = counts.agg(F.min(start), F.max(start), *sums).collect()
-    return windows_within(first, last, declared), dict(zip(marks, totals, strict=True))
+    return windows_within(first, last), dict(zip(marks, totals, strict=True))
 
 
 def _quality(totals: Mapping[str, int], batch: Batch) -> Mapping[str, Any] | None:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from oncelake.common.spark.rows import Collected
 from oncelake.common.spark.valid_text import INVALID_PREFIX, has_text, is_invalid, marks_of, may_be_invalid, valid
-from oncelake.exactly_once.writers import Dialect, MergeSql
+from oncelake.exactly_once.writers import Dialect, MergeSql, Windows
 from oncelake.gold.declaration import LOG_TIME, GoldTable, quoted
 from oncelake.gold.expression import column
 from oncelake.gold.functions import BATCH_SUM_DIGITS, OUT_OF_RANGE, Merge, Part, can_overflow
@@ -33,7 +33,7 @@ from oncelake.gold.schema import schema_over
 from oncelake.gold.window import EPOCH
 from oncelake.silver.parsing.columns import FLOATS
 
-# At most this many windows are listed one by one; of more, the first and the last are given.
+# At most this many rows of a batch have their windows listed one by one; of more, the range from the first to the last.
 _NAMED = 100
 _SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
 _MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
@@ -209,9 +209,7 @@ _DIALECTS: Mapping[Dialect, _Dialect] = {
 }
 
 
-def merge_into(
-    table: GoldTable, schema: StructType, touched: Sequence[datetime] | None, engine: Dialect
-) -> MergeSql | None:
+def merge_into(table: GoldTable, schema: StructType, touched: Windows, engine: Dialect) -> MergeSql | None:
     """Return the MERGE that adds a batch's rows (alias `batch`) to the table's rows (alias `gold`).
 
     A null key equals a null key.
@@ -219,7 +217,7 @@ def merge_into(
     Args:
         table: the declaration.
         schema: the table's columns and types.
-        touched: the windows of the batch, see `windows`; None to look at the whole table.
+        touched: the windows of the batch, see `windows`; empty to look at the whole table.
         engine: the engine that runs it.
 
     Returns:
@@ -238,7 +236,7 @@ def merge_into(
             for name, part in measure.parts.items()
         }
         update |= {measure.name: measure.shown(*merged.values()), **merged}  # guard: shown-from-merged-parts
-    return MergeSql(condition, update, _ranges(touched))
+    return MergeSql(condition, update, touched)
 
 
 def same_group(table: GoldTable, engine: Dialect = "spark") -> str:
@@ -250,64 +248,55 @@ def same_group(table: GoldTable, engine: Dialect = "spark") -> str:
     )
 
 
-def _in_windows(column: str, touched: Sequence[datetime] | None, dialect: _Dialect) -> list[str]:
+def _in_windows(column: str, windows: Windows, dialect: _Dialect) -> list[str]:
     """Return a condition for the windows, as literals: the engine then skips each file that has none of them.
 
     The cost of a MERGE so depends on the batch, not on the table. Source: Delta's `filterFiles`; a MERGE passes it only
     predicates on its target.
     """
-    ranges = _ranges(touched)
-    if not ranges:
+    if not windows:
         return []
-    if all(first == last for first, last in ranges):
-        return [f"{column} IN ({', '.join(dialect.timestamp(first) for first, _ in ranges)})"]
-    ((first, last),) = ranges
+    if all(first == last for first, last in windows):
+        return [f"{column} IN ({', '.join(dialect.timestamp(first) for first, _ in windows)})"]
+    ((first, last),) = windows
     return [f"{column} BETWEEN {dialect.timestamp(first)} AND {dialect.timestamp(last)}"]
 
 
-def _ranges(touched: Sequence[datetime] | None) -> list[tuple[datetime, datetime]]:
-    """Return each window as a range; of many windows, one range over all."""
-    if touched and len(touched) > _NAMED:
-        return [(touched[0], touched[-1])]
-    return [(window, window) for window in touched or ()]
-
-
-def windows(counts: DataFrame) -> list[datetime] | None:
-    """Return the sorted windows of a batch's counts; of many, only the first and some more up to the last.
+def windows(counts: DataFrame) -> Windows:
+    """Return the windows of a batch's counts as ranges: each window, or, of many rows, one range over all windows.
 
     Returns:
-        None if there is none, or one is outside the years 1 to 9999.
+        Nothing if there is no window, or one is outside the years 1 to 9999.
     """
     starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
-    if len(starts) > _NAMED:
-        ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
-        starts = [first, *starts, last]
-    return _times(starts)
+    if len(starts) <= _NAMED:  # guard: range-over-many-rows
+        return _each_window(starts)
+    ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
+    return windows_within(first, last)
 
 
-def windows_within(first: int | None, last: int | None, table: GoldTable) -> list[datetime] | None:
-    """Return all windows from a first to a last one, in microseconds since 1970, as `windows` does."""
-    if first is None or last is None:
-        return None
-    ends = _times([first, last])
-    if ends is None:
-        return None
-    starts, until = ends[:1], ends[-1]
-    while starts[-1] < until and len(starts) <= _NAMED:
-        starts.append(table.window.end(starts[-1]))
-    return [*(start for start in starts if start < until), until]  # guard: windows-with-invalid-texts
+def windows_within(first: int | None, last: int | None) -> Windows:
+    """Return one range from a first to a last window, in microseconds since 1970, as `windows` does."""
+    ends = [] if first is None or last is None else _times([first, last])
+    return [(ends[0], ends[-1])] if ends else []
 
 
-def windows_of(counts: Collected) -> list[datetime] | None:
-    """Return the sorted windows of a batch's collected counts, as `windows` does."""
-    return _times(counts.rows[LOG_TIME].cast("int64").to_pylist())
+def windows_of(counts: Collected) -> Windows:
+    """Return the windows of a batch's collected counts, as `windows` does."""
+    starts = sorted(set(counts.rows[LOG_TIME].cast("int64").to_pylist()))
+    return _each_window(starts) if len(starts) <= _NAMED else windows_within(starts[0], starts[-1])
 
 
-def _times(micros: Iterable[int]) -> list[datetime] | None:
+def _each_window(starts: Iterable[int]) -> Windows:
+    return [(start, start) for start in _times(sorted(set(starts)))]
+
+
+def _times(micros: Iterable[int]) -> list[datetime]:
+    """Return times in microseconds since 1970; none of them if one is outside the years 1 to 9999."""
     try:
-        return [EPOCH + timedelta(microseconds=micro) for micro in sorted(set(micros))] or None
+        return [EPOCH + timedelta(microseconds=micro) for micro in micros]
     except OverflowError:
-        return None
+        return []
 
 
 def _merges_as_spark(table: GoldTable, schema: StructType) -> bool:

@@ -115,7 +115,7 @@ def test_merges_outside_spark_give_the_same_rows(spark: SparkSession, tmp_path: 
     batches = [spark.createDataFrame(made(rng, rows), SILVER) for rows in (30, 1, 0, 200, 60)]
     folded(spark, tmp_path, OUTSIDE, batches)
     schema = gold_schema(spark, OUTSIDE, SILVER)
-    assert merge_into(OUTSIDE, schema, None, "datafusion") is not None
+    assert merge_into(OUTSIDE, schema, (), "datafusion") is not None
     log = Path(tmp_path / "small/_delta_log")
     assert all("delta-rs" in path.read_text() for path in sorted(log.glob("*.json"))[1:])
 
@@ -125,7 +125,7 @@ def test_values_that_only_spark_merges_have_no_other_merge(
     spark: SparkSession, declared: dict[str, dict[str, str]]
 ) -> None:
     table = GoldTable.model_validate({"every": "1 hour", **declared})
-    assert merge_into(table, gold_schema(spark, table, SILVER), None, "datafusion") is None
+    assert merge_into(table, gold_schema(spark, table, SILVER), (), "datafusion") is None
 
 
 def test_a_table_without_another_merge_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A gold table's rows depend only on the set of lines: not on their order, partitions, or batches."""
 
+import itertools
 import math
 import random
 import struct
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from oncelake.common.explain import explain
-from oncelake.exactly_once.writers import MergeSql
+from oncelake.exactly_once.writers import MergeSql, Windows
 from oncelake.gold import functions
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.schema import gold_schema
@@ -88,7 +89,7 @@ def _bits(value: Any) -> Any:
     return struct.pack(">d", value).hex() if isinstance(value, float) else value
 
 
-def merge_sql(table: GoldTable, touched: list[datetime] | None) -> MergeSql:
+def merge_sql(table: GoldTable, touched: Windows) -> MergeSql:
     made = merge_into(table, StructType(), touched, "spark")
     assert made is not None
     return made
@@ -481,14 +482,14 @@ def test_a_merge_opens_no_file_without_a_window_of_the_batch(
     late = spark.read.format("delta").load(str(tmp_path / "gold")).where(F.col("log_time") >= NOON + timedelta(hours=1))
     assert late.agg(F.sum("log_count"), F.count("*")).collect() == [(2 * count, count + 1)]
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
-        merge(spark, path, rows, merge_sql(table, None))
+        merge(spark, path, rows, merge_sql(table, ()))
 
 
 def test_windows_beyond_the_calendar_give_no_range(spark: SparkSession) -> None:
     table = GoldTable(every="1 second", measures={"log_count": "count"})
     far = lines(spark, line(), line()).withColumn("log_time", F.timestamp_micros(F.lit(300_000_000_000_000_000)))
-    assert windows(aggregate(far, table)) is None
-    assert windows(aggregate(lines(spark), table)) is None
+    assert not windows(aggregate(far, table))
+    assert not windows(aggregate(lines(spark), table))
 
 
 def test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted(spark: SparkSession) -> None:
@@ -510,10 +511,19 @@ def test_texts_that_are_not_utf_8_are_made_valid_before_they_are_counted(spark: 
     assert aggregate(rows, plain, counting=True).columns == aggregate(rows, plain).columns
 
 
-@pytest.mark.parametrize(("last", "starts"), [(0, [0]), (3, [0, 1, 2, 3]), (99, [*range(100)]), (10**6, [0, 10**6])])
-def test_the_windows_from_a_first_to_a_last_one_have_all_between_them(last: int, starts: list[int]) -> None:
-    table = GoldTable(every="1 second", measures={"lines": "count"})
-    found = merge_sql(table, windows_within(0, last * 1_000_000, table)).windows
-    wanted = [datetime.fromtimestamp(start, UTC) for start in starts]
-    ranges = [(each, each) for each in wanted] if last < 100 else [(wanted[0], wanted[-1])]
-    assert found == ranges
+@pytest.mark.parametrize(("keys", "starts"), [(1, 60), (5, 60), (3, 34), (200, 1), (1, 150), (2, 101)])
+def test_a_batch_of_many_rows_in_few_windows_leaves_no_window_out(
+    spark: SparkSession, fold: Callable[[Sequence[DataFrame], GoldTable], DataFrame], keys: int, starts: int
+) -> None:
+    table = GoldTable(every="1 minute", by={"message": "message"}, measures={"lines": "count"})
+    found = itertools.product(range(starts), range(keys))
+    given = [line(log_time=NOON + timedelta(minutes=start), message=f"{key}") for start, key in found]
+    random.Random(keys).shuffle(given)
+    gold = fold([lines(spark, *given)] * 3, table)
+    assert [row["lines"] for row in gold.collect()] == [3] * keys * starts
+
+
+def test_the_range_from_a_first_to_a_last_window_has_both() -> None:
+    found = merge_sql(GoldTable(every="1 second", measures={"lines": "count"}), windows_within(0, 10**12))
+    assert found.windows == [(datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(10**6, UTC))]
+    assert windows_within(None, None) == windows_within(0, 300_000_000_000_000_000) == []

@@ -12,7 +12,7 @@ from oncelake.common.errors import ConfigError
 from oncelake.gold import declaration_check
 from oncelake.gold.declaration import GoldTable
 from oncelake.gold.declaration_check import check
-from oncelake.gold.transform import aggregate, windows_within
+from oncelake.gold.transform import aggregate
 from oncelake.gold.window import EPOCH, UNITS, Windowing, ZoneWindow, zone_difference
 from oncelake.silver.schema import SILVER
 from tests.support.zones import changes
@@ -54,14 +54,6 @@ def test_lines_of_days_with_23_and_25_hours_are_counted_in_them(spark: SparkSess
     assert found[datetime(2026, 3, 28, 23, tzinfo=UTC)] == 23
     assert found[datetime(2026, 10, 24, 22, tzinfo=UTC)] == 25
     assert sum(found.values()) == len(hours)
-
-
-def test_the_windows_of_a_zone_from_a_first_to_a_last_one_have_all_between_them() -> None:
-    starts = [datetime(2026, 3, 27, 23, tzinfo=UTC), datetime(2026, 3, 28, 23, tzinfo=UTC)]
-    starts += [datetime(2026, 3, 29, 22, tzinfo=UTC), datetime(2026, 3, 30, 22, tzinfo=UTC)]
-    first, last = ((start - EPOCH) // timedelta(microseconds=1) for start in (starts[0], starts[-1]))
-    assert windows_within(first, last, DAYS) == starts
-    assert windows_within(first, first, DAYS) == starts[:1]
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", "America/New_York", "Australia/Lord_Howe"])

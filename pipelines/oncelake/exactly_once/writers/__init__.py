@@ -29,6 +29,10 @@ class VersionTakenError(Exception):
     """Raised when another writer committed the version that this one was about to commit."""
 
 
+# The first and the last window of each range; the ranges are in order and do not overlap.
+Windows = Sequence[tuple[datetime, datetime]]
+
+
 @dataclass(frozen=True)
 class MergeSql:
     """A MERGE in the SQL of one engine.
@@ -36,12 +40,12 @@ class MergeSql:
     Attributes:
         condition: matches a row of `batch` with its row of `gold`.
         update: column -> expression over `gold` and `batch`.
-        windows: the first and last window of each range that the condition allows, in order; empty for all.
+        windows: those that the condition allows; empty for all.
     """
 
     condition: str
     update: Mapping[str, str]
-    windows: Sequence[tuple[datetime, datetime]] = ()
+    windows: Windows = ()
 
 
 # Returns the MERGE in a dialect; None if the engine would not merge the values as Spark does.

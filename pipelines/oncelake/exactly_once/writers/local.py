@@ -30,7 +30,14 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
-from oncelake.exactly_once.writers import Check, MergeFor, TableChange, TransactionHeldError, VersionTakenError
+from oncelake.exactly_once.writers import (
+    Check,
+    MergeFor,
+    TableChange,
+    TransactionHeldError,
+    VersionTakenError,
+    Windows,
+)
 from oncelake.exactly_once.writers.new_files import DataFile, NewFiles, stats_text
 
 # delta-rs' MERGE holds the files that it touches in memory, about 70 bytes for a row of few columns.
@@ -46,9 +53,6 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 _INDEXED, _FIRST = "delta.dataSkippingStatsColumns", 32
 # A field with an invariant has this in the schema; Spark's writer checks it.
 _INVARIANTS = "delta.invariants"
-
-# The first and the last window of each range; the ranges are in order and do not overlap.
-Windows = Sequence[tuple[datetime, datetime]]
 
 
 def create(path: str, schema: StructType, properties: Mapping[str, str]) -> bool:

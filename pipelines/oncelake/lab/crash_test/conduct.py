@@ -15,7 +15,7 @@ from oncelake.bronze.settings import SourceSettings
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
 from oncelake.common.lake import BRONZE, DUPLICATES, is_local
-from oncelake.common.spark import first_use
+from oncelake.common.spark import compiled, first_use
 from oncelake.common.spark.runtime import is_given
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import chain_of
@@ -40,7 +40,7 @@ LINES = 300
 # the user's own source may have no more input.
 LIMIT_MADE, LIMIT_OWN = 60.0, 10.0
 # In a process that lives for seconds, the optimizing compiler costs more than it gains. The behavior stays the same.
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+QUICK = (*compiled.QUICK, "-XX:-UsePerfData")
 # The heap of a process whose batches have a few kilobytes.
 MEMORY = "1g"
 
