@@ -680,7 +680,7 @@ GUARDS = (
         "range-over-many-rows",
         "the windows of a large batch leave none out",
         "its rows are inserted a second time",
-        reads("len(starts) <= _NAMED", "True"),
+        reads("len(starts) <= NAMED", "True"),
         tests=(f"{_AGGREGATED}test_a_batch_of_many_rows_in_few_windows_leaves_no_window_out",),
     ),
     Guard(

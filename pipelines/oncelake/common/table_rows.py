@@ -40,7 +40,7 @@ TableVersion = tuple[str, int | None]
 # A column of times, and the first and the last one that are asked for.
 Between = tuple[str, datetime, datetime]
 # The rows of a stream that are in memory at once.
-_ROWS_AT_ONCE = 100_000
+ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
 _AS_IN_SPARK = (
     "explode(list) AS unnest(list)",
@@ -216,7 +216,7 @@ class TableRows:
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
             with suppress(*_failures()), self._answer(text, {"rows": self._dataset(table)}, {}) as answer:
-                return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
+                return sum(map(number.of_table, answer.to_arrow_reader(ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
     def frame(self, at: str, version: int | None = None) -> DataFrame:

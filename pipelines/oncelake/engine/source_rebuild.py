@@ -51,7 +51,7 @@ from oncelake.silver.rules import source_name
 from oncelake.silver.schema import EVENT_INDEX, SOURCE
 
 # Of more windows with lines of the source, all from the first to the last are counted again.
-_MOST_WINDOWS = 100_000
+MOST_WINDOWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ def _windows(lines: DataFrame, declared: GoldTable) -> list[Range] | None:
     None for all windows.
     """
     starts = matching(lines, declared).select(F.unix_micros(F.expr(declared.window.sql)).alias("start")).distinct()
-    windows = [row["start"] for row in starts.limit(_MOST_WINDOWS + 1).collect()]
-    if len(windows) > _MOST_WINDOWS:
+    windows = [row["start"] for row in starts.limit(MOST_WINDOWS + 1).collect()]
+    if len(windows) > MOST_WINDOWS:
         ((first, last),) = starts.agg(F.min("start"), F.max("start")).collect()
         spans = [(first, last)]
     else:

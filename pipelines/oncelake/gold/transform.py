@@ -34,7 +34,7 @@ from oncelake.gold.window import EPOCH
 from oncelake.silver.parsing.columns import FLOATS
 
 # At most this many rows of a batch have their windows listed one by one; of more, the range from the first to the last.
-_NAMED = 100
+NAMED = 100
 _SAME_ORDER = (TimestampType, DateType, StringType, IntegralType, DecimalType)
 _MICROSECONDS = 'Timestamp(Microsecond, Some("UTC"))'
 # A map has its entries in one order, so that the same buckets are the same bytes.
@@ -268,8 +268,8 @@ def windows(counts: DataFrame) -> Windows:
     Returns:
         Nothing if there is no window, or one is outside the years 1 to 9999.
     """
-    starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(_NAMED + 1).collect()]
-    if len(starts) <= _NAMED:  # guard: range-over-many-rows
+    starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(NAMED + 1).collect()]
+    if len(starts) <= NAMED:  # guard: range-over-many-rows
         return _each_window(starts)
     ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
     return windows_within(first, last)
@@ -284,7 +284,7 @@ def windows_within(first: int | None, last: int | None) -> Windows:
 def windows_of(counts: Collected) -> Windows:
     """Return the windows of a batch's collected counts, as `windows` does."""
     starts = sorted(set(counts.rows[LOG_TIME].cast("int64").to_pylist()))
-    return _each_window(starts) if len(starts) <= _NAMED else windows_within(starts[0], starts[-1])
+    return _each_window(starts) if len(starts) <= NAMED else windows_within(starts[0], starts[-1])
 
 
 def _each_window(starts: Iterable[int]) -> Windows:

@@ -27,7 +27,7 @@ _LINES = "_lines"
 # Types whose text cannot contain log text: it needs no escaping.
 _BARE = (NumericType, BooleanType, TimestampType, DateType)
 # At most this many windows are filtered; with more, all windows are compared.
-_MOST_WINDOWS = 100_000
+MOST_WINDOWS = 100_000
 _QUARTER = 900
 
 
@@ -163,10 +163,10 @@ def _touched(
     at = "unix_micros(t.log_time)"
     starts = rows.records(
         f"SELECT DISTINCT {at} - pmod({at}, {length}) AS start FROM {{rows}} t "
-        f"WHERE {in_ranges('t.ingested_at', ingestion_times, 1_000)} LIMIT {_MOST_WINDOWS}",
+        f"WHERE {in_ranges('t.ingested_at', ingestion_times, 1_000)} LIMIT {MOST_WINDOWS}",
         {"rows": silver},
     )
-    if len(starts) == _MOST_WINDOWS:
+    if len(starts) == MOST_WINDOWS:
         return None
     try:
         spans = {span_of(start, start + length - 1, declared.window) for start in (row["start"] for row in starts)}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 # Keys of silver's rows are looked up among the batch's for this many rows at once.
-_AT_ONCE = 262_144
+AT_ONCE = 262_144
 _WHO = ("log_time", *ORIGIN)
 
 
@@ -81,7 +81,7 @@ def _parts(batches: Iterator["pyarrow.RecordBatch"]) -> Iterator["pyarrow.Table"
     waiting: list[pyarrow.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= _AT_ONCE:
+        if sum(part.num_rows for part in waiting) >= AT_ONCE:
             yield pyarrow.Table.from_batches(waiting)
             waiting = []
     if waiting:

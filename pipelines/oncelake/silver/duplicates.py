@@ -28,7 +28,7 @@ ORIGIN = (*("topic", "partition", "offset", "file", "ingested_at"), SOURCE.name)
 WITHIN_SOURCE = ("topic", "partition", "offset", "file_id", "of_file", "file_offset", "log_time", "value")
 _HASH_BYTES = 16
 # With more parts, silver is read from the first to the last time.
-_MOST_PARTS, _MOST_RANGES = 10_000, 64
+MOST_PARTS, MOST_RANGES = 10_000, 64
 
 
 def refuse_key(declared: Deduplicate, typed: Collection[str], *, named: bool) -> None:
@@ -98,8 +98,8 @@ def _times_near(parsed: DataFrame, declared: Deduplicate) -> Times:
     at, window = F.unix_micros("log_time"), declared.window
     number = F.expr(f"(unix_micros(log_time) - pmod(unix_micros(log_time), {window}L)) div {window}L")
     lines = parsed.where(_is_compared())
-    parts = [row[0] for row in lines.select(number.alias("part")).distinct().limit(_MOST_PARTS).collect()]
-    if len(parts) < _MOST_PARTS:
+    parts = [row[0] for row in lines.select(number.alias("part")).distinct().limit(MOST_PARTS).collect()]
+    if len(parts) < MOST_PARTS:
         return near(parts, window)
     (ends,) = lines.agg(F.min(at), F.max(at)).collect()
     return [(ends[0] - window, ends[1] + window)]
@@ -108,7 +108,7 @@ def _times_near(parsed: DataFrame, declared: Deduplicate) -> Times:
 def near(parts: Iterable[int], window: int) -> Times:
     """Return the ranges of times that are at most a window from one of these parts of time, each a window long."""
     ranges = (((part - 1) * window, (part + 2) * window - 1) for part in sorted(parts))  # guard: window-on-both-sides
-    return joined(merged(ranges), _MOST_RANGES)
+    return joined(merged(ranges), MOST_RANGES)
 
 
 def stored_near(before: TableVersion, parsed: DataFrame, declared: Deduplicate) -> DataFrame:
