@@ -726,6 +726,21 @@ GUARDS = (
         ),
     ),
     Guard(
+        "missing-internals-warned",
+        "a warning for each Java class of ours that a run goes on without, with its cost",
+        "a run is slow, or refuses its source, and nobody knows why",
+        answers("[]"),
+        tests=(
+            "unit/common/spark/test_internals.py::"
+            "test_each_class_that_was_left_out_is_named_with_the_reason_and_the_cost",
+            "unit/engine/test_put_if_absent.py::test_doctor_prints_the_warning_and_changes_nothing",
+        ),
+        also=(
+            "streaming/test_left_out_classes.py::"
+            "test_a_run_without_some_classes_counts_the_same_and_doctor_names_them[all]",
+        ),
+    ),
+    Guard(
         "missing-hard-links-warned",
         "a warning for a disk without hard links",
         "a user runs two writers where Delta's commit is no put-if-absent",
