@@ -869,6 +869,13 @@ GUARDS = (
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
     ),
     Guard(
+        "spark-has-its-compiler",
+        "a Spark without its compiler is refused before Java starts",
+        "the first use takes a minute in vain, and the error names a Java class",
+        removed(),
+        tests=(f"{_MACHINE}a_spark_whose_compiler_is_missing_or_cut_is_refused",),
+    ),
+    Guard(
         "silent-jvm-end-noticed",
         "a JVM that ends without an error is not waited for",
         "a start that hangs for ever, for example with --version among Spark's arguments",
