@@ -36,12 +36,16 @@ core: SPARK ?= 4.1
 core: .venv/dev ## run the core of the tests on another Spark: SPARK=4.0 or 4.1
 	$(BIN)/python -m tests.support.sparks $(SPARK)
 
-lowest: .venv/dev ## run the unit tests with the oldest versions that pyproject.toml allows
+# Beside the units: both engines that commit, the readers of what they write, the rows in between, the tables in DuckDB.
+LOWEST := tests/unit tests/spark/common tests/spark/exactly_once tests/spark/engine tests/streaming/test_upkeep.py tests/streaming/test_trace.py
+
+lowest: .venv/dev ## run the unit tests, and those of what reads and writes tables, with the oldest versions that pyproject.toml allows
 	mkdir -p build
 	$(BIN)/uv pip compile -q pyproject.toml --extra local --extra postgresql --resolution lowest-direct -o build/lowest.txt
 	$(BIN)/uv venv -q --clear --python $(BIN)/python build/lowest
 	$(BIN)/uv pip install -q --python build/lowest -c build/lowest.txt -e '.[local,postgresql,dev]'
-	build/lowest/bin/python -m pytest -n 2 --dist loadgroup tests/unit
+	build/lowest/bin/python -m oncelake.set_up
+	build/lowest/bin/python -m pytest -n 2 --dist loadgroup $(LOWEST)
 
 guards: .venv/dev ## break each guard in a copy of the code and expect its tests to fail; N=3 SEED=7: three random ones; ONLY=tag
 	$(BIN)/python -m tests.guards $(if $(N),--number $(N)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),"$(ONLY)")

@@ -726,6 +726,21 @@ GUARDS = (
         ),
     ),
     Guard(
+        "missing-internals-warned",
+        "a warning for each Java class of ours that a run goes on without, with its cost",
+        "a run is slow, or refuses its source, and nobody knows why",
+        answers("[]"),
+        tests=(
+            "unit/common/spark/test_internals.py::"
+            "test_each_class_that_was_left_out_is_named_with_the_reason_and_the_cost",
+            "unit/engine/test_put_if_absent.py::test_doctor_prints_the_warning_and_changes_nothing",
+        ),
+        also=(
+            "streaming/test_left_out_classes.py::"
+            "test_a_run_without_some_classes_counts_the_same_and_doctor_names_them[all]",
+        ),
+    ),
+    Guard(
         "missing-hard-links-warned",
         "a warning for a disk without hard links",
         "a user runs two writers where Delta's commit is no put-if-absent",
@@ -852,6 +867,13 @@ GUARDS = (
         removed(),
         tests=(f"{_MACHINE}a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it[-Xmx449m--Xmx449m]",),
         also=("streaming/test_starts.py::test_a_start_that_fails_says_its_cause_and_the_remedy",),
+    ),
+    Guard(
+        "spark-has-its-compiler",
+        "a Spark without its compiler is refused before Java starts",
+        "the first use takes a minute in vain, and the error names a Java class",
+        removed(),
+        tests=(f"{_MACHINE}a_spark_whose_compiler_is_missing_or_cut_is_refused",),
     ),
     Guard(
         "silent-jvm-end-noticed",

@@ -12,6 +12,7 @@ import deltalake
 import pyarrow
 import pytest
 
+from oncelake.common.spark.versions import installed
 from tests.support.house import House
 
 pytestmark = pytest.mark.chain
@@ -45,6 +46,7 @@ class Cause:
 MOUNTS = ("unshare", "-m", "-u")
 NAMELESS = ("unshare", "--user", "--map-user=4321", "--map-group=4321")
 OPTIONS = "spark.conf.spark.driver.extraJavaOptions"
+JAVA = f"Spark {installed().name} needs Java 17"
 READS = "Correct what it reads at its start: spark.master, spark.driver_memory, spark.conf"
 FAKE = (
     "mkdir -p $D/bin $D/jars; echo 'exit 1' > $D/bin/spark-submit; chmod 755 $D/bin/spark-submit; export SPARK_HOME=$D"
@@ -110,13 +112,13 @@ CAUSES = (
     Cause("no Java on the path", ("no Java found (looked in PATH)",), "unset JAVA_HOME; PATH=$D"),
     Cause(
         "another Java",
-        ("bin/java is Java 11; Spark needs 17 or 21.",),
+        (f"bin/java is Java 11.0.2; {JAVA}",),
         """mkdir $D/bin; printf '%s\\n' '#!/bin/sh' "echo 'openjdk version \\"11.0.2\\"' >&2" > $D/bin/java; """
         "chmod 755 $D/bin/java; export JAVA_HOME=$D",
     ),
     Cause(
         "a Java of another machine",
-        ("bin/java is Java of an unknown version; Spark needs 17 or 21.",),
+        (f"bin/java is Java of an unknown version; {JAVA}",),
         "mkdir $D/bin; echo x > $D/bin/java; chmod 755 $D/bin/java; export JAVA_HOME=$D",
     ),
     *(

@@ -13,7 +13,7 @@ from oncelake.bronze.stand_in import COLUMNS, MAX_LINE
 from oncelake.common.ansi import SEQUENCES
 from oncelake.common.errors import ConfigError
 from oncelake.common.models import Strict, later
-from oncelake.common.spark.compiled import is_on_executors, jar
+from oncelake.common.spark.compiled import is_here, is_on_executors, jar, left_out
 from oncelake.common.spark.line_functions import contains_match, first_line_contains_match, replaced
 from oncelake.common.spark.rows import Count
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader, has_class, is_given
@@ -240,4 +240,6 @@ def why_not_on_class_path(spark: SparkSession, reader: str, needed: str) -> str 
     way = "run: python -m oncelake.set_up"
     if is_given():
         way = f"start it with --jars {jar()}, which python -m oncelake.set_up writes"
+    elif is_here() and (why := left_out().get(reader.removeprefix("oncelake."))):
+        way = f"use another version of PySpark, the class does not fit this one: {why}"
     return f"{needed}, but this Spark session lacks oncelake's Java classes; {way}"

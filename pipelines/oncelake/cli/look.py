@@ -61,7 +61,8 @@ def doctor(
 
     Exit code 1 if `oncelake run` would refuse to start. Nothing is changed. Log formats, suites and the expressions of
     gold tables are checked by `run`, as only Spark can check them. With `silver.transform`, Spark is started to check
-    that code. For files that grow, it also warns where logrotate could lose lines.
+    that code. For files that grow, it also warns where logrotate could lose lines. It also names each Java class of
+    oncelake's that does not fit the installed Spark, and what a run does without it.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         result = lake.doctor()

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from oncelake.common.errors import ReceiptError, StageError, StopRequested
 from oncelake.common.lake import Table
 from oncelake.common.spark.collect import SmallBatches
-from oncelake.common.spark.few_rows import FewRows
+from oncelake.common.spark.few_rows import FewRows, can_split
 from oncelake.common.spark.rows import BatchRows, Collected, SparkRows
 from oncelake.exactly_once.checkpoint import offset_log, position, read_query_id
 from oncelake.exactly_once.commit import CommitMetadata
@@ -184,10 +184,10 @@ class Batch:
     def few_rows(self, frame: DataFrame) -> FewRows | None:
         """Return a filter that removes and keeps a few rows of a frame while Spark writes the others.
 
-        None if Spark commits every batch.
+        None if Spark commits every batch, or the session lacks our class for it.
         """
         small = self.small_batches
-        if small is None:
+        if small is None or not can_split(frame.sparkSession):
             return None
         return FewRows(frame.sparkSession, small.max_rows, _SIZE_IN_JAVA * small.max_bytes)
 

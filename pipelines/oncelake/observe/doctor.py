@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.lake import Table
+from oncelake.common.spark.internals import missing_classes
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
@@ -50,7 +51,7 @@ def diagnose_lake(chain: Chain, session: Session) -> DoctorResult:
         session: starts Spark, if an ingested file has changed or code of the user's own is declared.
     """
     lake = chain.lake
-    warnings = [*other_log_store(lake, chain.settings.spark), *no_hard_links(lake), *fading(chain)]
+    warnings = [*other_log_store(lake, chain.settings.spark), *no_hard_links(lake), *fading(chain), *missing_classes()]
     warnings += [warning for kind in chain.kinds.values() for warning in kind.warnings()]
     damages = ((target.table, chain.damage(target.table)) for stage in chain.stages for target in stage.writes)
     warnings += [f"{damage.warning_of(table)}; the next run sets it aside" for table, damage in damages if damage.spare]

@@ -1,6 +1,7 @@
 """Records of several lines are refused where they could not be read, and a wrong declaration by its key."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,10 @@ from pydantic import ValidationError
 from oncelake.bronze import records
 from oncelake.bronze.records import Records, why_not_read
 from oncelake.common.models import fingerprint
+from oncelake.common.spark import jars
 from oncelake.common.spark.compiled import jar
 from oncelake.silver.parsing.format import LogFormat
+from tests.support.own_jar import WHY, write_without
 
 FORMAT = {"pattern": "(?<time>.*) (?<level>.*) (?<message>.*)", "time": "iso8601"}
 
@@ -51,6 +54,19 @@ def test_a_session_that_cannot_read_records_is_refused(
     monkeypatch.setattr(records, "is_given", lambda: kind.given)
     told = why_not_read(kind.spark)
     assert told is None if said is None else said in (told or "")
+
+
+def test_a_spark_that_the_reader_does_not_fit_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
+    monkeypatch.setattr(records, "has_auto_loader", lambda _: False)
+    monkeypatch.setattr(records, "has_class", lambda *_: False)
+    monkeypatch.setattr(records, "is_given", lambda: False)
+    write_without(["RecordFormat"])
+    assert f"use another version of PySpark, the class does not fit this one: {WHY}" in str(
+        why_not_read(session("local[2]"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from oncelake.cli.app import app
 from oncelake.cli.program import interrupt, reported, stop_on_signals
 from oncelake.common.spark import launch
+from oncelake.common.spark.versions import installed
 from oncelake.engine import open_lake
 from oncelake.engine.conf_file import shipped_conf
 from oncelake.engine.configuration import CONF
@@ -145,7 +146,7 @@ def test_without_java_the_error_says_how_to_install_it(house: House) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "no Java found (looked in JAVA_HOME=/none); Spark needs Java 17 or 21. " in done.stderr
+    assert f"no Java found (looked in JAVA_HOME=/none); Spark {installed().name} needs Java 17" in done.stderr
 
 
 def test_a_line_of_a_log_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:

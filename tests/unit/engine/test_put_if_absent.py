@@ -12,20 +12,22 @@ from typer.testing import CliRunner
 
 from oncelake.cli.app import app
 from oncelake.common.lake import Lake
-from oncelake.common.spark import compiled, jars
+from oncelake.common.spark import compiled, internals, jars
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.engine import exclusive, open_lake, preflight
 from oncelake.engine.runner import Run
 from oncelake.exactly_once import lease
 from oncelake.exactly_once.lease import Lease
 from tests.support.house import House
+from tests.support.own_jar import write_without
 
 
 @pytest.fixture(autouse=True)
 def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
-    monkeypatch.setattr(preflight, "is_given", lambda: False)
-    compiled.jar().touch()
+    for module in (preflight, internals):
+        monkeypatch.setattr(module, "is_given", lambda: False)
+    write_without()
     return compiled.jar()
 
 
@@ -96,7 +98,8 @@ def test_doctor_prints_the_warning_and_changes_nothing(tmp_path: Path, compiled_
     before = house.lake.stat().st_mtime_ns
     told = CliRunner().invoke(app, ["doctor", "--json", *house.options])
     assert told.exit_code == 0
-    assert told.output.count("oncelake: warning: ") == 2
+    assert told.output.count("oncelake: warning: ") == 3
+    assert "Java classes could not be compiled (no space left)" in told.output
     assert '"warnings": ["' in told.output
     assert house.lake.stat().st_mtime_ns == before
 

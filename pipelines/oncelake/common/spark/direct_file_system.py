@@ -8,7 +8,7 @@ same with system calls. Until it is compiled, Hadoop's own file system is used. 
 
 from collections.abc import Container, Mapping
 
-from oncelake.common.spark.compiled import CLASS_PATH, jar
+from oncelake.common.spark.compiled import CLASS_PATH, is_here, left_out
 
 LOG_STORE = "spark.delta.logStore.file.impl"
 CONF: Mapping[str, str] = {
@@ -30,8 +30,10 @@ def conf(user_keys: Container[str] = ()) -> Mapping[str, str]:
 def why_not(user_keys: Container[str]) -> str | None:
     """Return why the direct file system is not used, and what to do; None if it is used."""
     why = replaced(user_keys)
-    if why is None and not jar().exists():
+    if why is None and not is_here():
         return "oncelake's log store is not compiled; run python -m oncelake.set_up"
+    if why is None and (reason := left_out().get("DirectFileSystem")):
+        return f"oncelake's log store does not fit this Spark ({reason}); use another version of PySpark"
     return why
 
 

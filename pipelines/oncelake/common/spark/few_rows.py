@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import applied
+from oncelake.common.spark.runtime import applied, has_class
+
+_FEW_ROWS = "oncelake.FewRows"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class FewRows:
         frame = None if rows is None else _frame(self.spark, rows, schema)
         lines, removed = (int(counted.count(is_removed)) for is_removed in (False, True))
         return RemovedRows(lines, removed, {str(name): int(count) for name, count in counted.named().items()}, frame)
+
+
+def can_split(spark: SparkSession) -> bool:
+    """Return True if a session's JVM has our compiled class."""
+    return has_class(spark, _FEW_ROWS)
 
 
 def _frame(spark: SparkSession, rows: Any, schema: StructType) -> DataFrame:

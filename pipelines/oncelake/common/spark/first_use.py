@@ -78,6 +78,12 @@ def compiles_at_the_start() -> bool:
     return not _is_tried(compiled.jar())
 
 
+def why_not_compiled() -> str | None:
+    """Return why our Java classes could not be compiled at the first use; None if they could, or it is to come."""
+    failed = compiled.jar().with_suffix(_FAILED)
+    return failed.read_text(encoding="utf-8") if failed.exists() and not compiled.jar().exists() else None
+
+
 def _is_tried(path: Path) -> bool:
     return path.exists() or path.with_suffix(_FAILED).exists()
 

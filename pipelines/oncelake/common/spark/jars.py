@@ -99,10 +99,10 @@ def _cached(answer: Path) -> str | None:
     if not answer.exists():
         return None
     text = answer.read_text()
-    return text if all(_is_whole(Path(jar)) for jar in text.split(os.pathsep)) else None
+    return text if all(is_whole(Path(jar)) for jar in text.split(os.pathsep)) else None
 
 
-def _is_whole(jar: Path) -> bool:
+def is_whole(jar: Path) -> bool:
     """Return False if a jar is gone, or cut; a cut one is removed, as Ivy would take it for downloaded."""
     try:
         with jar.open("rb") as file:

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from oncelake.common.errors import ConfigError
+from oncelake.common.spark.versions import installed
 
-SUPPORTED = (17, 21)
 # How each package manager installs one of them; the first that this machine has is named.
 _INSTALL: Mapping[str, str] = {
     "apt-get": "apt-get install -y openjdk-{debian}-jre-headless",
@@ -40,7 +40,7 @@ _LONGEST = 300
 
 
 def java_command() -> str:
-    """Return the path of a Java 17 or 21 launcher: JAVA_HOME's if it is set, otherwise the one on PATH.
+    """Return the path of a launcher of a Java that Spark runs on: JAVA_HOME's if it is set, otherwise the one on PATH.
 
     Raises:
         ConfigError: there is no Java, or it is another version.
@@ -49,28 +49,44 @@ def java_command() -> str:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not found or not Path(found).exists():
         where = f"JAVA_HOME={home}" if home else "PATH"
-        raise ConfigError(f"no Java found (looked in {where}); Spark needs Java 17 or 21. {_way_out()}")
-    major = _major(found)
-    if major is None and (said := _said(found)):
+        raise ConfigError(f"no Java found (looked in {where}); {_needed()}. {_way_out()}")
+    version = _version_of(found)
+    if version is None and (said := _said(found)):
         names = ", ".join(read_at_the_start())
         raise ConfigError(f"{found} does not start: {said}. {f'Correct or unset {names}' if names else _way_out()}")
-    if major not in SUPPORTED:
-        raise ConfigError(f"{found} is Java {major or 'of an unknown version'}; Spark needs 17 or 21. {_way_out()}")
+    if not _is_supported(version):
+        raise ConfigError(f"{found} is Java {version or 'of an unknown version'}; {_needed()}. {_way_out()}")
     return found
 
 
 def java_version() -> str | None:
     """Return the version of the Java that Spark starts, or has started; None if there is none that starts."""
     with suppress(ConfigError):
-        match = re.search(r'version "([^"]+)"', _version(java_command())[1])
-        return match[1] if match else None
+        return _version_of(java_command())
     return None
+
+
+def _needed() -> str:
+    """Return which versions of Java the installed Spark runs on, in words."""
+    line = installed()
+    *others, last = line.javas
+    return f"Spark {line.name} needs Java {', '.join(others)} or {last}{' (or a later 25)' if '.' in last else ''}"
+
+
+def _is_supported(version: str | None) -> bool:
+    """Return True if the installed Spark runs on a version of Java."""
+    numbers = _numbers(version or "")
+    return any(numbers[:1] == oldest[:1] and numbers >= oldest for oldest in map(_numbers, installed().javas))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def _way_out() -> str:
     """Return the command that brings a usable Java on this system: one that is installed, or an installation."""
     for home in (path for place in HOMES for path in sorted(place.glob("*"))):
-        if re.search(r"\b(17|21)\b", home.name) and _major(str(home / "bin/java")) in SUPPORTED:
+        if re.search(r"\b\d\d\b", home.name) and _is_supported(_version_of(str(home / "bin/java"))):
             return f"One is installed: export JAVA_HOME={home}"
     manager = next((each for each in _INSTALL if shutil.which(each)), None)
     if manager is None:
@@ -94,9 +110,9 @@ def read_at_the_start() -> list[str]:
     return [name for name in _READ_AT_THE_START if os.environ.get(name)]
 
 
-def _major(java: str) -> int | None:
-    match = re.search(r'version "(?:1\.)?(\d+)', _version(java)[1])
-    return int(match.group(1)) if match else None
+def _version_of(java: str) -> str | None:
+    match = re.search(r'version "(\d[^"]*)"', _version(java)[1])
+    return match[1] if match else None
 
 
 def _said(java: str) -> str:

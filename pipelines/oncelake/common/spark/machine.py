@@ -11,6 +11,7 @@ import resource
 import shutil
 import socket
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ TEMPORARY = "-Djava.io.tmpdir="
 # What Java reads for options, the last one after those of the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", _LAST_WORD)
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)")
+# The libraries of Spark that its compiler consists of.
+_COMPILER = ("commons-compiler", "janino")
 _HEAP = re.compile(r"-(?:Xmx|XX:MaxHeapSize=)(\d+)([kmgtKMGT]?)")
 _UNITS = {"": 1 / MEBIBYTE, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 
@@ -53,6 +56,7 @@ def check_machine(settings: SparkSettings) -> None:
     _check_limits(settings)
     _check_heap()  # guard: heap-too-small-refused
     _check_spark_home()
+    _check_compiler()  # guard: spark-has-its-compiler
     _check_temporary(settings)
 
 
@@ -226,6 +230,17 @@ def _check_spark_home() -> None:
             f"SPARK_HOME={home} is Spark {versions[0]}, and this Python has PySpark {pyspark.__version__}; unset it: "
             "PySpark brings Spark with it"
         )
+
+
+def _check_compiler() -> None:
+    """Raise ConfigError if Spark's compiler of Java is missing or broken: it compiles our classes and every query."""
+    place = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    for name in _COMPILER:
+        if not any(map(zipfile.is_zipfile, place.glob(f"{name}-[0-9]*.jar"))):
+            raise ConfigError(
+                f"{name}, a part of Spark, is missing or broken in {place}, and no query runs without it; install "
+                f"Spark again: pip install --force-reinstall --no-deps pyspark=={pyspark.__version__}"
+            )
 
 
 def _check_temporary(settings: SparkSettings) -> None:

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.explain import explain
 from oncelake.common.spark.jvm import has_other_internals, jvm
@@ -12,6 +13,20 @@ from oncelake.common.spark.runtime import has_class
 
 _PREPARED_PLAN = "oncelake.PreparedPlan"
 _LOG = logging.getLogger(__name__)
+
+
+def why_not_prepared(spark: SparkSession) -> str | None:
+    """Return why our compiled class does not fit the session's Spark; None if it does.
+
+    Args:
+        spark: a session whose JVM has the class.
+    """
+    rows = spark.range(0)._jdf
+    try:
+        jvm(spark).oncelake.PreparedPlan.over(rows, rows)
+    except (Py4JError, PySparkException) as error:
+        return explain(error).split("; ")[0]
+    return None
 
 
 class Prepared:

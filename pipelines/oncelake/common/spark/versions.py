@@ -21,6 +21,7 @@ class SparkLine:
         clients: the version of Kafka's clients that the connector is built with.
         pool: the version of commons-pool2 that it is built with.
         trigger: Spark's class that waits for the next trigger of a query.
+        javas: the oldest version of each Java that it runs on. Source: "Apache Spark Overview" in its documentation.
     """
 
     name: str
@@ -28,6 +29,7 @@ class SparkLine:
     clients: str
     pool: str
     trigger: str
+    javas: tuple[str, ...] = ("17", "21")
 
     @property
     def delta(self) -> Artifact:
@@ -57,7 +59,8 @@ LINES: Mapping[str, SparkLine] = {
     for line in (
         SparkLine("4.0", "4.0.0", "3.9.0", "2.12.0", f"{_STREAMS}.{_TRIGGER}"),
         SparkLine("4.1", "4.1.1", "3.9.1", "2.12.1", f"{_STREAMS}.runtime.{_TRIGGER}"),
-        SparkLine("4.2", "4.2.0", "3.9.2", "2.13.1", f"{_STREAMS}.runtime.{_TRIGGER}"),
+        # an older Java 25 can damage data: Spark's issue 55852
+        SparkLine("4.2", "4.2.0", "3.9.2", "2.13.1", f"{_STREAMS}.runtime.{_TRIGGER}", ("17", "21", "25.0.3")),
     )
 }
 NAMES = ", ".join(LINES)

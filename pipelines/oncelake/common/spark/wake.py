@@ -23,16 +23,25 @@ def can_wake(spark: SparkSession, trigger: str | None = None) -> bool:
         spark: the session.
         trigger: the name of Spark's class; None for that of the session's version.
     """
+    return has_class(spark, _CLOCK) and why_not_woken(spark, trigger) is None
+
+
+def why_not_woken(spark: SparkSession, trigger: str | None = None) -> str | None:
+    """Return why our compiled class does not fit the session's Spark; None if it does.
+
+    Args:
+        spark: a session whose JVM has the class.
+        trigger: the name of Spark's class; None for that of the session's version.
+    """
     line = line_of(spark.version)
     trigger = trigger or (line.trigger if line is not None else None)
-    if trigger is None or not has_class(spark, _CLOCK):
-        return False
+    if trigger is None:
+        return f"Spark {spark.version} is not known"
     try:
         jvm(spark).oncelake.WakeableClock.check(trigger)
     except Py4JError as error:
-        _LOG.debug("queries are not woken: %s", explain(error))
-        return False
-    return True
+        return explain(error).split("; ")[0]
+    return None
 
 
 class Wake:

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from oncelake.common.spark import compiled, direct_file_system, jars
+from tests.support.own_jar import WHY, write_without
 
 
 @pytest.fixture(autouse=True)
 def compiled_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "cache_home", lambda: tmp_path)
     monkeypatch.setattr(jars, "class_path", lambda: "a.jar")
-    compiled.jar().touch()
+    write_without()
     return compiled.jar()
 
 
@@ -21,6 +22,20 @@ def test_the_file_system_is_used_once_it_is_compiled(compiled_jar: Path) -> None
     compiled_jar.unlink()
     assert compiled.class_path() == "a.jar"
     assert not direct_file_system.conf()
+
+
+def test_a_file_system_that_does_not_fit_this_spark_is_not_used() -> None:
+    write_without(["DirectFileSystem"])
+    assert not direct_file_system.conf()
+    assert direct_file_system.why_not(()) == (
+        f"oncelake's log store does not fit this Spark ({WHY}); use another version of PySpark"
+    )
+
+
+def test_a_broken_jar_is_removed_and_not_used(compiled_jar: Path) -> None:
+    compiled_jar.write_bytes(compiled_jar.read_bytes()[:20])
+    assert compiled.class_path() == "a.jar"
+    assert not compiled_jar.exists()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from oncelake.common.errors import ConfigError
 from oncelake.common.spark import java
 from oncelake.common.spark.java import java_command
+from oncelake.common.spark.versions import LINES
 
 
 def install(home: Path, version: str) -> Path:
@@ -37,17 +38,47 @@ def said() -> str:
     return str(raised.value)
 
 
+NEEDED = {
+    "4.0": "Spark 4.0 needs Java 17 or 21. ",
+    "4.1": "Spark 4.1 needs Java 17 or 21. ",
+    "4.2": "Spark 4.2 needs Java 17, 21 or 25.0.3 (or a later 25). ",
+}
+
+
+@pytest.fixture(params=[*LINES])
+def line(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the line of the installed Spark."""
+    monkeypatch.setattr(java, "installed", lambda: LINES[request.param])
+    return str(request.param)
+
+
 @pytest.mark.parametrize(
-    ("version", "expected"), [("11.0.2", "is Java 11;"), ("nonsense", "is Java of an unknown vers")]
+    ("version", "expected"),
+    [
+        ("1.8.0_472", "is Java 1.8.0_472;"),
+        ("11.0.2", "is Java 11.0.2;"),
+        ("22.0.1", "is Java 22.0.1;"),
+        ("25", "is Java 25;"),
+        ("25.0.2", "is Java 25.0.2;"),
+        ("26.0.5", "is Java 26.0.5;"),
+        ("nonsense", "is Java of an unknown version;"),
+    ],
 )
-def test_a_wrong_java_is_named(installed: Path, monkeypatch: pytest.MonkeyPatch, version: str, expected: str) -> None:
+def test_a_wrong_java_is_named(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, line: str, version: str, expected: str
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(installed / "mine", version)))
-    assert f"{installed}/mine/bin/java {expected}" in said()
+    assert f"{installed}/mine/bin/java {expected} {NEEDED[line]}" in said()
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21.0.2"])
-def test_a_usable_java_is_used(installed: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+@pytest.mark.parametrize("version", ["17.0.15", "21", "21.0.2", "25.0.3", "25.1"])
+def test_a_java_is_used_if_this_spark_runs_on_it(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, line: str, version: str
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(installed / version, version)))
+    if version.startswith("25") and line != "4.2":
+        assert f"is Java {version}; {NEEDED[line]}" in said()
+        return
     assert java_command() == str(installed / version / "bin/java")
 
 
@@ -58,14 +89,17 @@ def test_a_file_that_cannot_be_run_is_no_java(installed: Path, monkeypatch: pyte
     assert "is Java of an unknown version" in said()
 
 
-def test_an_installed_java_is_named_before_an_installation(installed: Path) -> None:
+def test_an_installed_java_is_named_before_an_installation(installed: Path, line: str) -> None:
     install(installed / "java-11-openjdk", "11.0.2")
     install(installed / "java-21-broken", "nonsense")
     install(installed / "java-21-openjdk", "21.0.2")
-    expected = (
-        f"no Java found (looked in PATH); Spark needs Java 17 or 21. One is installed: export JAVA_HOME={installed}"
-    )
+    expected = f"no Java found (looked in PATH); {NEEDED[line]}One is installed: export JAVA_HOME={installed}"
     assert said() == f"{expected}/java-21-openjdk"
+
+
+def test_only_a_spark_that_runs_on_it_is_told_of_an_installed_java_25(installed: Path, line: str) -> None:
+    install(installed / "temurin-25-jdk-amd64", "25.0.3")
+    assert ("temurin-25" in said()) == (line == "4.2")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -140,3 +141,25 @@ def test_a_heap_in_the_last_variable_is_refused_only_if_spark_refuses_it(
     assert f"_JAVA_OPTIONS has {refused}, which overrides spark.driver_memory, and Spark needs a heap" in str(
         raised.value
     )
+
+
+@pytest.mark.parametrize("library", ["commons-compiler", "janino"])
+def test_a_spark_whose_compiler_is_missing_or_cut_is_refused(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spark-submit").touch()
+    (tmp_path / "jars").mkdir()
+    for name in ("commons-compiler", "janino"):
+        (whole,) = (Path(pyspark.__file__).parent / "jars").glob(f"{name}-[0-9]*.jar")
+        shutil.copy(whole, tmp_path / "jars")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    check_machine(SparkSettings())
+    (jar,) = (tmp_path / "jars").glob(f"{library}-[0-9]*.jar")
+    said = f"{library}, a part of Spark, is missing or broken in {tmp_path}/jars, .*: pip install --force-reinstall"
+    jar.write_bytes(jar.read_bytes()[:1000])
+    with pytest.raises(ConfigError, match=said):
+        check_machine(SparkSettings())
+    jar.unlink()
+    with pytest.raises(ConfigError, match=said):
+        check_machine(SparkSettings())
