@@ -15,10 +15,10 @@ from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refus
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import result_line
 from oncelake.common.wording import shown_path
-from oncelake.sources.directory.census import Census, Faulty, fault_message
 
 if TYPE_CHECKING:
     from oncelake.lakehouse import Lakehouse
+    from oncelake.sources.directory.census import Census, Faulty
     from oncelake.sources.directory.resolve import Resolve
 
 census = PlainTyper(invoke_without_command=True, no_args_is_help=False)
@@ -136,7 +136,7 @@ def _resolve(
     command: str,
     files: list[str],
     place: tuple[Path | None, list[str] | None, str | None],
-    work: Callable[["Resolve", list[Faulty]], Iterable[str]],
+    work: Callable[["Resolve", "list[Faulty]"], Iterable[str]],
     *,
     as_json: bool,
     verbose: bool,
@@ -180,7 +180,9 @@ def _censuses(
             yield name, checked
 
 
-def _say(console: Console, result: Census, stage: str, *, every: bool, source: str | None) -> None:
+def _say(console: Console, result: "Census", stage: str, *, every: bool, source: str | None) -> None:
+    from oncelake.sources.directory.census import fault_message
+
     ignored = f"{len(result.hidden):,} hidden, {len(result.empty):,} empty"
     counts = (
         f"{len(result.read):,} read whole, {len(result.waiting):,} waiting, {ignored}, {len(result.faults):,} at fault"
@@ -198,7 +200,7 @@ def _say(console: Console, result: Census, stage: str, *, every: bool, source: s
         console.print(line)
 
 
-def _paths(result: Census) -> dict[str, list[str]]:
+def _paths(result: "Census") -> dict[str, list[str]]:
     return {
         "read whole": sorted(result.read),
         "waiting": sorted(file.path for file in result.waiting),
@@ -210,7 +212,9 @@ def _paths(result: Census) -> dict[str, list[str]]:
     }
 
 
-def _object(result: Census, stage: str) -> dict[str, object]:
+def _object(result: "Census", stage: str) -> dict[str, object]:
+    from oncelake.sources.directory.census import fault_message
+
     entries = [
         {**asdict(fault), "path": shown_path(fault.path), "resolve": fault_message(fault, stage)}
         for fault in result.faults

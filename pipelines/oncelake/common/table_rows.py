@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import listed_files, opened_by_delta_rs
+from oncelake.common.lake import listed_files, micros, opened_by_delta_rs
 from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
@@ -380,14 +380,14 @@ def _name(file: "Fragment") -> str:
 
 
 def _data_files(table: "DeltaTable") -> list[FileStatistics]:
-    import pyarrow  # noqa: PLC0415 - not everywhere
+    from arro3.core import DataType  # noqa: PLC0415 - delta-rs brings it
 
     actions = listed_files(table)
     columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
     ends = {
-        column: [_micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
+        column: [micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
         for column in columns
-        if pyarrow.types.is_timestamp(actions[f"min.{column}"].type)
+        if DataType.is_timestamp(actions[f"min.{column}"].type)
     }
     parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     files = []
@@ -396,12 +396,6 @@ def _data_files(table: "DeltaTable") -> list[FileStatistics]:
         known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
         files.append(FileStatistics(path.rsplit("/", 1)[-1], size, rows, known))
     return files
-
-
-def _micros(times: "pyarrow.ChunkedArray") -> list[Any]:
-    import pyarrow  # noqa: PLC0415 - not everywhere
-
-    return list(times.cast(pyarrow.timestamp("us", "UTC")).cast("int64").to_pylist())
 
 
 def _dataset(table: "DeltaTable", between: Between | None) -> "Dataset":
