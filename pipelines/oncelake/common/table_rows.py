@@ -1,11 +1,15 @@
 """Rows of Delta tables by SQL that Spark and DuckDB understand alike: without Spark where that is possible.
 
-delta-rs opens a table, Arrow reads its data files, and DuckDB computes, in a stream over the files. DuckDB is chosen
-over Polars and over Arrow alone: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where
-delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or DuckDB is missing, Spark does all of it.
+delta-rs opens a table, and DuckDB reads its data files and computes, in a stream over the files. DuckDB is chosen over
+Polars and over Arrow: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where delta-rs
+cannot read a table (a catalog, a store, a feature of Delta), or it or DuckDB is missing, Spark does all of it.
+
+The data files are not read as a dataset of Arrow, nor values given to DuckDB as parameters: both import pandas, which
+takes longer than most queries.
 """
 
 import base64
+import json
 import re
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -14,23 +18,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import listed_files, micros, opened_by_delta_rs
+from oncelake.common.lake import listed_files, local_path, micros, opened_by_delta_rs
 from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
     import pyarrow
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
-    from pyarrow.dataset import Dataset, Fragment
 
-# A value's place in the text of a query.
-_VALUE = re.compile(r":([a-z]\w*)")
+# A value's place in the text of a query, and that of a table.
+_VALUE, _TABLE = re.compile(r":([a-z]\w*)"), re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(f"{_VALUE.pattern}|{_TABLE.pattern}")
 # What Delta's readers before its table features can do; version 2 adds the mapping of columns, which Arrow lacks.
 _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
 # The values of a query, by name.
@@ -39,6 +44,8 @@ Values = dict[str, Any]
 TableVersion = tuple[str, int | None]
 # A column of times, and the first and the last one that are asked for.
 Between = tuple[str, datetime, datetime]
+# What DuckDB takes in a path for a pattern.
+_PATTERN = re.compile(r"[*?\[]")
 # The rows of a stream that are in memory at once.
 _ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
@@ -60,15 +67,25 @@ _AS_IN_SPARK = (
 )
 # The name of a row's data file, as Spark has it.
 _FILE = "file_name"
-# Statistics of times are cut to milliseconds.
-_CUT = timedelta(milliseconds=1)
-_LATEST = datetime.max.replace(tzinfo=UTC) - _CUT
+# Statistics of times are cut to milliseconds, which have this number of microseconds.
+_CUT = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 3600 * 1_000_000
 # The Gregorian calendar repeats after 400 years, which have this number of days.
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
 # The days of the years 1 to 9999, counted from 1970.
 _DAYS = range((datetime.min.replace(tzinfo=UTC) - _EPOCH).days, (datetime.max.replace(tzinfo=UTC) - _EPOCH).days + 1)
+_MICROSECOND = timedelta(microseconds=1)
+# Delta's types in DuckDB, without those that have the same name there, and those with parts.
+_TYPES = {
+    "string": "VARCHAR",
+    "long": "BIGINT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -78,6 +95,7 @@ class FileStatistics:
 
     Attributes:
         name: its name, without directories.
+        path: its path.
         size: its bytes.
         rows: its rows; None if the log does not say it.
         times: by column of times, the first and the last one in microseconds since 1970, cut to milliseconds; a column
@@ -85,9 +103,18 @@ class FileStatistics:
     """
 
     name: str
+    path: str
     size: int
     rows: int | None
     times: Mapping[str, tuple[int, int]]
+
+    def can_hold(self, between: Between) -> bool:
+        """Return True if the file can have a row with one of some times."""
+        column, begin, end = between
+        first, last = self.times.get(column, (None, None))
+        if first is None or last is None:
+            return True
+        return first - _CUT <= _micros(end) and _micros(begin) <= last + _CUT
 
 
 @dataclass
@@ -101,8 +128,7 @@ class TableRows:
 
     spark: Callable[[], SparkSession]
     with_spark: bool = False
-    _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
-    _datasets: dict[tuple[int, Between | None], "Dataset"] = field(default_factory=dict, init=False, repr=False)
+    _opened: dict[TableVersion, "_OpenTable | None"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
         self,
@@ -170,10 +196,10 @@ class TableRows:
             only_spark: True if the query has another answer in DuckDB than in Spark.
             values: the values, by name.
         """
-        answer = None if only_spark else self.without_spark(text, versions, between=between, **values)
-        if answer is not None:
-            rows: list[dict[str, Any]] = answer.to_pylist()
-            return rows
+        if not only_spark and (tables_of := self._readable(versions)) is not None:
+            with suppress(*_failures()), self._answer(text, _sql(tables_of, between), values) as answer:
+                names = [column[0] for column in answer.description]
+                return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
         frames = {name: self.frame(*table) for name, table in versions.items()}
         return [row.asDict() for row in self.spark().sql(text, _used(text, values), **frames).collect()]
 
@@ -198,15 +224,12 @@ class TableRows:
             files: the names of the data files to read; None for all.
             values: the values, by name.
         """
-        opened = {name: self._table(*table) for name, table in versions.items()}
-        readable = {name: table for name, table in opened.items() if table is not None}
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        if len(readable) < len(versions):
+        readable = self._readable(versions)
+        if readable is None:
             return None
         try:
-            between = between or _at(ingested_at)
-            datasets = {name: self._dataset(table, between, files) for name, table in readable.items()}
-            return self._by_duckdb(text, datasets, values)
+            return self._by_duckdb(text, _sql(readable, between or _at(ingested_at), files), values)
         except _failures():  # guard: failed-query-by-spark
             return None
 
@@ -215,7 +238,7 @@ class TableRows:
         table = self._table(*at)
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
-            with suppress(*_failures()), self._answer(text, {"rows": self._dataset(table)}, {}) as answer:
+            with suppress(*_failures()), self._answer(text, _sql({"rows": table}), {}) as answer:
                 return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
@@ -229,7 +252,7 @@ class TableRows:
         table = self._table(at, version)
         if table is None:
             return self.frame(at, version).columns
-        return [column.name for column in table.schema().fields]
+        return [column["name"] for column in table.columns]
 
     def files(self, at: str, version: int | None = None) -> list[FileStatistics] | None:
         """Return the data files of a table as the Delta log describes them; None if Spark reads the table."""
@@ -237,7 +260,7 @@ class TableRows:
         if table is None:
             return None
         try:
-            return _data_files(table)
+            return table.files
         except _failures():
             return None
 
@@ -252,33 +275,25 @@ class TableRows:
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
-            dataset = self._dataset(table, _at(ingested_at), names)
-            files = {_name(file): {"rows": _of(dataset, [file])} for file in dataset.get_fragments()}
-            parts = {name: self._by_duckdb(text, file, values) for name, file in files.items()}
+            between = _at(ingested_at)
+            chosen = [file.name for file in table.files if file.name in names]
+            parts = {name: self._by_duckdb(text, _sql({"rows": table}, between, [name]), values) for name in chosen}
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())
         return {name: rows.take(numbers) for name, numbers in places.items() if name in names}
 
-    def _table(self, at: str, version: int | None = None) -> "DeltaTable | None":
+    def _table(self, at: str, version: int | None = None) -> "_OpenTable | None":
         """Return the table as delta-rs has it open; None if Spark must read it."""
         if (at, version) not in self._opened:
             self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
 
-    def _dataset(
-        self, table: "DeltaTable", between: Between | None = None, names: Container[str] | None = None
-    ) -> "Dataset":
-        """Return some of a table's data files: those that can have rows with some times, and those with some names."""
-        key = id(table), between  # the tables stay open
-        if key not in self._datasets:
-            self._datasets[key] = _dataset(table, between)
-        dataset = self._datasets[key]
-        return (
-            dataset
-            if names is None
-            else _of(dataset, [file for file in dataset.get_fragments() if _name(file) in names])
-        )
+    def _readable(self, versions: Mapping[str, TableVersion]) -> "Mapping[str, _OpenTable] | None":
+        """Return tables as delta-rs has them open; None if Spark must read one of them."""
+        opened = {name: self._table(*table) for name, table in versions.items()}
+        readable = {name: table for name, table in opened.items() if table is not None}
+        return readable if len(readable) == len(versions) else None
 
     @cached_property
     def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
@@ -295,22 +310,18 @@ class TableRows:
             connection.execute(f"CREATE MACRO {macro}")
         return connection
 
-    def _by_duckdb(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "pyarrow.Table":
-        with self._answer(text, datasets, values) as answer:
+    def _by_duckdb(self, text: str, tables_of: Mapping[str, str], values: Values) -> "pyarrow.Table":
+        with self._answer(text, tables_of, values) as answer:
             return answer.to_arrow_table()
 
     @contextmanager
-    def _answer(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "Iterator[DuckDBPyConnection]":
-        connection = self._connection.cursor()
-        names = {name: f"of_{name}" for name in datasets}
-        for name, dataset in datasets.items():
-            connection.register(names[name], dataset)
-        try:
-            text_of_duckdb = _VALUE.sub(r"$\1", text.format(**names))
-            yield connection.execute(text_of_duckdb, _used(text, values))
-        finally:
-            for name in names.values():
-                connection.unregister(name)
+    def _answer(self, text: str, tables_of: Mapping[str, str], values: Values) -> "Iterator[DuckDBPyConnection]":
+        def put(match: re.Match[str]) -> str:
+            value, table = match.groups()
+            return tables_of[table] if value is None else _literal(values[value])
+
+        with self._connection.cursor() as connection:
+            yield connection.execute(_PLACE.sub(put, text))
 
     def _by_spark(self, text: str, frames: Mapping[str, DataFrame], values: Values) -> "pyarrow.Table":
         if find_spec("pyarrow") is None:
@@ -323,10 +334,9 @@ class TableRows:
 def _failures() -> tuple[type[Exception], ...]:
     """Return the errors of what reads and computes without Spark; Spark then says whether the table can be read."""
     import duckdb  # noqa: PLC0415 - not everywhere
-    import pyarrow  # noqa: PLC0415 - not everywhere
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - not everywhere
 
-    return duckdb.Error, pyarrow.ArrowException, DeltaError, OSError
+    return duckdb.Error, DeltaError, OSError
 
 
 def _used(text: str, values: Values) -> Values:
@@ -342,10 +352,7 @@ def named(values: Values, value: Any) -> str:
 
 
 def same(column: str, value: Any, values: Values) -> str:
-    """Return the condition that a column has a value, which may be null, and add the value to those of a query.
-
-    DuckDB refuses IS NOT DISTINCT FROM where it would hand the condition on to Arrow.
-    """
+    """Return the condition that a column has a value, which may be null, and add the value to those of a query."""
     return f"{column} IS NULL" if value is None else f"{column} = {named(values, value)}"
 
 
@@ -357,7 +364,108 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
     return places
 
 
-def _open(at: str, version: int | None) -> "DeltaTable | None":
+@dataclass(frozen=True)
+class _OpenTable:
+    """A version of a table that DuckDB can read.
+
+    Attributes:
+        at: its path.
+        delta: the table as delta-rs has it open.
+    """
+
+    at: str
+    delta: "DeltaTable"
+
+    @cached_property
+    def columns(self) -> list[dict[str, Any]]:
+        """Its columns, with their types in Delta's words."""
+        return list(json.loads(self.delta.schema().to_json())["fields"])
+
+    @cached_property
+    def files(self) -> list[FileStatistics]:
+        """Its data files, as the Delta log describes them."""
+        from arro3.core import DataType  # noqa: PLC0415 - delta-rs brings it
+
+        actions = listed_files(self.delta)
+        columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
+        ends = {
+            column: [micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
+            for column in columns
+            if DataType.is_timestamp(actions[f"min.{column}"].type)
+        }
+        parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+        files = []
+        for number, (name, size, rows) in enumerate(zip(*parts, strict=True)):
+            of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
+            known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
+            path = str(Path(self.at, local_path(name)))  # a shallow clone has files of another table
+            files.append(FileStatistics(name.rsplit("/", 1)[-1], path, size, rows, known))
+        return files
+
+    def sql(self, between: Between | None, names: Container[str] | None) -> str:
+        """Return in DuckDB's SQL the rows of some data files, with the columns and types of the table.
+
+        DuckDB is not given the statistics in the Delta log, as they are not exact: times are cut to milliseconds,
+        decimals may be floats, and bounds leave out NaN.
+
+        Args:
+            between: only files that can have a row with some times; None for all.
+            names: only files with one of these names; None for all.
+        """
+        files = [file for file in self.files if between is None or file.can_hold(between)]
+        paths = [file.path for file in files if names is None or file.name in names]
+        types = {column["name"]: _type(column["type"]) for column in self.columns}
+        if not paths:
+            empty = (f"CAST(NULL AS {kind}) AS {_quoted(name)}" for name, kind in types.items())
+            return f"(SELECT {', '.join(empty)} WHERE false)"
+        # a file from before a column was added lacks it
+        columns = (
+            f"{_literal(name)}: {{name: {_literal(name)}, type: {_literal(kind)}, default_value: NULL}}"
+            for name, kind in types.items()
+        )
+        listed = ", ".join(_literal(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
+        return f"read_parquet([{listed}], schema = MAP {{{', '.join(columns)}}})"
+
+
+def _sql(
+    tables_of: Mapping[str, _OpenTable], between: Between | None = None, names: Container[str] | None = None
+) -> dict[str, str]:
+    """Return tables in DuckDB's SQL, see `_OpenTable.sql`."""
+    return {name: table.sql(between, names) for name, table in tables_of.items()}
+
+
+def _type(kind: Any) -> str:
+    """Return a type of Delta as DuckDB names it."""
+    if isinstance(kind, str):
+        return _TYPES.get(kind, kind)
+    if kind["type"] == "array":
+        return f"{_type(kind['elementType'])}[]"
+    if kind["type"] == "map":
+        return f"MAP({_type(kind['keyType'])}, {_type(kind['valueType'])})"
+    parts = (f"{_quoted(part['name'])} {_type(part['type'])}" for part in kind["fields"])
+    return f"STRUCT({', '.join(parts)})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(value: str | bytes | int | datetime | list[Any] | None) -> str:
+    """Return a value in DuckDB's SQL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, datetime):
+        return f"make_timestamptz({_micros(value)})"
+    if isinstance(value, bytes):
+        return f"unhex('{value.hex()}')"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"({value})"
+
+
+def _open(at: str, version: int | None) -> _OpenTable | None:
     """Open a table with delta-rs; return None if its rows cannot be read without Spark."""
     if any(find_spec(name) is None for name in ("duckdb", "pyarrow")):
         return None
@@ -368,60 +476,16 @@ def _open(at: str, version: int | None) -> "DeltaTable | None":
     protocol = table.protocol()
     features = protocol.reader_features
     is_plain = protocol.min_reader_version == _PLAIN_READER
-    return table if is_plain or (features is not None and _FEATURES.issuperset(features)) else None
+    has_features = is_plain or (features is not None and _FEATURES.issuperset(features))
+    return _OpenTable(at, table) if has_features else None
 
 
 def _at(ingested_at: datetime | None) -> Between | None:
     return None if ingested_at is None else ("ingested_at", ingested_at, ingested_at)
 
 
-def _name(file: "Fragment") -> str:
-    return str(file.path.rsplit("/", 1)[-1])
-
-
-def _data_files(table: "DeltaTable") -> list[FileStatistics]:
-    from arro3.core import DataType  # noqa: PLC0415 - delta-rs brings it
-
-    actions = listed_files(table)
-    columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
-    ends = {
-        column: [micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
-        for column in columns
-        if DataType.is_timestamp(actions[f"min.{column}"].type)
-    }
-    parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
-    files = []
-    for number, (path, size, rows) in enumerate(zip(*parts, strict=True)):
-        of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
-        known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
-        files.append(FileStatistics(path.rsplit("/", 1)[-1], size, rows, known))
-    return files
-
-
-def _dataset(table: "DeltaTable", between: Between | None) -> "Dataset":
-    """Return a table's data files, without those that by their statistics have no row with some times."""
-    from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
-
-    within = None
-    if between is not None:
-        column, begin, end = between
-        ends = begin - _CUT, min(end, _LATEST) + _CUT
-        first, last = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for at in ends)
-        within = f"{column} >= '{first}' AND {column} <= '{last}'"
-    read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
-    dataset = table.to_pyarrow_dataset(file_pruning_predicate=within, parquet_read_options=read_options)
-    return _of(dataset, list(dataset.get_fragments()))
-
-
-def _of(dataset: "Dataset", fragments: "Sequence[Fragment]") -> "Dataset":
-    """Return a dataset of some of its files, without their statistics, by which Arrow would leave files out.
-
-    Delta's statistics are not exact: times are cut to milliseconds, decimals may be floats, and bounds leave out NaN.
-    """
-    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415
-
-    plain = [dataset.format.make_fragment(fragment.path, fragment.filesystem) for fragment in fragments]
-    return FileSystemDataset(plain, dataset.schema, dataset.format, dataset.filesystem)
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
 
 
 def plain_rows(rows: "pyarrow.Table") -> list[dict[str, Any]]:
