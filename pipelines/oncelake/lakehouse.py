@@ -520,8 +520,8 @@ class Lakehouse(OpenLake):
         if chain.commit_log(QUARANTINE).newest() is None:
             return 0, []
         at = chain.lake.at(QUARANTINE)
-        (lines,) = rows.query("SELECT count(*) AS lines FROM {rows}", at)["lines"].to_pylist()
-        return lines, reasons(rows, at)
+        (counted,) = rows.records("SELECT count(*) AS lines FROM {rows}", {"rows": (at, None)})
+        return counted["lines"], reasons(rows, at)
 
     def replay(
         self,

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -46,6 +46,7 @@ TableVersion = tuple[str, int | None]
 Between = tuple[str, datetime, datetime]
 # What DuckDB takes in a path for a pattern.
 _PATTERN = re.compile(r"[*?\[]")
+Answer = TypeVar("Answer")
 # The rows of a stream that are in memory at once.
 _ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
@@ -117,6 +118,10 @@ class FileStatistics:
         return first - _CUT <= _micros(end) and _micros(begin) <= last + _CUT
 
 
+# Chooses data files.
+Chosen = Callable[[FileStatistics], bool]
+
+
 @dataclass
 class TableRows:
     """Answers queries over tables, each at its newest version when it is first asked for.
@@ -169,10 +174,10 @@ class TableRows:
             ingested_at: see `query`.
             values: the values, by name.
         """
-        answer = self.without_spark(text, versions, ingested_at=ingested_at, **values)
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
+        answer = self._by_duckdb(_arrow_table, text, versions, values, _chosen(_at(ingested_at)))
         if answer is not None:
             return answer
-        values |= {"ingested_at": ingested_at} if ingested_at else {}
         return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
 
     def records(
@@ -185,9 +190,9 @@ class TableRows:
         only_spark: bool = False,
         **values: Any,
     ) -> list[dict[str, Any]]:
-        """Return the rows of a query over several tables whose columns are numbers, texts and truth values.
+        """Return the rows of a query over several tables whose columns are numbers, texts, bytes and truth values.
 
-        Unlike `query_all`, it needs no pyarrow where Spark answers.
+        A structure is a tuple. Unlike `query_all`, it needs no pyarrow, whose import takes longer than most queries.
 
         Args:
             text: the query.
@@ -196,10 +201,9 @@ class TableRows:
             only_spark: True if the query has another answer in DuckDB than in Spark.
             values: the values, by name.
         """
-        if not only_spark and (tables_of := self._readable(versions)) is not None:
-            with suppress(*_failures()), self._answer(text, _sql(tables_of, between), values) as answer:
-                names = [column[0] for column in answer.description]
-                return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        answer = None if only_spark else self.without_spark(text, versions, between=between, **values)
+        if answer is not None:
+            return answer
         frames = {name: self.frame(*table) for name, table in versions.items()}
         return [row.asDict() for row in self.spark().sql(text, _used(text, values), **frames).collect()]
 
@@ -213,32 +217,26 @@ class TableRows:
         between: Between | None = None,
         files: Container[str] | None = None,
         **values: Any,
-    ) -> "pyarrow.Table | None":
+    ) -> list[dict[str, Any]] | None:
         """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark.
 
         Args:
             text: the query.
             versions: see `query_all`.
             ingested_at: see `query`.
-            between: see `records`.
+            between: see `records`, as for the columns.
             files: the names of the data files to read; None for all.
             values: the values, by name.
         """
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        readable = self._readable(versions)
-        if readable is None:
-            return None
-        try:
-            return self._by_duckdb(text, _sql(readable, between or _at(ingested_at), files), values)
-        except _failures():  # guard: failed-query-by-spark
-            return None
+        return self._by_duckdb(_records, text, versions, values, _chosen(between or _at(ingested_at), files))
 
     def total(self, number: Count, column: str, at: TableVersion, condition: str) -> int:
         """Return a number of the rows of a table that meet a condition, in a stream over the values of a column."""
         table = self._table(*at)
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
-            with suppress(*_failures()), self._answer(text, _sql({"rows": table}), {}) as answer:
+            with suppress(*_failures()), self._answer(text, {"rows": table.sql()}, {}) as answer:
                 return sum(map(number.of_table, answer.to_arrow_reader(_ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
@@ -275,9 +273,11 @@ class TableRows:
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
-            between = _at(ingested_at)
-            chosen = [file.name for file in table.files if file.name in names]
-            parts = {name: self._by_duckdb(text, _sql({"rows": table}, between, [name]), values) for name in chosen}
+            parts = {}
+            for name in filter(names.__contains__, (file.name for file in table.files)):
+                chosen = _chosen(_at(ingested_at), [name])
+                with self._answer(text, {"rows": table.sql(chosen)}, values) as answer:
+                    parts[name] = _arrow_table(answer)
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())
@@ -288,12 +288,6 @@ class TableRows:
         if (at, version) not in self._opened:
             self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
-
-    def _readable(self, versions: Mapping[str, TableVersion]) -> "Mapping[str, _OpenTable] | None":
-        """Return tables as delta-rs has them open; None if Spark must read one of them."""
-        opened = {name: self._table(*table) for name, table in versions.items()}
-        readable = {name: table for name, table in opened.items() if table is not None}
-        return readable if len(readable) == len(versions) else None
 
     @cached_property
     def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
@@ -310,15 +304,33 @@ class TableRows:
             connection.execute(f"CREATE MACRO {macro}")
         return connection
 
-    def _by_duckdb(self, text: str, tables_of: Mapping[str, str], values: Values) -> "pyarrow.Table":
-        with self._answer(text, tables_of, values) as answer:
-            return answer.to_arrow_table()
+    def _by_duckdb(
+        self,
+        read: "Callable[[DuckDBPyConnection], Answer]",
+        text: str,
+        versions: Mapping[str, TableVersion],
+        values: Values,
+        chosen: Chosen,
+    ) -> Answer | None:
+        """Return DuckDB's answer to a query; None if it or a table needs Spark."""
+        opened = {name: self._table(*table) for name, table in versions.items()}
+        readable = {name: table for name, table in opened.items() if table is not None}
+        if len(readable) < len(versions):
+            return None
+        try:
+            rows = {name: table.sql(chosen) for name, table in readable.items()}
+            with self._answer(text, rows, values) as answer:
+                return read(answer)
+        except _failures():  # guard: failed-query-by-spark
+            return None
 
     @contextmanager
-    def _answer(self, text: str, tables_of: Mapping[str, str], values: Values) -> "Iterator[DuckDBPyConnection]":
+    def _answer(self, text: str, rows: Mapping[str, str], values: Values) -> "Iterator[DuckDBPyConnection]":
+        """Yield DuckDB's answer to a query over rows in its SQL."""
+
         def put(match: re.Match[str]) -> str:
             value, table = match.groups()
-            return tables_of[table] if value is None else _literal(values[value])
+            return rows[table] if value is None else _literal(values[value])
 
         with self._connection.cursor() as connection:
             yield connection.execute(_PLACE.sub(put, text))
@@ -402,18 +414,16 @@ class _OpenTable:
             files.append(FileStatistics(name.rsplit("/", 1)[-1], path, size, rows, known))
         return files
 
-    def sql(self, between: Between | None, names: Container[str] | None) -> str:
+    def sql(self, chosen: Chosen = bool) -> str:
         """Return in DuckDB's SQL the rows of some data files, with the columns and types of the table.
 
         DuckDB is not given the statistics in the Delta log, as they are not exact: times are cut to milliseconds,
         decimals may be floats, and bounds leave out NaN.
 
         Args:
-            between: only files that can have a row with some times; None for all.
-            names: only files with one of these names; None for all.
+            chosen: only files for which this is true.
         """
-        files = [file for file in self.files if between is None or file.can_hold(between)]
-        paths = [file.path for file in files if names is None or file.name in names]
+        paths = [file.path for file in self.files if chosen(file)]
         types = {column["name"]: _type(column["type"]) for column in self.columns}
         if not paths:
             empty = (f"CAST(NULL AS {kind}) AS {_quoted(name)}" for name, kind in types.items())
@@ -427,11 +437,18 @@ class _OpenTable:
         return f"read_parquet([{listed}], schema = MAP {{{', '.join(columns)}}})"
 
 
-def _sql(
-    tables_of: Mapping[str, _OpenTable], between: Between | None = None, names: Container[str] | None = None
-) -> dict[str, str]:
-    """Return tables in DuckDB's SQL, see `_OpenTable.sql`."""
-    return {name: table.sql(between, names) for name, table in tables_of.items()}
+def _chosen(between: Between | None, names: Container[str] | None = None) -> Chosen:
+    """Return what is true for files that can have a row with some times, and have one of some names; None for all."""
+    return lambda file: (between is None or file.can_hold(between)) and (names is None or file.name in names)
+
+
+def _arrow_table(answer: "DuckDBPyConnection") -> "pyarrow.Table":
+    return answer.to_arrow_table()
+
+
+def _records(answer: "DuckDBPyConnection") -> list[dict[str, Any]]:
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
 
 
 def _type(kind: Any) -> str:
