@@ -467,6 +467,13 @@ GUARDS = (
         tests=(f"{_RESOLVED}test_each_fault_has_only_the_commands_that_lose_nothing",),
     ),
     Guard(
+        "all-checked-before-rename",
+        "files are renamed only when all that the command names may be",
+        "a refused command has renamed some of its files",
+        removed(),
+        tests=(f"{_RESOLVED}test_files_of_all_sources_are_checked_before_the_first_is_renamed",),
+    ),
+    Guard(
         "failed-rename-reported",
         "a rename that fails is reported",
         "a fault is reported as resolved but is not",
