@@ -44,7 +44,7 @@ Values = dict[str, Any]
 TableVersion = tuple[str, int | None]
 # A column of times, and the first and the last one that are asked for.
 Between = tuple[str, datetime, datetime]
-# What DuckDB takes in a path for a pattern.
+# The characters of a pattern in a path, as DuckDB reads it.
 _PATTERN = re.compile(r"[*?\[]")
 Answer = TypeVar("Answer")
 # The rows of a stream that are in memory at once.

@@ -246,7 +246,7 @@ def _each(rename: Callable[..., str], faults: Chosen) -> Iterator[str]:
         except StateError as error:
             if not done:
                 raise
-            raise StateError(
+            raise StateError(  # guard: failed-rename-names-others
                 f"{error}. Before it: {'; '.join(done)}. For the rest, give the same command again"
             ) from None
         yield done[-1]
