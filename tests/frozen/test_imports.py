@@ -35,6 +35,8 @@ def house() -> Iterator[House]:
         ("quarantine", _READER),
         ("prove", _READER | {"opentelemetry", "smtplib"}),
         ("suggest", _READER | {"numpy", "pyarrow"}),
+        ("lines gold.error_log --at 2017-07-30T14:09", _READER | {"numpy", "pyarrow"}),
+        ("trace 0.log:no", _READER | {"numpy", "pyarrow"}),
         ("report --output {root}/report.html", _READER | {"jinja2", "opentelemetry", "plotly", "smtplib"}),
     ],
 )

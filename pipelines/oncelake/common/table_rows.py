@@ -521,6 +521,19 @@ def plain(value: "pyarrow.Scalar") -> Any:
     return _PLAIN.get(kind, lambda scalar: scalar.as_py())(value)
 
 
+def picked(rows: "pyarrow.Table", mask: Sequence[bool]) -> "pyarrow.Table":
+    """Return the rows for which a mask is true; Arrow's own filter imports pandas for a list."""
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    parts = (rows.slice(number, 1) for number, is_wanted in enumerate(mask) if is_wanted)
+    return pyarrow.concat_tables([rows.slice(0, 0), *parts])
+
+
+def time_text(time: datetime) -> str:
+    """Return a time as `plain_rows` does."""
+    return _time(_micros(time))
+
+
 def _number(value: "pyarrow.Scalar") -> float | int | str:
     """Return a number as Spark writes it in JSON, which has no NaN and no infinity."""
     text = str(value.cast("string"))  # the digits that the type has: 0.1 of 32 bits is not 0.10000000149
