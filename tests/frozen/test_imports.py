@@ -1,5 +1,6 @@
 """A command that only looks at a lake imports few libraries: pandas alone would take longer than most of them."""
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -36,11 +37,11 @@ def house() -> Iterator[House]:
         ("prove", _READER | {"opentelemetry", "smtplib"}),
         ("suggest", _READER | {"numpy", "pyarrow"}),
         ("lines gold.error_log --at 2017-07-30T14:09", _READER | {"numpy", "pyarrow"}),
-        ("trace 0.log:no", _READER | {"numpy", "pyarrow"}),
+        ("trace '0.log:2017-07-30 14:15:00 INFO of a log that grows'", _READER | {"numpy", "pyarrow"}),
         ("report --output {root}/report.html", _READER | {"jinja2", "opentelemetry", "plotly", "smtplib"}),
     ],
 )
 def test_a_command_that_looks_imports_few_libraries(command: str, libraries: set[str], house: House) -> None:
-    modules, code = imported(*command.format(root=house.root).split(), *house.options)
+    modules, code = imported(*shlex.split(command.format(root=house.root)), *house.options)
     assert modules & HEAVY <= _SPARK | libraries
     assert code == 0
