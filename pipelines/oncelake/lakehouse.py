@@ -267,7 +267,6 @@ class Lakehouse(OpenLake):
             SourceError: Kafka cannot be reached.
         """
         from oncelake.common.table_rows import TableRows
-        from oncelake.observe.alerts.alert_watch import tell_proof
         from oncelake.proof.prove import Proof
 
         began = time.monotonic()
@@ -277,7 +276,10 @@ class Lakehouse(OpenLake):
                 session()
             chain = self._look_chain
             result = Proof(chain, rows, since_ms, full, deep, warn=self.warn).result(link, began)
-        if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
+        # a part of the lake does not end the alert of another one
+        if self.settings.alerts and (not result.holds or since_ms is None):
+            from oncelake.observe.alerts.alert_watch import tell_proof
+
             tell_proof(chain, lambda: self.spark, result, self.warn)
         return result
 

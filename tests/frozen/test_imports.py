@@ -34,7 +34,7 @@ def house() -> Iterator[House]:
         ("alerts", {"opentelemetry", "smtplib"}),
         ("census", _READER),
         ("quarantine", _READER),
-        ("prove", _READER | {"opentelemetry", "smtplib"}),
+        ("prove", _READER),
         ("suggest", _READER | {"numpy", "pyarrow"}),
         ("lines gold.error_log --at 2017-07-30T14:09", _READER | {"numpy", "pyarrow"}),
         ("trace '0.log:2017-07-30 14:15:00 INFO of a log that grows'", _READER | {"numpy", "pyarrow"}),
