@@ -20,67 +20,38 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import QUARANTINE, SILVER, Table, bronze_of
-from oncelake.common.spark.jvm import with_conf
-from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import did_you_mean
 from oncelake.engine.chain import Chain, StageState, needs_spark, selected, without_end
-from oncelake.engine.conf_file import format_places
-from oncelake.engine.exclusive import Exclusive, RunResult, outlook, reachable
-from oncelake.engine.maintain import MaintenanceResult, maintain
 from oncelake.engine.open_lake import OpenLake, unheard
-from oncelake.engine.preflight import is_changed, no_hard_links, other_log_store
-from oncelake.engine.recover import RecoveryResult
-from oncelake.engine.replay import ReplayResult
-from oncelake.engine.runner import Follower
-from oncelake.engine.source_rebuild import refuse_no_source_of
-from oncelake.engine.sources import census_kind, take_census
-from oncelake.engine.start_gate import refuse_unless_finished
-from oncelake.exactly_once.batch import CommittedBatch, EventSink
-from oncelake.exactly_once.link import Link
-from oncelake.observe.alerts.alert_watch import alert_of, alert_statuses, alerting, refuse_unknown, round_of, tell_proof
-from oncelake.observe.alerts.message import Message
-from oncelake.observe.alerts.state import AlertStatus
-from oncelake.observe.audit.audit import Auditor
-from oncelake.observe.audit.audited import Audit, Audits, chosen_suites, docs_place
-from oncelake.observe.doctor import DoctorResult, diagnose_lake, statuses
-from oncelake.observe.endpoint import check_port
-from oncelake.observe.gold_lines import GoldCell, GoldLines
-from oncelake.observe.group import publishing
-from oncelake.observe.lake_watch import LakeWatch
-from oncelake.observe.log_cache import cached
-from oncelake.observe.measure import measured
-from oncelake.observe.newest_line import NewestLines
-from oncelake.observe.openlineage.follow import check_installed, lineage
-from oncelake.observe.plan.plan import Plan, plan_after, plan_of
-from oncelake.observe.progress import Display, Progress
-from oncelake.observe.record import record
-from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
-from oncelake.observe.report.facts import Facts
-from oncelake.observe.report.period import Period
-from oncelake.observe.report.watch import watch
-from oncelake.observe.rule_history import RulesSpan, rule_history
-from oncelake.observe.status import StageStatus
-from oncelake.observe.trace.find import parse_line_query, refuse_catalog
-from oncelake.observe.trace.lineage import Lineage
-from oncelake.observe.trace.tracer import Tracer
-from oncelake.proof.prove import WHOLE_PLAN, Proof, is_small
-from oncelake.proof.result import ProofResult
-from oncelake.quality.reasons import Reason, reasons
-from oncelake.quality.suggest import bronze_columns, silver_columns, suggest
-from oncelake.silver.parsing.format import format_names
-from oncelake.silver.parsing.parser import load_parser
-from oncelake.silver.transform import share_accepted
-from oncelake.sources.directory.census import Census
-from oncelake.sources.directory.resolve import Resolve
 
 if TYPE_CHECKING:
+    from oncelake.engine.exclusive import Exclusive, RunResult
+    from oncelake.engine.maintain import MaintenanceResult
+    from oncelake.engine.recover import RecoveryResult
+    from oncelake.engine.replay import ReplayResult
+    from oncelake.exactly_once.batch import CommittedBatch, EventSink
+    from oncelake.exactly_once.link import Link
+    from oncelake.observe.alerts.message import Message
+    from oncelake.observe.alerts.state import AlertStatus
+    from oncelake.observe.audit.audited import Audit
+    from oncelake.observe.doctor import DoctorResult
+    from oncelake.observe.gold_lines import GoldLines
+    from oncelake.observe.plan.plan import Plan
+    from oncelake.observe.progress import Display, Progress
+    from oncelake.observe.report.facts import Facts
+    from oncelake.observe.report.period import Period
+    from oncelake.observe.rule_history import RulesSpan
+    from oncelake.observe.status import StageStatus
+    from oncelake.observe.trace.lineage import Lineage
+    from oncelake.proof.result import ProofResult
+    from oncelake.quality.reasons import Reason
     from oncelake.serving.table_setup import ServedTables
+    from oncelake.sources.directory.census import Census
+    from oncelake.sources.directory.resolve import Resolve
 
 
 # Makes the display of a run's batches, from the chain and the stages' states before the run.
-Show = Callable[[Chain, Sequence[StageState]], Display]
-# The receivers of a run's events in addition to its display: the metrics, the consumer group of its topic, OpenLineage.
-FOLLOWERS: tuple[Follower, ...] = (measured, publishing, lineage)
+Show = Callable[[Chain, Sequence[StageState]], "Display"]
 
 
 class Lakehouse(OpenLake):
@@ -99,22 +70,32 @@ class Lakehouse(OpenLake):
     """
 
     def _exclusive(
-        self, stopping: threading.Event | None = None, show: Show | None = None, sink: EventSink = unheard
-    ) -> Exclusive:
+        self, stopping: threading.Event | None = None, show: Show | None = None, sink: "EventSink" = unheard
+    ) -> "Exclusive":
         """Return the work on the lake that needs its lock, with a session."""
+        from oncelake.engine.exclusive import Exclusive
+        from oncelake.observe.group import publishing
+        from oncelake.observe.measure import measured
+        from oncelake.observe.openlineage.follow import lineage
+        from oncelake.observe.progress import Display, Progress
 
         @contextmanager
-        def reporter(chain: Chain, states: Sequence[StageState]) -> Iterator[Progress]:
+        def reporter(chain: Chain, states: Sequence[StageState]) -> "Iterator[Progress]":
             progress = Progress(chain, show(chain, states) if show else Display(), sink)
             with progress.display:
                 yield progress
 
         chain, spark = self._with_spark
-        return Exclusive(chain, spark, reporter, FOLLOWERS, self.warn, stopping or threading.Event())
+        # the receivers of a run's events in addition to its display
+        followers = (measured, publishing, lineage)
+        return Exclusive(chain, spark, reporter, followers, self.warn, stopping or threading.Event())
 
     @contextmanager
     def _reading(self) -> Iterator[Callable[[], SparkSession]]:
         """Yield what returns the session, for work that starts Spark only if it must; quick on a small lake."""
+        from oncelake.common.spark.jvm import with_conf
+        from oncelake.proof.prove import WHOLE_PLAN, is_small
+
         small = is_small(self.settings.places(), self.settings.by_name)
         with ExitStack() as stack:
 
@@ -135,11 +116,11 @@ class Lakehouse(OpenLake):
         *,
         once: bool = False,
         stopping: threading.Event | None = None,
-        sink: EventSink = unheard,
+        sink: "EventSink" = unheard,
         show: Show | None = None,
-        rebuild: Callable[[Plan], bool] | None = None,
+        rebuild: "Callable[[Plan], bool] | None" = None,
         say: Callable[[str], None] = unheard,
-    ) -> RunResult:
+    ) -> "RunResult":
         """Run every stage until a stop is requested; with `once`, process all available input and return.
 
         Args:
@@ -155,6 +136,12 @@ class Lakehouse(OpenLake):
             StageError: a stage failed, and the others were stopped; or one source of several failed, and the others
                 went on.
         """
+        from oncelake.engine.exclusive import RunResult, outlook, reachable
+        from oncelake.engine.preflight import is_changed, other_log_store
+        from oncelake.observe.alerts.alert_watch import alerting, round_of
+        from oncelake.observe.endpoint import check_port
+        from oncelake.observe.openlineage.follow import check_installed
+
         stopping, chain = stopping or threading.Event(), self._declared
         failed = reachable(chain)
         check_port(self.settings.metrics)
@@ -175,7 +162,7 @@ class Lakehouse(OpenLake):
         )
         return RunResult(batches, stopping.is_set(), without_end(self.chain) if once else ())
 
-    def plan(self, *, against: str | PathLike[str] | None = None, sets: Sequence[str] = (), sample: int = 0) -> Plan:
+    def plan(self, *, against: str | PathLike[str] | None = None, sets: Sequence[str] = (), sample: int = 0) -> "Plan":
         """Return what `run` would do with the configuration. Change nothing.
 
         Args:
@@ -186,6 +173,8 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: the other file is invalid, or both `against` and `sample` are given.
         """
+        from oncelake.observe.plan.plan import plan_after, plan_of
+
         if against is not None:
             if sample:
                 raise ConfigError("a sample is read from the lake; leave out --sample, or --against")
@@ -197,25 +186,30 @@ class Lakehouse(OpenLake):
 
     # --- look ---
 
-    def status(self) -> list[StageStatus]:
+    def status(self) -> "list[StageStatus]":
         """Return the state of each stage, its last batch, rows, backlog, and the age of its last batch and newest line.
 
         Raises:
             SourceError: the only source does not answer; one of several has the state `source away`.
         """
+        from oncelake.observe.doctor import statuses
+        from oncelake.observe.newest_line import NewestLines
+
         chain = self.chain
         newest = NewestLines(chain)
         return [newest.added(row, state) for row, state in statuses(chain)]
 
-    def doctor(self) -> DoctorResult:
+    def doctor(self) -> "DoctorResult":
         """Return the state of each stage and what else would stop a run from starting. Change nothing.
 
         For a local lake that reads files, no JVM is started, unless an ingested file has changed or code of the
         user's own is declared.
         """
+        from oncelake.observe.doctor import diagnose_lake
+
         return diagnose_lake(replace(self.chain, deep=True), lambda: self.spark)
 
-    def watch(self, display: Callable[[Chain], Display], *, every: float, stopping: threading.Event) -> None:
+    def watch(self, display: "Callable[[Chain], Display]", *, every: float, stopping: threading.Event) -> None:
         """Show the stages, and each batch that any process commits, until a stop is requested.
 
         Args:
@@ -223,12 +217,17 @@ class Lakehouse(OpenLake):
             every: the seconds between two checks.
             stopping: set this event to end.
         """
+        from oncelake.observe.lake_watch import LakeWatch
+        from oncelake.observe.log_cache import cached
+
         chain = cached(self.chain)
         with display(chain) as shown:
             LakeWatch(chain, shown).go(every, stopping)
 
-    def record(self) -> dict[str, list[CommittedBatch]]:
+    def record(self) -> "dict[str, list[CommittedBatch]]":
         """Return the record of each batch, per stage, from the tables' own commits."""
+        from oncelake.observe.record import record
+
         return record(self._table_chain)
 
     def versions(self) -> dict[str, int]:
@@ -251,8 +250,8 @@ class Lakehouse(OpenLake):
         since_ms: int | None = None,
         full: bool = False,
         deep: bool = False,
-        link: Callable[[Link], None] = unheard,
-    ) -> ProofResult:
+        link: "Callable[[Link], None]" = unheard,
+    ) -> "ProofResult":
         """Follow every line from the source to the last table. Take no lock and change no table.
 
         Tables on a local disk are read without Spark, where that is possible; with `full` or `deep`, Spark reads all.
@@ -267,6 +266,9 @@ class Lakehouse(OpenLake):
             StateError: a rebuild or a replay is unfinished.
             SourceError: Kafka cannot be reached.
         """
+        from oncelake.common.table_rows import TableRows
+        from oncelake.proof.prove import Proof
+
         began = time.monotonic()
         with self._reading() as session:
             rows = TableRows(session, with_spark=full or deep)  # guard: whole-proof-by-spark
@@ -274,11 +276,14 @@ class Lakehouse(OpenLake):
                 session()
             chain = self._look_chain
             result = Proof(chain, rows, since_ms, full, deep, warn=self.warn).result(link, began)
-        if not result.holds or since_ms is None:  # a part of the lake does not end the alert of another one
+        # a part of the lake does not end the alert of another one
+        if self.settings.alerts and (not result.holds or since_ms is None):
+            from oncelake.observe.alerts.alert_watch import tell_proof
+
             tell_proof(chain, lambda: self.spark, result, self.warn)
         return result
 
-    def trace(self, line: str) -> Lineage:
+    def trace(self, line: str) -> "Lineage":
         """Return the lineage of a line: bronze, silver or quarantine, and every gold table.
 
         The tables of a lake on a local disk are read without Spark. It starts for masked lines, for lines of files that
@@ -290,13 +295,16 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: `line` has neither form, or the tables are in a catalog.
         """
+        from oncelake.observe.trace.find import parse_line_query, refuse_catalog
+        from oncelake.observe.trace.tracer import Tracer
+
         query = parse_line_query(line)
         refuse_catalog(self.settings.lake.catalog)
         return Tracer(self._table_chain, lambda: self._session(quick=True)).way(query)
 
     def lines(
         self, table: str, at: datetime, keys: Mapping[str, str | None] | None = None, *, limit: int = 100
-    ) -> GoldLines:
+    ) -> "GoldLines":
         """Return the lines that a row of a gold table counts, as far as the table has read silver.
 
         Args:
@@ -309,12 +317,14 @@ class Lakehouse(OpenLake):
             ConfigError: there is no such table or key, or the time has no zone.
             OncelakeError: the table has no such row, or silver no longer has the version that it has read.
         """
+        from oncelake.observe.gold_lines import GoldCell
+
         if at.tzinfo is None:
             raise ConfigError(f"at {at} has no time zone; write it with one, for example tzinfo=UTC")
         return GoldCell(self._table_chain, lambda: self.spark, table, at, keys or {}).lines(limit)
 
     @contextmanager
-    def census(self, source: str | None = None) -> Iterator[tuple[Census, Resolve]]:
+    def census(self, source: str | None = None) -> "Iterator[tuple[Census, Resolve]]":
         """Check every file of a source: yield the census, and the object that resolves its faults.
 
         Args:
@@ -323,10 +333,13 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: the source is a topic, only Auto Loader knows its files, or several sources have files.
         """
+        from oncelake.common.table_rows import TableRows
+        from oncelake.engine.sources import census_kind, take_census
+
         kind = census_kind(self.settings, source, lambda: self.spark)
         yield take_census(self._look_chain, kind, TableRows(lambda: self._session(quick=True)))
 
-    def history(self, table: str | None = None) -> list[RulesSpan]:
+    def history(self, table: str | None = None) -> "list[RulesSpan]":
         """Return which rules made which rows of the tables, the newest rows of a table first.
 
         Args:
@@ -335,9 +348,11 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: the lake has no such table.
         """
+        from oncelake.observe.rule_history import rule_history
+
         return rule_history(self._table_chain, table)
 
-    def report(self, *, proof: bool = True, period: Period | None = None) -> Facts:
+    def report(self, *, proof: bool = True, period: "Period | None" = None) -> "Facts":
         """Return the facts of the report page: the chain's batches, its state and, with `proof`, the proof's result.
 
         Tables on a local disk are read without Spark, where that is possible.
@@ -346,6 +361,9 @@ class Lakehouse(OpenLake):
             proof: run the proof.
             period: also report what happened in this period, and limit the counts over time to it.
         """
+        from oncelake.common.table_rows import TableRows
+        from oncelake.observe.report.collect import LEFT_OUT, Collector, prove
+
         with self._reading() as session:
             chain = self._look_chain
             result = prove(chain, TableRows(session)) if proof else LEFT_OUT
@@ -353,10 +371,10 @@ class Lakehouse(OpenLake):
 
     def watch_report(
         self,
-        show: Callable[[Facts], None],
+        show: "Callable[[Facts], None]",
         *,
         proof: bool = True,
-        period: Callable[[], Period | None] = lambda: None,
+        period: "Callable[[], Period | None]" = lambda: None,
         stopping: threading.Event,
     ) -> None:
         """Call `show` with the facts of the report page whenever they change, until a stop is requested.
@@ -367,11 +385,14 @@ class Lakehouse(OpenLake):
             period: returns the period to report on at this moment; None for all that is in the lake.
             stopping: the request to stop.
         """
+        from oncelake.common.table_rows import TableRows
+        from oncelake.observe.report.watch import watch
+
         watch(self._look_chain, lambda: TableRows(lambda: self.spark), show, proof=proof, period=period).until(stopping)
 
     # --- alerts ---
 
-    def alerts(self, *, send: bool = False) -> list[AlertStatus]:
+    def alerts(self, *, send: bool = False) -> "list[AlertStatus]":
         """Return the declared alerts and their states.
 
         Args:
@@ -381,15 +402,19 @@ class Lakehouse(OpenLake):
         Raises:
             StateError: the state of an alert cannot be read.
         """
+        from oncelake.observe.alerts.alert_watch import alert_statuses
+
         return alert_statuses(self.chain, lambda: self.spark, self.warn, send=send)
 
-    def test_alert(self, name: str) -> Message:
+    def test_alert(self, name: str) -> "Message":
         """Send a test message to the receiver of an alert, and return it.
 
         Raises:
             ConfigError: there is no such alert, or a secret cannot be read here.
             DeliveryError: it was not delivered.
         """
+        from oncelake.observe.alerts.alert_watch import alert_of, refuse_unknown
+
         refuse_unknown(self.settings.alerts, name)
         return alert_of(self.chain, lambda: self.spark, name).test()
 
@@ -400,8 +425,8 @@ class Lakehouse(OpenLake):
         *stages: str,
         accept_loss: bool = False,
         dry_run: bool = False,
-        done: Callable[[RecoveryResult], None] = unheard,
-    ) -> list[RecoveryResult]:
+        done: "Callable[[RecoveryResult], None]" = unheard,
+    ) -> "list[RecoveryResult]":
         """Rewrite the checkpoints of stages from their tables; of all stages if none is named.
 
         Args:
@@ -452,6 +477,8 @@ class Lakehouse(OpenLake):
             ConfigError: there is no such stage or layer, or no such source; or its lines cannot be made again alone.
             StateError: lines would be lost, or a stage before them may not start; nothing was removed.
         """
+        from oncelake.engine.source_rebuild import refuse_no_source_of
+
         self._check_stages(stage)
         if source is not None:
             refuse_no_source_of(self.settings, source, stage)
@@ -463,12 +490,16 @@ class Lakehouse(OpenLake):
         for name in names:
             selected(self._declared.stages, name)
 
-    def maintain(self, done: Callable[[MaintenanceResult], None] = unheard) -> list[MaintenanceResult]:
+    def maintain(self, done: "Callable[[MaintenanceResult], None]" = unheard) -> "list[MaintenanceResult]":
         """Compact the tables' small files and remove old ones; the chain may run at the same time.
 
         Raises:
             StateError: a rebuild or a replay is unfinished.
         """
+        from oncelake.engine.maintain import maintain
+        from oncelake.engine.preflight import no_hard_links, other_log_store
+        from oncelake.engine.start_gate import refuse_unless_finished
+
         lake = self.settings.places()
         writers = [*other_log_store(lake, self.settings.spark), *no_hard_links(lake)]
         chain, spark = self._with_spark
@@ -482,23 +513,26 @@ class Lakehouse(OpenLake):
 
     # --- quality ---
 
-    def quarantined(self) -> tuple[int, list[Reason]]:
+    def quarantined(self) -> "tuple[int, list[Reason]]":
         """Return the number of lines in quarantine, and the rules that they broke."""
+        from oncelake.common.table_rows import TableRows
+        from oncelake.quality.reasons import reasons
+
         chain, rows = self._table_chain, TableRows(lambda: self.spark)
         if chain.commit_log(QUARANTINE).newest() is None:
             return 0, []
         at = chain.lake.at(QUARANTINE)
-        (lines,) = rows.query("SELECT count(*) AS lines FROM {rows}", at)["lines"].to_pylist()
-        return lines, reasons(rows, at)
+        (counted,) = rows.records("SELECT count(*) AS lines FROM {rows}", {"rows": (at, None)})
+        return counted["lines"], reasons(rows, at)
 
     def replay(
         self,
         *rules: str,
         dry_run: bool = False,
         stopping: threading.Event | None = None,
-        moved: Callable[[ReplayResult], None] = unheard,
+        moved: "Callable[[ReplayResult], None]" = unheard,
         show: Show | None = None,
-    ) -> ReplayResult:
+    ) -> "ReplayResult":
         """Check quarantined lines with today's format and rules; those that pass move to silver and count in gold.
 
         Args:
@@ -518,8 +552,8 @@ class Lakehouse(OpenLake):
         new: bool = False,
         docs: Path | None = None,
         begin: Callable[[str], Any] = nullcontext,
-        done: Callable[[Audit], None] = unheard,
-    ) -> tuple[list[Audit], Path]:
+        done: "Callable[[Audit], None]" = unheard,
+    ) -> "tuple[list[Audit], Path]":
         """Validate tables against their suites with Great Expectations, and record the results.
 
         Args:
@@ -535,6 +569,9 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: there is no such suite, or no place for Data Docs.
         """
+        from oncelake.observe.audit.audit import Auditor
+        from oncelake.observe.audit.audited import Audits, chosen_suites, docs_place
+
         suites = chosen_suites(self._declared.suites, names)
         auditor = Auditor(docs_place(docs, self.settings.places().root))
         chain, spark = self._with_spark
@@ -547,6 +584,9 @@ class Lakehouse(OpenLake):
             ConfigError: the table is neither bronze nor silver.
             OncelakeError: there is no such table yet.
         """
+        from oncelake.common.table_rows import TableRows
+        from oncelake.quality.suggest import bronze_columns, silver_columns, suggest
+
         known = (str(SILVER), *(str(bronze_of(source)) for source in self.settings.by_name))
         if name not in known:
             raise ConfigError(
@@ -561,6 +601,11 @@ class Lakehouse(OpenLake):
 
     def _format_shares(self, name: str, rows: int) -> dict[str, float]:
         """Return the share of a bronze table's lines that each known log format parses, by the format's name."""
+        from oncelake.engine.conf_file import format_places
+        from oncelake.silver.parsing.format import format_names
+        from oncelake.silver.parsing.parser import load_parser
+        from oncelake.silver.transform import share_accepted
+
         places, limits = format_places(self.conf), self.settings.silver.limits
         bronze = self.table(name).limit(rows).persist()
         try:
@@ -579,7 +624,7 @@ class Lakehouse(OpenLake):
         Raises:
             ConfigError: no database and no sink is configured, or one of the tables does not fit.
         """
-        from oncelake.serving.table_setup import make_served_tables  # noqa: PLC0415 - SQLAlchemy, as in graph
+        from oncelake.serving.table_setup import make_served_tables
 
         chain, spark = self._with_spark
         served = [stage.served for stage in chain.stages if stage.served is not None]

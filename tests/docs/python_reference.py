@@ -83,6 +83,9 @@ def _signature(owner: type, name: str) -> tuple[str, str | None]:
     kinds = [ast.unparse(kind) for kind in node.decorator_list]
     node.body = [ast.Expr(ast.Constant(...))]
     node.decorator_list = []
+    node.returns = _unquoted(node.returns)
+    for argument in (*node.args.args, *node.args.kwonlyargs):
+        argument.annotation = _unquoted(argument.annotation)
     if "property" in kinds:
         return f"{name}: {ast.unparse(node.returns) if node.returns else 'Any'}", doc
     arguments = node.args
@@ -97,6 +100,13 @@ def _signature(owner: type, name: str) -> tuple[str, str | None]:
         inside, _, after = rest.rpartition(")")
         text = f"{first}({', '.join(map(_spaced, _parts(inside)))}){after}"
     return text, doc
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation without the quotes of one whose names are not imported."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return ast.parse(annotation.value, mode="eval").body
+    return annotation
 
 
 def _spaced(argument: str) -> str:

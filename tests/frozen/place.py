@@ -18,11 +18,12 @@ PLACE = Path("/tmp/oncelake-frozen")
 
 
 @contextmanager
-def frozen(name: str, spark: SparkSession) -> Iterator[House]:
+def frozen(name: str, spark: SparkSession | None = None) -> Iterator[House]:
     """Unpack a lake, and remove it afterwards; another test run on the same machine waits."""
     with _alone(), tarfile.open(_archive(name)) as archive:
         archive.extractall(PLACE, filter="tar")
-        jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        if spark is not None:
+            jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         yield House(PLACE / name)
 
 

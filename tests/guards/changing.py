@@ -467,6 +467,20 @@ GUARDS = (
         tests=(f"{_RESOLVED}test_each_fault_has_only_the_commands_that_lose_nothing",),
     ),
     Guard(
+        "all-checked-before-rename",
+        "files are renamed only when all that the command names may be",
+        "a refused command has renamed some of its files",
+        removed(),
+        tests=(f"{_RESOLVED}test_files_of_all_sources_are_checked_before_the_first_is_renamed",),
+    ),
+    Guard(
+        "failed-rename-names-others",
+        "a rename that fails names the files that were renamed before it",
+        "a command that did a part of its work looks like one that did nothing, or all",
+        removed(),
+        tests=(f"{_RESOLVED}test_a_rename_that_fails_after_others_names_them_and_the_command_can_be_given_again",),
+    ),
+    Guard(
         "failed-rename-reported",
         "a rename that fails is reported",
         "a fault is reported as resolved but is not",

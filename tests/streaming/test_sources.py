@@ -300,7 +300,10 @@ def test_commands_name_the_source(lake: Several, spark: SparkSession) -> None:
     assert "files of app: 0 read whole, 0 waiting, 0 hidden, 0 empty, 1 at fault" in lake.tell(
         spark, "census", expect=1
     )
-    lake.tell(spark, "census", "accept", str(lake.logs / "app" / "0.log"))
+    at_fault = str(lake.logs / "app" / "0.log")
+    lake.tell(spark, "census", "accept", at_fault, str(lake.logs / "json" / "0.log"), expect=1)
+    assert not json.loads(lake.tell(spark, "census", "--json", expect=1))["sources"]["app"]["holds"]
+    lake.tell(spark, "census", "accept", at_fault)
     assert json.loads(lake.tell(spark, "census", "--json"))["sources"]["app"]["holds"]
     assert "is not at fault" in lake.tell(spark, "census", "accept", str(lake.logs / "json" / "0.log"), expect=1)
 

@@ -1,10 +1,10 @@
 """`oncelake census`: account for every source file, and resolve faults."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -15,10 +15,10 @@ from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, refus
 from oncelake.common.errors import OncelakeError
 from oncelake.common.json_line import result_line
 from oncelake.common.wording import shown_path
-from oncelake.sources.directory.census import Census, Faulty, fault_message
 
 if TYPE_CHECKING:
     from oncelake.lakehouse import Lakehouse
+    from oncelake.sources.directory.census import Census
     from oncelake.sources.directory.resolve import Resolve
 
 census = PlainTyper(invoke_without_command=True, no_args_is_help=False)
@@ -90,7 +90,7 @@ def accept(
     This is recorded, and the proof no longer fails for it. If such a file changes again, that is a new fault.
     """
     place = (conf, sets, source)
-    _resolve("accept", files, place, lambda resolve, faults: resolve.accept(faults), as_json=as_json, verbose=verbose)
+    _resolve("accept", files, place, as_json=as_json, verbose=verbose)
 
 
 @census.command()
@@ -107,9 +107,7 @@ def exclude(
     Files with such a name are not read. A file is refused if bronze has lines of it.
     """
     place = (conf, sets, source)
-    _resolve(
-        "exclude", files, place, lambda resolve, faults: map(resolve.exclude, faults), as_json=as_json, verbose=verbose
-    )
+    _resolve("exclude", files, place, as_json=as_json, verbose=verbose)
 
 
 @census.command()
@@ -127,34 +125,32 @@ def reread(
     file that begins with the lines that bronze has of it is refused, because these lines would count twice.
     """
     place = (conf, sets, source)
-    _resolve(
-        "reread", files, place, lambda resolve, faults: map(resolve.reread, faults), as_json=as_json, verbose=verbose
-    )
+    _resolve("reread", files, place, as_json=as_json, verbose=verbose)
 
 
 def _resolve(
-    command: str,
+    command: Literal["accept", "exclude", "reread"],
     files: list[str],
     place: tuple[Path | None, list[str] | None, str | None],
-    work: Callable[["Resolve", list[Faulty]], Iterable[str]],
     *,
     as_json: bool,
     verbose: bool,
 ) -> None:
     conf, sets, source = place
     with opened(conf, sets, as_json=as_json, verbose=verbose, changes=True) as (_, lake):
-        from oncelake.sources.directory.resolve import chosen
+        from oncelake.sources.directory import resolve
 
+        work = {"accept": resolve.accept, "exclude": resolve.exclude, "reread": resolve.reread}[command]
+        before = {"exclude": resolve.excluded_before, "reread": resolve.reread_before}.get(command, lambda _: None)
+        earlier = {name: line for name in files if (line := before(name)) is not None}
         listed = [checked for _, checked in _censuses(lake, source) if not isinstance(checked, OncelakeError)]
-        by_source = [(resolve, [*result.faults, *result.accepted]) for result, resolve in listed]
-        named = chosen(files, chain.from_iterable(faults for _, faults in by_source))
+        resolving = {fault: source for result, source in listed for fault in (*result.faults, *result.accepted)}
+        faults = resolve.chosen([name for name in files if name not in earlier], resolving)
         done = list[str]()
-        for resolve, faults in by_source:
-            own = [fault for fault in named if fault in faults]
-            for line in work(resolve, own) if own else ():
-                done.append(line)
-                if not as_json:
-                    typer.echo(line)
+        for line in chain(earlier.values(), work([(resolving[fault], fault) for fault in faults]) if faults else ()):
+            done.append(line)
+            if not as_json:
+                typer.echo(line)
         if as_json:
             typer.echo(result_line(f"census {command}", {"done": done}))
 
@@ -180,7 +176,9 @@ def _censuses(
             yield name, checked
 
 
-def _say(console: Console, result: Census, stage: str, *, every: bool, source: str | None) -> None:
+def _say(console: Console, result: "Census", stage: str, *, every: bool, source: str | None) -> None:
+    from oncelake.sources.directory.census import fault_message
+
     ignored = f"{len(result.hidden):,} hidden, {len(result.empty):,} empty"
     counts = (
         f"{len(result.read):,} read whole, {len(result.waiting):,} waiting, {ignored}, {len(result.faults):,} at fault"
@@ -198,7 +196,7 @@ def _say(console: Console, result: Census, stage: str, *, every: bool, source: s
         console.print(line)
 
 
-def _paths(result: Census) -> dict[str, list[str]]:
+def _paths(result: "Census") -> dict[str, list[str]]:
     return {
         "read whole": sorted(result.read),
         "waiting": sorted(file.path for file in result.waiting),
@@ -210,7 +208,9 @@ def _paths(result: Census) -> dict[str, list[str]]:
     }
 
 
-def _object(result: Census, stage: str) -> dict[str, object]:
+def _object(result: "Census", stage: str) -> dict[str, object]:
+    from oncelake.sources.directory.census import fault_message
+
     entries = [
         {**asdict(fault), "path": shown_path(fault.path), "resolve": fault_message(fault, stage)}
         for fault in result.faults

@@ -10,7 +10,6 @@ from oncelake.cli import complete
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals, warning
 from oncelake.common.errors import StateError
 from oncelake.common.json_line import result_line
-from oncelake.observe.trace.lineage import lines as lineage_lines
 
 
 def status(
@@ -128,6 +127,8 @@ def trace(
     if the line is missing in a table that must have it. FILE is the file's path, or the end of it.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose) as (_, lake):
+        from oncelake.observe.trace.lineage import lines as lineage_lines
+
         way = lake.trace(line)
         for text in [result_line("trace", way.to_dict(), holds=way.holds)] if as_json else lineage_lines(way):
             typer.echo(text)

@@ -12,9 +12,9 @@ from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, warni
 from oncelake.common.errors import ConfigError
 from oncelake.common.json_line import result_line
 from oncelake.common.wording import count_of, duration, shown
-from oncelake.exactly_once.link import Link
 
 if TYPE_CHECKING:
+    from oncelake.exactly_once.link import Link
     from oncelake.proof.result import ProofResult
 
 
@@ -77,7 +77,7 @@ def since_when(text: str, now: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def say_link(console: Console, link: Link) -> None:
+def say_link(console: Console, link: "Link") -> None:
     """Print a link with its notes."""
     mark = ("holds", "green") if link.holds else ("DOES NOT HOLD", "bold red")
     console.print(Text.assemble(mark, f": {link.name}: {link.said}"))

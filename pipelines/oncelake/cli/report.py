@@ -15,11 +15,10 @@ import typer
 from oncelake.cli.program import Conf, Json, Quiet, Sets, Verbose, opened, reported, stop_on_signals
 from oncelake.common.errors import ConfigError
 from oncelake.common.json_line import json_line, result_line
-from oncelake.observe.report.contents import verdict
-from oncelake.observe.report.period import Period, read_period
 
 if TYPE_CHECKING:
     from oncelake.lakehouse import Lakehouse
+    from oncelake.observe.report.period import Period
 
 DEFAULT_FILE = Path("oncelake-report.html")
 DEFAULT_PORT = 8765
@@ -72,6 +71,8 @@ def report(
     Exit code 1 if the proof does not hold.
     """
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
+        from oncelake.observe.report.period import read_period
+
         period = read_period(since, until, datetime.now(UTC))
         if watch and until is not None:
             raise ConfigError("--watch reports up to now: remove --until or --watch")
@@ -89,6 +90,7 @@ def report(
         check_place(file)
         facts = lake.report(proof=not no_proof, period=period)
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
+        from oncelake.observe.report.contents import verdict
         from oncelake.observe.report.page import page
 
         write_page(file, page(facts))
@@ -118,6 +120,8 @@ def open_page(
     The page follows the lake until Ctrl-C. Where there is no browser, the command prints its address.
     """
     with reported(as_json=as_json, verbose=verbose, quiet=quiet):
+        from oncelake.observe.report.period import read_period
+
         read_period(since, None, datetime.now(UTC))
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
         live = LivePage(lake, since, proof=not no_proof, as_json=as_json, shown=webbrowser.open)
@@ -157,8 +161,10 @@ class LivePage:
             threading.Thread(target=self.shown, args=(url,), daemon=True).start()
             self.lake.watch_report(shown.put, proof=self.proof, period=self.period, stopping=stopping)
 
-    def period(self) -> Period | None:
+    def period(self) -> "Period | None":
         """Return the period up to now."""
+        from oncelake.observe.report.period import read_period
+
         return read_period(self.since, None, datetime.now(UTC))
 
 

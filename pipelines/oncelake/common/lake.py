@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    import pyarrow
+    from arro3.core import ChunkedArray
+    from arro3.core import Table as ArrowTable
     from deltalake import DeltaTable
 
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
@@ -137,14 +138,19 @@ def opens_in_delta_rs(path: str) -> bool:
     return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
 
 
-def listed_files(table: "DeltaTable") -> "pyarrow.Table":
+def listed_files(table: "DeltaTable") -> "ArrowTable":
     """Return the data files that a table's log lists, a row for each, with columns' bounds as `min.NAME`, `max.NAME`.
 
-    `pyarrow.table` would first import pandas, which takes longer than the list.
+    It is a table of delta-rs' own Arrow library, without pyarrow, whose import takes longer than the list.
     """
-    import pyarrow  # noqa: PLC0415 - not everywhere
+    return table.get_add_actions(flatten=True)
 
-    return pyarrow.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+def micros(times: "ChunkedArray") -> list[Any]:
+    """Return times in microseconds since 1970; Python's own times end with the year 9999."""
+    from arro3.core import DataType  # noqa: PLC0415 - delta-rs brings it
+
+    return list(times.cast(DataType.timestamp("us", tz="UTC")).cast(DataType.int64()).to_pylist())
 
 
 def opened_by_delta_rs(at: str, version: int | None = None) -> "DeltaTable | None":

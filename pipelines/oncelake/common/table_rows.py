@@ -1,11 +1,15 @@
 """Rows of Delta tables by SQL that Spark and DuckDB understand alike: without Spark where that is possible.
 
-delta-rs opens a table, Arrow reads its data files, and DuckDB computes, in a stream over the files. DuckDB is chosen
-over Polars and over Arrow alone: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where
-delta-rs cannot read a table (a catalog, a store, a feature of Delta), or it or DuckDB is missing, Spark does all of it.
+delta-rs opens a table, and DuckDB reads its data files and computes, in a stream over the files. DuckDB is chosen over
+Polars and over Arrow: it shares its SQL with Spark, and what does not fit into memory goes to disk. Where delta-rs
+cannot read a table (a catalog, a store, a feature of Delta), or it or DuckDB is missing, Spark does all of it.
+
+The data files are not read as a dataset of Arrow, nor values given to DuckDB as parameters: both import pandas, which
+takes longer than most queries.
 """
 
 import base64
+import json
 import re
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -14,23 +18,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError
-from oncelake.common.lake import listed_files, opened_by_delta_rs
+from oncelake.common.lake import listed_files, local_path, micros, opened_by_delta_rs
 from oncelake.common.spark.rows import Count
 
 if TYPE_CHECKING:
     import pyarrow
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
-    from pyarrow.dataset import Dataset, Fragment
 
-# A value's place in the text of a query.
-_VALUE = re.compile(r":([a-z]\w*)")
+# A value's place in the text of a query, and that of a table.
+_VALUE, _TABLE = re.compile(r":([a-z]\w*)"), re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(f"{_VALUE.pattern}|{_TABLE.pattern}")
 # What Delta's readers before its table features can do; version 2 adds the mapping of columns, which Arrow lacks.
 _PLAIN_READER, _FEATURES = 1, frozenset({"timestampNtz"})
 # The values of a query, by name.
@@ -39,6 +44,9 @@ Values = dict[str, Any]
 TableVersion = tuple[str, int | None]
 # A column of times, and the first and the last one that are asked for.
 Between = tuple[str, datetime, datetime]
+# The characters of a pattern in a path, as DuckDB reads it.
+_PATTERN = re.compile(r"[*?\[]")
+Answer = TypeVar("Answer")
 # The rows of a stream that are in memory at once.
 ROWS_AT_ONCE = 100_000
 # Functions that DuckDB has under another name, or with other results before 1970 and at the ends of a timestamp.
@@ -60,15 +68,25 @@ _AS_IN_SPARK = (
 )
 # The name of a row's data file, as Spark has it.
 _FILE = "file_name"
-# Statistics of times are cut to milliseconds.
-_CUT = timedelta(milliseconds=1)
-_LATEST = datetime.max.replace(tzinfo=UTC) - _CUT
+# Statistics of times are cut to milliseconds, which have this number of microseconds.
+_CUT = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 3600 * 1_000_000
 # The Gregorian calendar repeats after 400 years, which have this number of days.
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
 # The days of the years 1 to 9999, counted from 1970.
 _DAYS = range((datetime.min.replace(tzinfo=UTC) - _EPOCH).days, (datetime.max.replace(tzinfo=UTC) - _EPOCH).days + 1)
+_MICROSECOND = timedelta(microseconds=1)
+# Delta's types in DuckDB, without those that have the same name there, and those with parts.
+_TYPES = {
+    "string": "VARCHAR",
+    "long": "BIGINT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -78,6 +96,7 @@ class FileStatistics:
 
     Attributes:
         name: its name, without directories.
+        path: its path.
         size: its bytes.
         rows: its rows; None if the log does not say it.
         times: by column of times, the first and the last one in microseconds since 1970, cut to milliseconds; a column
@@ -85,9 +104,22 @@ class FileStatistics:
     """
 
     name: str
+    path: str
     size: int
     rows: int | None
     times: Mapping[str, tuple[int, int]]
+
+    def can_hold(self, between: Between) -> bool:
+        """Return True if the file can have a row with one of some times."""
+        column, begin, end = between
+        first, last = self.times.get(column, (None, None))
+        if first is None or last is None:
+            return True
+        return first - _CUT <= _micros(end) and _micros(begin) <= last + _CUT
+
+
+# Chooses data files.
+Chosen = Callable[[FileStatistics], bool]
 
 
 @dataclass
@@ -101,8 +133,7 @@ class TableRows:
 
     spark: Callable[[], SparkSession]
     with_spark: bool = False
-    _opened: dict[tuple[str, int | None], "DeltaTable | None"] = field(default_factory=dict, init=False, repr=False)
-    _datasets: dict[tuple[int, Between | None], "Dataset"] = field(default_factory=dict, init=False, repr=False)
+    _opened: dict[TableVersion, "_OpenTable | None"] = field(default_factory=dict, init=False, repr=False)
 
     def query(
         self,
@@ -143,10 +174,10 @@ class TableRows:
             ingested_at: see `query`.
             values: the values, by name.
         """
-        answer = self.without_spark(text, versions, ingested_at=ingested_at, **values)
+        values |= {"ingested_at": ingested_at} if ingested_at else {}
+        answer = self._by_duckdb(_arrow_table, text, versions, values, _chosen(_at(ingested_at)))
         if answer is not None:
             return answer
-        values |= {"ingested_at": ingested_at} if ingested_at else {}
         return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
 
     def records(
@@ -159,9 +190,9 @@ class TableRows:
         only_spark: bool = False,
         **values: Any,
     ) -> list[dict[str, Any]]:
-        """Return the rows of a query over several tables whose columns are numbers, texts and truth values.
+        """Return the rows of a query over several tables whose columns are numbers, texts, bytes and truth values.
 
-        Unlike `query_all`, it needs no pyarrow where Spark answers.
+        A structure is a tuple. Unlike `query_all`, it needs no pyarrow, whose import takes longer than most queries.
 
         Args:
             text: the query.
@@ -172,8 +203,7 @@ class TableRows:
         """
         answer = None if only_spark else self.without_spark(text, versions, between=between, **values)
         if answer is not None:
-            rows: list[dict[str, Any]] = answer.to_pylist()
-            return rows
+            return answer
         frames = {name: self.frame(*table) for name, table in versions.items()}
         return [row.asDict() for row in self.spark().sql(text, _used(text, values), **frames).collect()]
 
@@ -187,35 +217,26 @@ class TableRows:
         between: Between | None = None,
         files: Container[str] | None = None,
         **values: Any,
-    ) -> "pyarrow.Table | None":
+    ) -> list[dict[str, Any]] | None:
         """Return the rows of a query that only DuckDB needs to understand; None if it or a table needs Spark.
 
         Args:
             text: the query.
             versions: see `query_all`.
             ingested_at: see `query`.
-            between: see `records`.
+            between: see `records`, as for the columns.
             files: the names of the data files to read; None for all.
             values: the values, by name.
         """
-        opened = {name: self._table(*table) for name, table in versions.items()}
-        readable = {name: table for name, table in opened.items() if table is not None}
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        if len(readable) < len(versions):
-            return None
-        try:
-            between = between or _at(ingested_at)
-            datasets = {name: self._dataset(table, between, files) for name, table in readable.items()}
-            return self._by_duckdb(text, datasets, values)
-        except _failures():  # guard: failed-query-by-spark
-            return None
+        return self._by_duckdb(_records, text, versions, values, _chosen(between or _at(ingested_at), files))
 
     def total(self, number: Count, column: str, at: TableVersion, condition: str) -> int:
         """Return a number of the rows of a table that meet a condition, in a stream over the values of a column."""
         table = self._table(*at)
         if table is not None:
             text = f"SELECT t.{column} FROM {{rows}} t WHERE {condition}"
-            with suppress(*_failures()), self._answer(text, {"rows": self._dataset(table)}, {}) as answer:
+            with suppress(*_failures()), self._answer(text, {"rows": table.sql()}, {}) as answer:
                 return sum(map(number.of_table, answer.to_arrow_reader(ROWS_AT_ONCE)))
         return int(self.frame(*at).where(condition).agg(number.of_frame()).collect()[0][0])
 
@@ -229,7 +250,7 @@ class TableRows:
         table = self._table(at, version)
         if table is None:
             return self.frame(at, version).columns
-        return [column.name for column in table.schema().fields]
+        return [column["name"] for column in table.columns]
 
     def files(self, at: str, version: int | None = None) -> list[FileStatistics] | None:
         """Return the data files of a table as the Delta log describes them; None if Spark reads the table."""
@@ -237,7 +258,7 @@ class TableRows:
         if table is None:
             return None
         try:
-            return _data_files(table)
+            return table.files
         except _failures():
             return None
 
@@ -252,33 +273,21 @@ class TableRows:
         text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         if table is not None:
-            dataset = self._dataset(table, _at(ingested_at), names)
-            files = {_name(file): {"rows": _of(dataset, [file])} for file in dataset.get_fragments()}
-            parts = {name: self._by_duckdb(text, file, values) for name, file in files.items()}
+            parts = {}
+            for name in filter(names.__contains__, (file.name for file in table.files)):
+                chosen = _chosen(_at(ingested_at), [name])
+                with self._answer(text, {"rows": table.sql(chosen)}, values) as answer:
+                    parts[name] = _arrow_table(answer)
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())
         return {name: rows.take(numbers) for name, numbers in places.items() if name in names}
 
-    def _table(self, at: str, version: int | None = None) -> "DeltaTable | None":
+    def _table(self, at: str, version: int | None = None) -> "_OpenTable | None":
         """Return the table as delta-rs has it open; None if Spark must read it."""
         if (at, version) not in self._opened:
             self._opened[at, version] = None if self.with_spark else _open(at, version)
         return self._opened[at, version]
-
-    def _dataset(
-        self, table: "DeltaTable", between: Between | None = None, names: Container[str] | None = None
-    ) -> "Dataset":
-        """Return some of a table's data files: those that can have rows with some times, and those with some names."""
-        key = id(table), between  # the tables stay open
-        if key not in self._datasets:
-            self._datasets[key] = _dataset(table, between)
-        dataset = self._datasets[key]
-        return (
-            dataset
-            if names is None
-            else _of(dataset, [file for file in dataset.get_fragments() if _name(file) in names])
-        )
 
     @cached_property
     def _spilled(self) -> "tempfile.TemporaryDirectory[str]":
@@ -295,22 +304,36 @@ class TableRows:
             connection.execute(f"CREATE MACRO {macro}")
         return connection
 
-    def _by_duckdb(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "pyarrow.Table":
-        with self._answer(text, datasets, values) as answer:
-            return answer.to_arrow_table()
+    def _by_duckdb(
+        self,
+        read: "Callable[[DuckDBPyConnection], Answer]",
+        text: str,
+        versions: Mapping[str, TableVersion],
+        values: Values,
+        chosen: Chosen,
+    ) -> Answer | None:
+        """Return DuckDB's answer to a query; None if it or a table needs Spark."""
+        opened = {name: self._table(*table) for name, table in versions.items()}
+        readable = {name: table for name, table in opened.items() if table is not None}
+        if len(readable) < len(versions):
+            return None
+        try:
+            rows = {name: table.sql(chosen) for name, table in readable.items()}
+            with self._answer(text, rows, values) as answer:
+                return read(answer)
+        except _failures():  # guard: failed-query-by-spark
+            return None
 
     @contextmanager
-    def _answer(self, text: str, datasets: "Mapping[str, Dataset]", values: Values) -> "Iterator[DuckDBPyConnection]":
-        connection = self._connection.cursor()
-        names = {name: f"of_{name}" for name in datasets}
-        for name, dataset in datasets.items():
-            connection.register(names[name], dataset)
-        try:
-            text_of_duckdb = _VALUE.sub(r"$\1", text.format(**names))
-            yield connection.execute(text_of_duckdb, _used(text, values))
-        finally:
-            for name in names.values():
-                connection.unregister(name)
+    def _answer(self, text: str, rows: Mapping[str, str], values: Values) -> "Iterator[DuckDBPyConnection]":
+        """Yield DuckDB's answer to a query over rows in its SQL."""
+
+        def put(match: re.Match[str]) -> str:
+            value, table = match.groups()
+            return rows[table] if value is None else _literal(values[value])
+
+        with self._connection.cursor() as connection:
+            yield connection.execute(_PLACE.sub(put, text))
 
     def _by_spark(self, text: str, frames: Mapping[str, DataFrame], values: Values) -> "pyarrow.Table":
         if find_spec("pyarrow") is None:
@@ -323,10 +346,9 @@ class TableRows:
 def _failures() -> tuple[type[Exception], ...]:
     """Return the errors of what reads and computes without Spark; Spark then says whether the table can be read."""
     import duckdb  # noqa: PLC0415 - not everywhere
-    import pyarrow  # noqa: PLC0415 - not everywhere
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - not everywhere
 
-    return duckdb.Error, pyarrow.ArrowException, DeltaError, OSError
+    return duckdb.Error, DeltaError, OSError
 
 
 def _used(text: str, values: Values) -> Values:
@@ -342,10 +364,7 @@ def named(values: Values, value: Any) -> str:
 
 
 def same(column: str, value: Any, values: Values) -> str:
-    """Return the condition that a column has a value, which may be null, and add the value to those of a query.
-
-    DuckDB refuses IS NOT DISTINCT FROM where it would hand the condition on to Arrow.
-    """
+    """Return the condition that a column has a value, which may be null, and add the value to those of a query."""
     return f"{column} IS NULL" if value is None else f"{column} = {named(values, value)}"
 
 
@@ -357,7 +376,113 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
     return places
 
 
-def _open(at: str, version: int | None) -> "DeltaTable | None":
+@dataclass(frozen=True)
+class _OpenTable:
+    """A version of a table that DuckDB can read.
+
+    Attributes:
+        at: its path.
+        delta: the table as delta-rs has it open.
+    """
+
+    at: str
+    delta: "DeltaTable"
+
+    @cached_property
+    def columns(self) -> list[dict[str, Any]]:
+        """Its columns, with their types in Delta's words."""
+        return list(json.loads(self.delta.schema().to_json())["fields"])
+
+    @cached_property
+    def files(self) -> list[FileStatistics]:
+        """Its data files, as the Delta log describes them."""
+        from arro3.core import DataType  # noqa: PLC0415 - delta-rs brings it
+
+        actions = listed_files(self.delta)
+        columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
+        ends = {
+            column: [micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
+            for column in columns
+            if DataType.is_timestamp(actions[f"min.{column}"].type)
+        }
+        parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+        files = []
+        for number, (name, size, rows) in enumerate(zip(*parts, strict=True)):
+            of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
+            known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
+            path = str(Path(self.at, local_path(name)))  # a shallow clone has files of another table
+            files.append(FileStatistics(name.rsplit("/", 1)[-1], path, size, rows, known))
+        return files
+
+    def sql(self, chosen: Chosen = bool) -> str:
+        """Return in DuckDB's SQL the rows of some data files, with the columns and types of the table.
+
+        DuckDB is not given the statistics in the Delta log, as they are not exact: times are cut to milliseconds,
+        decimals may be floats, and bounds leave out NaN.
+
+        Args:
+            chosen: only files for which this is true.
+        """
+        paths = [file.path for file in self.files if chosen(file)]
+        types = {column["name"]: _type(column["type"]) for column in self.columns}
+        if not paths:
+            empty = (f"CAST(NULL AS {kind}) AS {_quoted(name)}" for name, kind in types.items())
+            return f"(SELECT {', '.join(empty)} WHERE false)"
+        # a file from before a column was added lacks it
+        columns = (
+            f"{_literal(name)}: {{name: {_literal(name)}, type: {_literal(kind)}, default_value: NULL}}"
+            for name, kind in types.items()
+        )
+        listed = ", ".join(_literal(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
+        return f"read_parquet([{listed}], schema = MAP {{{', '.join(columns)}}})"
+
+
+def _chosen(between: Between | None, names: Container[str] | None = None) -> Chosen:
+    """Return what is true for files that can have a row with some times, and have one of some names; None for all."""
+    return lambda file: (between is None or file.can_hold(between)) and (names is None or file.name in names)
+
+
+def _arrow_table(answer: "DuckDBPyConnection") -> "pyarrow.Table":
+    return answer.to_arrow_table()
+
+
+def _records(answer: "DuckDBPyConnection") -> list[dict[str, Any]]:
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+
+
+def _type(kind: Any) -> str:
+    """Return a type of Delta as DuckDB names it."""
+    if isinstance(kind, str):
+        return _TYPES.get(kind, kind)
+    if kind["type"] == "array":
+        return f"{_type(kind['elementType'])}[]"
+    if kind["type"] == "map":
+        return f"MAP({_type(kind['keyType'])}, {_type(kind['valueType'])})"
+    parts = (f"{_quoted(part['name'])} {_type(part['type'])}" for part in kind["fields"])
+    return f"STRUCT({', '.join(parts)})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(value: str | bytes | int | datetime | list[Any] | None) -> str:
+    """Return a value in DuckDB's SQL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, datetime):
+        return f"make_timestamptz({_micros(value)})"
+    if isinstance(value, bytes):
+        return f"unhex('{value.hex()}')"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"({value})"
+
+
+def _open(at: str, version: int | None) -> _OpenTable | None:
     """Open a table with delta-rs; return None if its rows cannot be read without Spark."""
     if any(find_spec(name) is None for name in ("duckdb", "pyarrow")):
         return None
@@ -368,66 +493,16 @@ def _open(at: str, version: int | None) -> "DeltaTable | None":
     protocol = table.protocol()
     features = protocol.reader_features
     is_plain = protocol.min_reader_version == _PLAIN_READER
-    return table if is_plain or (features is not None and _FEATURES.issuperset(features)) else None
+    has_features = is_plain or (features is not None and _FEATURES.issuperset(features))
+    return _OpenTable(at, table) if has_features else None
 
 
 def _at(ingested_at: datetime | None) -> Between | None:
     return None if ingested_at is None else ("ingested_at", ingested_at, ingested_at)
 
 
-def _name(file: "Fragment") -> str:
-    return str(file.path.rsplit("/", 1)[-1])
-
-
-def _data_files(table: "DeltaTable") -> list[FileStatistics]:
-    import pyarrow  # noqa: PLC0415 - not everywhere
-
-    actions = listed_files(table)
-    columns = (name.removeprefix("min.") for name in actions.column_names if name.startswith("min."))
-    ends = {
-        column: [_micros(actions[f"{end}.{column}"]) for end in ("min", "max")]
-        for column in columns
-        if pyarrow.types.is_timestamp(actions[f"min.{column}"].type)
-    }
-    parts = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
-    files = []
-    for number, (path, size, rows) in enumerate(zip(*parts, strict=True)):
-        of_file = {column: (first[number], last[number]) for column, (first, last) in ends.items()}
-        known = {column: (first, last) for column, (first, last) in of_file.items() if None not in (first, last)}
-        files.append(FileStatistics(path.rsplit("/", 1)[-1], size, rows, known))
-    return files
-
-
-def _micros(times: "pyarrow.ChunkedArray") -> list[Any]:
-    import pyarrow  # noqa: PLC0415 - not everywhere
-
-    return list(times.cast(pyarrow.timestamp("us", "UTC")).cast("int64").to_pylist())
-
-
-def _dataset(table: "DeltaTable", between: Between | None) -> "Dataset":
-    """Return a table's data files, without those that by their statistics have no row with some times."""
-    from pyarrow.dataset import ParquetReadOptions  # noqa: PLC0415
-
-    within = None
-    if between is not None:
-        column, begin, end = between
-        ends = begin - _CUT, min(end, _LATEST) + _CUT
-        first, last = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for at in ends)
-        within = f"{column} >= '{first}' AND {column} <= '{last}'"
-    read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
-    dataset = table.to_pyarrow_dataset(file_pruning_predicate=within, parquet_read_options=read_options)
-    return _of(dataset, list(dataset.get_fragments()))
-
-
-def _of(dataset: "Dataset", fragments: "Sequence[Fragment]") -> "Dataset":
-    """Return a dataset of some of its files, without their statistics, by which Arrow would leave files out.
-
-    Delta's statistics are not exact: times are cut to milliseconds, decimals may be floats, and bounds leave out NaN.
-    """
-    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415
-
-    plain = [dataset.format.make_fragment(fragment.path, fragment.filesystem) for fragment in fragments]
-    return FileSystemDataset(plain, dataset.schema, dataset.format, dataset.filesystem)
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
 
 
 def plain_rows(rows: "pyarrow.Table") -> list[dict[str, Any]]:
@@ -444,6 +519,19 @@ def plain(value: "pyarrow.Scalar") -> Any:
         return None
     kind = str(value.type).split("[")[0].split("<")[0].split("(")[0]
     return _PLAIN.get(kind, lambda scalar: scalar.as_py())(value)
+
+
+def picked(rows: "pyarrow.Table", mask: Sequence[bool]) -> "pyarrow.Table":
+    """Return the rows for which a mask is true; Arrow's own filter imports pandas for a list."""
+    import pyarrow  # noqa: PLC0415 - not everywhere
+
+    parts = (rows.slice(number, 1) for number, is_wanted in enumerate(mask) if is_wanted)
+    return pyarrow.concat_tables([rows.slice(0, 0), *parts])
+
+
+def time_text(time: datetime) -> str:
+    """Return a time as `plain_rows` does."""
+    return _time(_micros(time))
 
 
 def _number(value: "pyarrow.Scalar") -> float | int | str:

@@ -8,15 +8,13 @@ comparison, as in SQL.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from datetime import datetime
+from typing import Any, Self
 
-from oncelake.common.table_rows import Values, named, same
+from oncelake.common.table_rows import Values, named, same, time_text
 from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.measure import Measure
 from oncelake.gold.window import FixedWindow
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _OPERAND = r"(?:(?P<column>level|message|topic|file)|fields\['(?P<field>[^'\\]*)'\])"
 _TEXT = r"'([^'\\]*)'"
@@ -95,18 +93,20 @@ class PlainGold:
         operands = {name: _operand(key) for name, key in keys.items() if key is not None}
         return cls(declared, [condition for condition in conditions if condition is not None], operands)
 
-    def groups(self, rows: "pyarrow.Table") -> "pyarrow.Table":
-        """Return the windows and keys that rows of silver have in the gold table, each once, as gold has them."""
-        import pyarrow  # noqa: PLC0415 - not everywhere
+    def groups(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the windows and keys that rows of silver have in the gold table, each once, as gold has them.
 
+        Args:
+            rows: the rows, see `plain_rows`, as are those that are returned.
+        """
         groups: list[dict[str, Any]] = []
-        for row in rows.to_pylist(maps_as_pydicts="strict"):
+        for row in rows:
             if all(condition.holds(row) for condition in self.conditions):
                 keys = {name: key.value(row) for name, key in self.keys.items()}
-                group = {LOG_TIME: self.declared.window.start(row[LOG_TIME]), **keys}
+                start = self.declared.window.start(datetime.fromisoformat(row[LOG_TIME]))
+                group = {LOG_TIME: time_text(start), **keys}
                 groups += [group] if group not in groups else []
-        columns = [(LOG_TIME, pyarrow.timestamp("us", "UTC")), *((name, pyarrow.string()) for name in self.keys)]
-        return pyarrow.Table.from_pylist(groups, pyarrow.schema(columns))
+        return groups
 
     def sql(self, keys: Mapping[str, str | None], values: Values) -> Sequence[str]:
         """Return in SQL what rows of silver meet that count in rows with some keys, and add the values."""

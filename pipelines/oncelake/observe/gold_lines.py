@@ -14,7 +14,7 @@ from oncelake.common import tables
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.lake import SILVER, Table
 from oncelake.common.spark.valid_text import has_text, valid
-from oncelake.common.table_rows import TableRows, Values, plain_rows
+from oncelake.common.table_rows import TableRows, Values, picked, plain_rows
 from oncelake.common.wording import count_of, did_you_mean, listed, printable, shown
 from oncelake.engine.chain import Chain
 from oncelake.engine.preflight import built_by
@@ -23,6 +23,7 @@ from oncelake.gold.declaration import LOG_TIME, GoldTable
 from oncelake.gold.expression import column
 from oncelake.gold.groups import PlainGold
 from oncelake.gold.transform import matching
+from oncelake.quality.reasons import at_micros
 
 if TYPE_CHECKING:
     import pyarrow
@@ -108,7 +109,7 @@ class GoldCell:
         wanted = [row for row, is_wanted in zip(of_window, mask, strict=True) if is_wanted]
         counts = [measure.name for measure in declared.parsed if measure.function == "count"]
         counted = sum(row[counts[0]] for row in wanted) if counts else None
-        lines, total = self._silver(declared, rows, gold.filter(mask), version_of(end) - 1, limit)
+        lines, total = self._silver(declared, rows, picked(gold, mask), version_of(end) - 1, limit)
         return GoldLines(str(self.table), window, wanted, plain_rows(lines), total, counted)
 
     def _declared(self) -> GoldTable:
@@ -139,11 +140,12 @@ class GoldCell:
         """Return the windows with rows that are next to a window: the one before it, and the one after it."""
         sides = ("max", "<"), ("min", ">")
         texts = (
-            f"SELECT {side}(t.{LOG_TIME}) AS at FROM {{rows}} t WHERE t.{LOG_TIME} {mark} :window"
+            f"SELECT unix_micros({side}(t.{LOG_TIME})) AS at FROM {{rows}} t WHERE t.{LOG_TIME} {mark} :window"
             for side, mark in sides
         )
-        nearest = (rows.query(text, self._place, version=version, window=window)["at"][0].as_py() for text in texts)
-        return [at for at in nearest if at is not None]
+        at = {"rows": (self._place, version)}
+        nearest = (rows.records(text, at, window=window)[0]["at"] for text in texts)
+        return [at_micros(micros) for micros in nearest if micros is not None]
 
     def _no_row(self, of_window: Sequence[Mapping[str, Any]], window: datetime, near: Sequence[datetime]) -> str:
         sentence = f"{self.table} has no row in the window that begins at {_start(window)}"
@@ -169,7 +171,7 @@ class GoldCell:
         version = log.last_alike(read)
         if not log.holds(version):
             raise OncelakeError(f"{self.table} has read {SILVER} up to version {version}, which is gone from its log")
-        at, begin = self.chain.lake.at(SILVER), gold[LOG_TIME][0].as_py()
+        at, begin = self.chain.lake.at(SILVER), at_micros(gold[LOG_TIME][0].value)
         end, plain = declared.window.end(begin), PlainGold.of(declared)
         if plain is None:
             silver = tables.read_version(self.spark(), at, version)
@@ -179,8 +181,8 @@ class GoldCell:
         rest = f"FROM {{rows}} t WHERE {' AND '.join(within)}"
         columns, order = (", ".join(f"t.{name}" for name in names) for names in (_SHOWN, _ORDER))
         text = f"SELECT {columns} {rest} ORDER BY {order} LIMIT {limit}"
-        total = rows.query(f"SELECT count(*) AS lines {rest}", at, version=version, **values)["lines"][0].as_py()
-        return rows.query(text, at, version=version, **values), total
+        (counted,) = rows.records(f"SELECT count(*) AS lines {rest}", {"rows": (at, version)}, **values)
+        return rows.query(text, at, version=version, **values), counted["lines"]
 
 
 def _by_spark(silver: DataFrame, declared: GoldTable, gold: "pyarrow.Table", limit: int) -> tuple["pyarrow.Table", int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from oncelake.common.lake import SILVER, Table, listed_files, opened_by_delta_rs
+from oncelake.common.lake import SILVER, Table, listed_files, micros, opened_by_delta_rs
 from oncelake.common.wording import utc
 from oncelake.engine.chain import Chain, StageState
 from oncelake.exactly_once.delta_log import ChainCommit
@@ -62,11 +62,9 @@ def _newest_ms(path: str, version: int) -> int | None:
     opened = opened_by_delta_rs(path, version) if version >= 0 else None
     if opened is None:
         return None
-    import pyarrow.compute  # noqa: PLC0415 - only this needs it, and delta-rs brings it
-
     files = listed_files(opened)
     name = f"max.{LOG_TIME}"
     if name not in files.column_names or files[name].null_count:  # the log lacks the times of a file
         return None
-    newest = pyarrow.compute.max(files[name]).as_py()
-    return int(newest.timestamp() * 1000) if newest is not None else None
+    newest = max(micros(files[name]), default=None)
+    return newest // 1000 if newest is not None else None

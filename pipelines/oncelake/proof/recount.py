@@ -109,7 +109,7 @@ class _Recount:
             return None
         versions = {"gold": self.gold, "silver": self.silver}
         answer = self.rows.without_spark(f"{text}FROM ({self._both(f'({counted})')}) b", versions, **values)
-        return None if answer is None else [tuple(row.values()) for row in answer.to_pylist()]
+        return None if answer is None else [tuple(row.values()) for row in answer]
 
     def _frame(self, text: str) -> DataFrame:
         """Return the answer to a query over both sides by Spark."""

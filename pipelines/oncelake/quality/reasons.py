@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from oncelake.common.table_rows import TableRows
-
-if TYPE_CHECKING:
-    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ class Reason:
 
 
 _QUERY = """
-SELECT e.reason.rule AS rule, e.reason.column AS name, count(*) AS lines, min(e.ingested_at) AS first,
-    max(e.ingested_at) AS last, min(e.line) AS least, any_value(e.line) AS some, max(e.line) AS greatest
+SELECT e.reason.rule AS rule, e.reason.column AS name, count(*) AS lines, unix_micros(min(e.ingested_at)) AS first,
+    unix_micros(max(e.ingested_at)) AS last, min(e.line) AS least, any_value(e.line) AS some, max(e.line) AS greatest
 FROM (
     SELECT explode(t.reasons) AS reason, t.ingested_at, struct(t.file, t.value, t.topic, t.partition, t.offset) AS line
     FROM {rows} t
@@ -59,26 +56,24 @@ def reasons(rows: TableRows, quarantine: str) -> list[Reason]:
         rows: answers queries over the lake's tables.
         quarantine: the place of quarantine.
     """
-    found = rows.query(_QUERY, quarantine)
-    names = zip(*(_names(found[sample]) for sample in ("least", "some", "greatest")), strict=True)
-    first, last = (found[name].cast("int64").to_pylist() for name in ("first", "last"))
     return [
-        Reason(rule, column, lines, at_micros(begin), at_micros(end), tuple(dict.fromkeys(samples)))
-        for rule, column, lines, begin, end, samples in zip(
-            *(found[name].to_pylist() for name in ("rule", "name", "lines")), first, last, names, strict=True
+        Reason(
+            row["rule"],
+            row["name"],
+            row["lines"],
+            at_micros(row["first"]),
+            at_micros(row["last"]),
+            tuple(dict.fromkeys(_name(*row[sample]) for sample in ("least", "some", "greatest"))),
         )
+        for row in rows.records(_QUERY, {"rows": (quarantine, None)})
     ]
 
 
-def _names(lines: "pyarrow.ChunkedArray") -> list[str]:
-    """Return the names of lines, as `line_of` does."""
-    parts = (part.to_pylist() for part in lines.combine_chunks().flatten())
-    return [
-        f"{topic}/{partition}/{offset}"
-        if file is None
-        else f"{file.rsplit('/', 1)[-1]}:{value.decode(errors='replace').split(chr(10), 1)[0]}"
-        for file, value, topic, partition, offset in zip(*parts, strict=True)
-    ]
+def _name(file: str | None, value: bytes, topic: str, partition: int, offset: int) -> str:
+    """Return the name of a line, as `line_of` does."""
+    if file is None:
+        return f"{topic}/{partition}/{offset}"
+    return f"{file.rsplit('/', 1)[-1]}:{value.decode(errors='replace').split(chr(10), 1)[0]}"
 
 
 def line_of(of_file: Column | None = None) -> Column:

@@ -56,15 +56,13 @@ def declared(where: str | None = None, by: dict[str, str] | None = None, every: 
 @pytest.mark.parametrize("by", BY)
 def test_windows_and_keys_are_those_of_spark(spark: SparkSession, by: dict[str, str], every: str) -> None:
     frame = spark.createDataFrame(ROWS, SILVER)
-    rows = frame.toArrow()
+    rows = plain_rows(frame.toArrow())
     for where in WHERE:
         table = declared(where, by, every)
         expected = aggregate(frame, table).toArrow().select(["log_time", *by])
         plain = PlainGold.of(table)
         assert plain is not None
-        groups = plain.groups(rows)
-        assert groups.schema.names == expected.schema.names
-        assert sorted(map(str, plain_rows(groups))) == sorted(map(str, plain_rows(expected))), where
+        assert sorted(map(str, plain.groups(rows))) == sorted(map(str, plain_rows(expected))), where
 
 
 @pytest.mark.parametrize("every", ["1 day", "1 month"])
@@ -74,7 +72,8 @@ def test_windows_of_a_zone_are_those_of_spark(spark: SparkSession, every: str) -
     plain = PlainGold.of(table)
     assert plain is not None
     expected = aggregate(frame, table).toArrow().select(["log_time", "level"])
-    assert sorted(map(str, plain_rows(plain.groups(frame.toArrow())))) == sorted(map(str, plain_rows(expected)))
+    groups = plain.groups(plain_rows(frame.toArrow()))
+    assert sorted(map(str, groups)) == sorted(map(str, plain_rows(expected)))
 
 
 @pytest.mark.parametrize("where", NEEDS_SPARK)

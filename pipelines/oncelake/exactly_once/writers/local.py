@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql.types import StructType
 
-from oncelake.common.lake import listed_files
+from oncelake.common.lake import listed_files, micros
 from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
@@ -282,7 +282,7 @@ class Snapshot:
         if not windows or not set(bounds) <= set(files.column_names):
             return sum(rows)
         starts, ends = ([(moment - _EPOCH) // _MICROSECOND for moment in side] for side in zip(*windows, strict=True))
-        least, most = (files[name].cast("int64").to_pylist() for name in bounds)
+        least, most = (micros(files[name]) for name in bounds)
 
         def can_hold(low: int | None, high: int | None) -> bool:
             if low is None or high is None:

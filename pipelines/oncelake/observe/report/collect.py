@@ -174,8 +174,7 @@ class Collector:
         """Return the answers to a query over parts of a table's data files, each read only once."""
 
         def read(names: frozenset[str]) -> list[dict[str, Any]] | None:
-            answer = self.rows.without_spark(text, {"rows": table}, files=names)
-            return None if answer is None else list(answer.to_pylist())
+            return self.rows.without_spark(text, {"rows": table}, files=names)
 
         names = [file.name for file in files] if files is not None else None
         parts = self.remembered.of(question, names, read) if names is not None else None

@@ -149,7 +149,7 @@ class LateByFile:
             answer = self.rows.without_spark(_BATCHES, {_TABLE: (self.at, None)}, files=others)
             if answer is None:
                 return None
-            batches += [(row["batch"], row["first"], row["last"], row["lines"]) for row in answer.to_pylist()]
+            batches += [(row["batch"], row["first"], row["last"], row["lines"]) for row in answer]
         times: dict[int, tuple[int, int]] = {}
         for batch, first, last, _ in batches:
             if first is not None and last is not None:
@@ -175,7 +175,7 @@ class LateByFile:
             )
             if answer is None:
                 return None
-            counts = {row["batch"]: row for row in answer.to_pylist()}
+            counts = {row["batch"]: row for row in answer}
             for batch in due:
                 row = counts.get(batch, {})
                 by = [row.get(f"late_{number}", 0) for number in range(len(SPANS))]

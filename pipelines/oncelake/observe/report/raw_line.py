@@ -70,17 +70,17 @@ class RawLines:
         lines = self.rows.without_spark(
             _WITH_TEXT, {"rows": (self.chain.lake.at(table), None)}, ingested_at=ingested_at, **values
         )
-        if lines is None or not lines.num_rows:
+        if not lines:
             return None
         try:
-            modified = at_micros(lines["modified"][0].as_py())
+            modified = at_micros(lines[0]["modified"])
             reader = PlainReader(silver.parsers[table.name].declared, modified, silver.limits, ingested_at)
             with bounded(_SECONDS, "the pattern"):
-                for value in lines["value"].to_pylist():
+                for value in (bytes(line["value"]) for line in lines):
                     line = reader.read(value.decode())
                     is_same = line.log_time == at_micros(row["log_micros"]) and line.level == row["level"]
                     if is_same and line.message[:LONGEST] == row["message"]:
-                        return bytes(value)
+                        return value
         except NeedsSparkError:
             pass
         return None

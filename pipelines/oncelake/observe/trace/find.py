@@ -253,7 +253,7 @@ def _bronze_line(bronze: BronzeRows, condition: str, values: Mapping[str, Any]) 
         return None
     (row,) = plain_rows(table)
     row |= {SOURCE.name: bronze.source} if bronze.source is not None else {}
-    line, ingested_at = table["value"][0].as_py(), table["ingested_at"][0].as_py()
+    line, ingested_at = table["value"][0].as_py(), datetime.fromisoformat(row["ingested_at"])
     values = {**values}
     of_line = f"({condition}) AND {same('t.value', line, values)}"
     batches = "count(DISTINCT t.ingested_at) AS batches"

@@ -6,21 +6,20 @@ What is read without Spark is what Spark reads, or it is left to Spark: see `sil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oncelake.common.lake import BRONZE
+from oncelake.common.table_rows import plain_rows, time_text
 from oncelake.observe.trace.find import BronzeLine
 from oncelake.silver.plain_reader import PlainReader, bounded
 from oncelake.silver.plain_times import NeedsSparkError
 from oncelake.silver.rules import Silver
 from oncelake.silver.schema import EACH, SOURCE
 from oncelake.silver.transform import accepted
-
-if TYPE_CHECKING:
-    import pyarrow
 
 # A line is read without Spark for at most this many seconds.
 _SECONDS = 2.0
@@ -42,8 +41,8 @@ class LineAgain:
     silver: Silver
     spark: Callable[[], SparkSession]
 
-    def without_spark(self) -> "pyarrow.Table | None":
-        """Return the columns by which silver's rows of a line of a file are recognized; None if that needs Spark.
+    def without_spark(self) -> list[dict[str, Any]] | None:
+        """Return that by which silver's rows of a line of a file are recognized; None if that needs Spark.
 
         The suite's rules are left out, see `with_spark`. There is no row if the format refuses the line.
         """
@@ -52,41 +51,31 @@ class LineAgain:
             return None  # nothing would stop a pattern that takes for ever
         if self.line.content is None or any(row.get(name) is not None for name in _NOT_OF_FILES):
             return None
-        modified = "file_modified" in self.line.table.column_names
+        modified = row.get("file_modified")
         try:
             reader = PlainReader(
                 self.silver.parsers[self._source].declared,
-                self.line.table["file_modified"][0].as_py() if modified else None,
+                datetime.fromisoformat(modified) if modified is not None else None,
                 self.silver.limits,
                 self.line.ingested_at,
             )
             with bounded(_SECONDS, "the pattern"):
                 read = reader.read(self.line.content.decode())
-            values = {"log_time": read.log_time, "level": read.level, "message": read.message}
-            return self._table([] if read.rules else [{**values, "fields": list(read.fields.items())}])
+            if read.rules or read.log_time is None:
+                return []
+            events = {event.name: None for event in EACH} if self.silver.has_events else {}
+            values = {"log_time": time_text(read.log_time), "level": read.level, "message": read.message}
+            return [{**values, "fields": dict(read.fields), **events}]
         except (NeedsSparkError, ValueError, OverflowError):  # a text is not UTF-8, or Python has no such time
             return None
 
-    def _table(self, rows: list[dict[str, object]]) -> "pyarrow.Table":
-        import pyarrow  # noqa: PLC0415 - not everywhere
-
-        text = pyarrow.string()
-        columns = {
-            "log_time": pyarrow.timestamp("us", "UTC"),
-            "level": text,
-            "message": text,
-            "fields": pyarrow.map_(text, text),
-            **({event.name: pyarrow.int32() for event in EACH} if self.silver.has_events else {}),
-        }
-        return pyarrow.Table.from_pylist(rows, pyarrow.schema(list(columns.items())))
-
-    def with_spark(self) -> "pyarrow.Table":
-        """Return silver's rows of a line of a file as Spark makes them.
+    def with_spark(self) -> list[dict[str, Any]]:
+        """Return silver's rows of a line of a file as Spark makes them, see `plain_rows`.
 
         The suite's rules are left out: silver's rows are from the rules of their time.
         """
         silver = replace(self.silver, rules=())  # guard: later-rule-hides-no-row
-        return accepted(silver.parse_source(self._source, self._bronze())).toArrow()
+        return plain_rows(accepted(silver.parse_source(self._source, self._bronze())).toArrow())
 
     def is_refused(self) -> bool:
         """Return True if the line breaks a rule of today, as Spark reads it."""

@@ -3,7 +3,7 @@
 The positions in the commit metadata show which commit of a table wrote the line.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersion
 from oncelake.common.errors import OncelakeError
 from oncelake.common.lake import BRONZE, DUPLICATES, QUARANTINE, SILVER, Table, bronze_of
-from oncelake.common.table_rows import TableRows, plain_rows, same
+from oncelake.common.table_rows import TableRows, picked, plain_rows, same
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain, named
 from oncelake.engine.graph import Stage
@@ -46,8 +46,8 @@ from oncelake.silver.schema import EVENT_COUNT, EVENT_INDEX, SOURCE
 if TYPE_CHECKING:
     import pyarrow
 
-# The columns of silver by which a line of a file is recognized in SQL.
-_TEXTS = ("log_time", "level", "message")
+# The columns of silver by which a line of a file is recognized in SQL, beside its time.
+_TEXTS = ("level", "message")
 _PROVE = "to find the wrong rows, run: oncelake prove"
 
 
@@ -195,16 +195,16 @@ class Tracer:
                 return rows
         return self._rows_like(line, again.with_spark())
 
-    def _rows_like(self, line: BronzeLine, parsed: "pyarrow.Table") -> "SilverRows":
+    def _rows_like(self, line: BronzeLine, parsed: Sequence[Mapping[str, Any]]) -> "SilverRows":
         """Return silver's rows for the line that have the values of its parsed rows."""
         condition, values = self._origin(line, SILVER)
         silver, texts = self._rows.columns(self.chain.lake.at(SILVER)), []
-        for row in parsed.select(_TEXTS).to_pylist():
-            texts.append(" AND ".join(same(f"t.{name}", value, values) for name, value in row.items()))
+        for row in parsed:
+            recognized = {"log_time": datetime.fromisoformat(row["log_time"]), **_picked(row, _TEXTS)}
+            texts.append(" AND ".join(same(f"t.{name}", value, values) for name, value in recognized.items()))
         condition += f" AND ({' OR '.join(f'({text})' for text in texts) or 'false'})"
-        names = [*_TEXTS, "fields"]
-        names += [name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver and name in parsed.column_names]
-        rows = [{name: row[name] for name in names} for row in plain_rows(parsed)]
+        names = ["log_time", *_TEXTS, "fields", *(name for name in (EVENT_INDEX, EVENT_COUNT) if name in silver)]
+        rows = [{name: row[name] for name in names if name in row} for row in parsed]
         return SilverRows(self._rows, self.chain.lake.at(SILVER), condition, values, rows)
 
     def _written_by(self, rows: "SilverRows", batch: tuple[ChainCommit, ...]) -> tuple[ChainCommit, ...]:
@@ -257,15 +257,14 @@ class Tracer:
         if rows is None or silver.row is None:
             at = At.NOT_YET if silver.at is At.NOT_YET else At.UNKNOWN
             return TraceStep(str(table), at, f"{SILVER} has no row for it")
-        groups = self._groups(rows.table if silver.rows else rows.table.slice(0, 1), declared)
-        if not groups:
+        keys = self._groups(rows.table if silver.rows else rows.table.slice(0, 1), declared)
+        if not keys:
             return TraceStep(str(table), At.LEFT_OUT, f"the line does not match `where`: {declared.where}")
         if self._waits(table, SILVER, versions):
             behind = self._behind(named(self.chain.stages, str(table)), SILVER, versions)
             return TraceStep(str(table), At.NOT_YET, behind)
         commits = self._commits(table, SILVER, versions)
-        keys = plain_rows(groups)
-        now = [row for row in self._gold_rows(table, declared, groups) if _picked(row, keys[0]) in keys]
+        now = [row for row in self._gold_rows(table, declared, keys) if _picked(row, keys[0]) in keys]
         if len(now) == len(keys):
             return TraceStep(
                 str(table), At.COUNTED, row=now[0], commits=commits, rows=tuple(now) if silver.rows else ()
@@ -282,16 +281,20 @@ class Tracer:
         lacking = next(key for key in keys if key not in counted)
         return TraceStep(str(table), At.MISSING, f"no row has the window and keys {lacking}; {_PROVE}", commits=commits)
 
-    def _groups(self, rows: "pyarrow.Table", declared: GoldTable) -> "pyarrow.Table":
+    def _groups(self, rows: "pyarrow.Table", declared: GoldTable) -> list[dict[str, Any]]:
         """Return the window and keys that rows of silver have in a gold table."""
         plain = PlainGold.of(declared)
         if plain is not None:
-            return plain.groups(rows)
-        return aggregate(self.spark().createDataFrame(rows), declared).toArrow().select([LOG_TIME, *declared.by])
+            return plain.groups(plain_rows(rows))
+        groups = aggregate(self.spark().createDataFrame(rows), declared).toArrow()
+        return plain_rows(groups.select([LOG_TIME, *declared.by]))
 
-    def _gold_rows(self, table: Table, declared: GoldTable, groups: "pyarrow.Table") -> list[dict[str, Any]]:
+    def _gold_rows(
+        self, table: Table, declared: GoldTable, groups: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
         """Return the rows of a gold table in the windows of some groups, without its hidden columns."""
-        windows = {f"at{number}": at for number, at in enumerate(groups[LOG_TIME].unique().to_pylist())}
+        starts = sorted({group[LOG_TIME] for group in groups})
+        windows = {f"at{number}": datetime.fromisoformat(start) for number, start in enumerate(starts)}
         places = ", ".join(f":{name}" for name in windows)
         rows = self._query(f"SELECT * FROM {{rows}} t WHERE t.{LOG_TIME} IN ({places})", table, **windows)
         return plain_rows(rows.select([LOG_TIME, *declared.by, *declared.measures]))
@@ -371,11 +374,10 @@ class SilverRows:
     def _chosen(self, table: "pyarrow.Table") -> "pyarrow.Table":
         if not self.same:
             return table
-        rows = plain_rows(table)
-        return table.filter([_picked(row, self.same[0]) in self.same for row in rows]) if rows else table
+        return picked(table, [_picked(row, self.same[0]) in self.same for row in plain_rows(table)])
 
 
-def _picked(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+def _picked(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 

@@ -1,11 +1,13 @@
 """Resolve a fault of the source's files: read the file again under a new name, exclude it, or accept the loss."""
 
 import os
+import re
 import shlex
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from errno import EACCES
 from itertools import count
 from pathlib import Path
 
@@ -46,18 +48,8 @@ class Resolve:
     listed: Collection[str]
     table_id: str | None
 
-    def accept(self, faults: Iterable[Faulty]) -> list[str]:
-        """Record that the loss of files in exactly this state is accepted; return one line per file.
-
-        Raises:
-            StateError: the loss of one file cannot be accepted; nothing is recorded.
-        """
-        chosen = [_allowed(fault, ACCEPTED, "accepted") for fault in faults]
-        path = write_accepted(self.ingestion.files, self.ingestion.root, chosen, datetime.now(UTC))
-        return [f"accepted: {shown_path(faulty.path)} ({faulty.fault}), recorded in {path}" for faulty in chosen]
-
-    def exclude(self, faulty: Faulty) -> str:
-        """Rename a file, or a link, to a name that Spark ignores.
+    def exclude(self, faulty: Faulty, *, dry_run: bool = False) -> str:
+        """Rename a file, or a link, to a name that Spark ignores; with `dry_run`, only check that it can be.
 
         Raises:
             StateError: the file cannot be excluded or renamed; nothing is changed.
@@ -72,10 +64,10 @@ class Resolve:
         if faulty.fault in (Fault.LOOP, Fault.DANGLING) and not Path(faulty.path).is_symlink():
             # guard: only-links-excluded
             raise StateError(f"{shown_path(faulty.path)} is no longer a link and was not renamed. Run: oncelake census")
-        return f"excluded: {self._renamed(faulty, faulty.path, self._hidden)}"
+        return f"excluded: {self._renamed(faulty, faulty.path, self._hidden, dry_run=dry_run)}"
 
-    def reread(self, faulty: Faulty) -> str:
-        """Rename a file so that the next run reads all lines that it has now.
+    def reread(self, faulty: Faulty, *, dry_run: bool = False) -> str:
+        """Rename a file so that the next run reads all lines that it has now; with `dry_run`, only check it.
 
         Raises:
             StateError: lines would count twice, or would not be read; the text names the fix. Nothing is changed.
@@ -90,7 +82,7 @@ class Resolve:
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
-            return f"to be read: {self._renamed(faulty, faulty.path, self._reread)}"
+            return f"to be read: {self._renamed(faulty, faulty.path, self._reread, dry_run=dry_run)}"
         if not os.path.lexists(_spelled(faulty.path)):
             return f"{shown_path(faulty.path)} no longer exists, because its directory was renamed"
         part = faulty.path if faulty.fault is Fault.COLON else self._undecodable(faulty.path)
@@ -99,7 +91,7 @@ class Resolve:
                 f"{shown_path(part)} has files that bronze has read; their lines would count twice under a new name. "
                 f"Fix: move {shown_path(faulty.path)} out of it, to another place in the source with a readable name"
             )
-        return f"to be read: {self._renamed(faulty, part, self._readable)}"
+        return f"to be read: {self._renamed(faulty, part, self._readable, dry_run=dry_run)}"
 
     def _reread(self, source: Path, number: int) -> Path | None:
         """Return the file's path with `.reread-N` before its extensions, so that a compressed file keeps them."""
@@ -164,7 +156,7 @@ class Resolve:
                 f"run. Restore the old file, or run: {_accept(faulty)}"
             )
 
-    def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None]) -> str:
+    def _renamed(self, faulty: Faulty, path: str, named: Callable[[Path, int], Path | None], *, dry_run: bool) -> str:
         """Rename a file, or a directory above it, to the first free path; return the old and new path in words.
 
         Raises:
@@ -176,7 +168,10 @@ class Resolve:
             # guard: renamed-file-changed
             raise StateError(f"{shown_path(faulty.path)} or bronze has changed since the census. Run: oncelake census")
         try:
-            source.rename(target)
+            if not dry_run:
+                source.rename(target)
+            elif not os.access(source.parent, os.W_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
         except OSError as error:
             raise StateError(  # guard: failed-rename-reported
                 f"{shown_path(path)} cannot be renamed to {target} ({error.strerror}). Give this process the "
@@ -208,6 +203,77 @@ class Resolve:
             start = Path(directory) / "start.log"
             copy_start(Path(faulty.path), start, faulty.was or 0)
             return bool(same_lines_as(self.bronze.rows(), {uri: [str(start)]}, self.bronze.versions))
+
+
+# Files at fault, each with what resolves the faults of its source.
+Chosen = Sequence[tuple[Resolve, Faulty]]
+
+
+def accept(faults: Chosen) -> list[str]:
+    """Record in one file that the loss of files in exactly this state is accepted; return one line per file.
+
+    Raises:
+        StateError: the loss of one file cannot be accepted; nothing is recorded.
+    """
+    allowed = [_allowed(fault, ACCEPTED, "accepted") for _, fault in faults]
+    lake = faults[0][0].ingestion  # of all sources
+    path = write_accepted(lake.files, lake.root, allowed, datetime.now(UTC))
+    return [f"accepted: {shown_path(faulty.path)} ({faulty.fault}), recorded in {path}" for faulty in allowed]
+
+
+def exclude(faults: Chosen) -> Iterator[str]:
+    """Rename files as `Resolve.exclude` does, see `_each`."""
+    return _each(Resolve.exclude, faults)
+
+
+def reread(faults: Chosen) -> Iterator[str]:
+    """Rename files as `Resolve.reread` does, see `_each`."""
+    return _each(Resolve.reread, faults)
+
+
+def _each(rename: Callable[..., str], faults: Chosen) -> Iterator[str]:
+    """Rename files, once all of them are checked; yield one line per file.
+
+    Raises:
+        StateError: a file cannot be renamed. No file was renamed, or the text names those that were.
+    """
+    for resolve, faulty in faults:
+        rename(resolve, faulty, dry_run=True)  # guard: all-checked-before-rename
+    done = list[str]()
+    for resolve, faulty in faults:
+        try:
+            done.append(rename(resolve, faulty))
+        except StateError as error:
+            if not done:
+                raise
+            raise StateError(  # guard: failed-rename-names-others
+                f"{error}. Before it: {'; '.join(done)}. For the rest, give the same command again"
+            ) from None
+        yield done[-1]
+
+
+def excluded_before(name: str) -> str | None:
+    """Return what an earlier `exclude` did with a file; None if the file has the name still, or never had it."""
+    return _renamed_before(name, "excluded", lambda old: rf"\.{re.escape(_readable(old))}(\.\d+)?")
+
+
+def reread_before(name: str) -> str | None:
+    """Return what an earlier `reread` did with a file; None if the file has the name still, or never had it."""
+
+    def new(old: str) -> str:
+        stem, dot, endings = map(re.escape, _readable(old).partition("."))
+        return rf"{stem}(\.reread-\d+)?{dot}{endings}"
+
+    return _renamed_before(name, "to be read", new)
+
+
+def _renamed_before(name: str, done: str, new: Callable[[str], str]) -> str | None:
+    """Return what was done with a file that is gone, if one beside it has a name that matches a new one."""
+    path = Path(name).absolute()
+    if os.path.lexists(path) or not path.parent.is_dir():
+        return None
+    matches = sorted(other for other in path.parent.iterdir() if re.fullmatch(new(path.name), other.name))
+    return f"{done} already: {shown_path(str(path))} is now {matches[-1]}" if matches else None
 
 
 def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:

@@ -1,8 +1,9 @@
 """Resolving a fault loses no line and counts none twice."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from errno import EROFS
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,11 +11,13 @@ from typing import Any, cast
 import pytest
 
 from oncelake.common.errors import StateError
+from oncelake.exactly_once.files import LocalFiles
 from oncelake.sources.directory import resolve
+from oncelake.sources.directory.accepted import read_accepted
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import CensusInputs, Fault, Faulty, take
 from oncelake.sources.directory.listing import listing
-from oncelake.sources.directory.resolve import Resolve, chosen
+from oncelake.sources.directory.resolve import Chosen, Resolve, chosen
 
 READ = b"one\ntwo\n"
 MADE = 1_400_000_000_000
@@ -204,7 +207,7 @@ def test_each_fault_has_only_the_commands_that_lose_nothing(tmp_path: Path) -> N
     for fault in Fault:
         faulty = Faulty(str(path), fault)
         for allowed, work in (
-            (resolve.ACCEPTED, lambda each: found.accept([each])),
+            (resolve.ACCEPTED, lambda each: resolve.accept([(found, each)])),
             (resolve.EXCLUDED, found.exclude),
             (resolve.REREAD, found.reread),
         ):
@@ -214,6 +217,80 @@ def test_each_fault_has_only_the_commands_that_lose_nothing(tmp_path: Path) -> N
     assert {Fault.GREW, Fault.SHRANK, Fault.CHANGED} & resolve.EXCLUDED == set()
     assert {Fault.GONE, Fault.BLOCKED, Fault.PLAN_CHANGED, Fault.SOURCE_AWAY, Fault.LOOP} & resolve.ACCEPTED == set()
     assert visible(tmp_path) == {"a.log": READ}
+
+
+@pytest.mark.parametrize("command", [resolve.exclude, resolve.reread])
+def test_files_of_all_sources_are_checked_before_the_first_is_renamed(
+    tmp_path: Path, command: Callable[[Chosen], Iterator[str]]
+) -> None:
+    first, second = never_read(tmp_path / "one"), never_read(tmp_path / "two")
+    wrong = replace(second[1], fault=Fault.BLOCKED)
+    with pytest.raises(StateError, match=r"two/a\.log \(not read\) cannot be"):
+        list(command([first, (second[0], wrong)]))
+    assert visible(tmp_path / "one") == visible(tmp_path / "two") == {"a.log": READ}
+
+
+@pytest.mark.parametrize(
+    ("command", "before"), [(resolve.exclude, resolve.excluded_before), (resolve.reread, resolve.reread_before)]
+)
+def test_a_rename_that_fails_after_others_names_them_and_the_command_can_be_given_again(
+    tmp_path: Path,
+    command: Callable[[Chosen], Iterator[str]],
+    before: Callable[[str], str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [never_read(tmp_path / name) for name in ("one", "two")]
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.parent.name == "two":
+            raise OSError(EROFS, os.strerror(EROFS))
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fail)
+        done = command(found)
+        line = next(done)
+        with pytest.raises(StateError, match=r"two/a\.log cannot be renamed .* Before it: .*one/a\.log is") as failed:
+            next(done)
+    assert line in str(failed.value)
+    assert visible(tmp_path / "two") == {"a.log": READ}
+    said, other = (before(str(tmp_path / name / "a.log")) for name in ("one", "two"))
+    assert other is None
+    assert said == line.replace(": ", " already: ", 1)
+    assert before(str(tmp_path / "one" / "b.log")) is None
+    assert list(command(found[1:]))
+
+
+def test_a_directory_that_may_not_be_written_is_known_before_the_first_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [never_read(tmp_path / name) for name in ("one", "two")]
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "two")
+    with pytest.raises(StateError, match=r"two/a\.log cannot be renamed .*Permission denied"):
+        list(resolve.exclude(found))
+    assert visible(tmp_path / "one") == {"a.log": READ}
+
+
+def test_the_loss_of_files_of_several_sources_is_accepted_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    files, lake = LocalFiles(), str(tmp_path / "lake")
+    found = [never_read(tmp_path / name) for name in ("one", "two")]
+    for source, _ in found:
+        source.ingestion.__dict__.update(files=files, root=lake)
+    with pytest.raises(StateError, match="cannot be accepted"):
+        resolve.accept([found[0], (found[1][0], replace(found[1][1], fault=Fault.BLOCKED))])
+    assert read_accepted(files, lake) == frozenset()
+    assert len(resolve.accept(found)) == 2
+    assert read_accepted(files, lake) == {faulty.key for _, faulty in found}
+    assert len(files.names(f"{lake}/_census")) == 1  # so a crash cannot part them
+
+
+def never_read(root: Path) -> tuple[Resolve, Faulty]:
+    """Make a source with one file that no run reads."""
+    root.mkdir()
+    path = root / "a.log"
+    path.write_bytes(READ)
+    return of(root), Faulty(str(path), Fault.NEVER_READ, *state(path))
 
 
 def faults(root: str) -> list[Faulty]:
