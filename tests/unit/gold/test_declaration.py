@@ -156,7 +156,7 @@ def test_merge_matches_null_keys_and_quotes_names() -> None:
 
 
 def test_merge_sets_every_measure_and_no_key() -> None:
-    sql = merge_into(TABLE, StructType(), None, "spark")
+    sql = merge_into(TABLE, StructType(), (), "spark")
     assert sql is not None
     update = sql.update
     assert list(update) == [
