@@ -477,6 +477,8 @@ def _literal(value: str | bytes | int | datetime | list[Any] | None) -> str:
         return f"make_timestamptz({_micros(value)})"
     if isinstance(value, bytes):
         return f"unhex('{value.hex()}')"
+    if isinstance(value, str) and "\0" in value:  # which would end the query
+        return f"decode({_literal(value.encode())})"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return f"({value})"

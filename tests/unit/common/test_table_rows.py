@@ -72,7 +72,7 @@ def test_no_other_file_is_read_whose_path_matches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["it's", "a\\'b", "$1 ?", ":v {rows} {v}", "\n\t--", "", "ä€😀", b"\x00'\xff", b"", -7, 2**62, None, True],
+    ["it's", "a\\'b", "$1 ?", ":v {rows} {v}", "\n\t--", "", "ä€😀", "a\0'b", b"\x00'\xff", b"", -7, 2**62, None, True],
     ids=repr,
 )
 def test_a_value_reaches_the_query_as_it_is(tmp_path: Path, value: object) -> None:
