@@ -69,7 +69,7 @@ def conf(tmp_path: Path) -> Path:
     return path
 
 
-@each_writer
+@pytest.mark.parametrize("small_batch", ["1", pytest.param("0", marks=pytest.mark.long)])
 def test_batches_add_up_and_are_served_and_proven(
     tmp_path: Path, conf: Path, spark: SparkSession, small_batch: str
 ) -> None:
