@@ -474,6 +474,13 @@ GUARDS = (
         tests=(f"{_RESOLVED}test_files_of_all_sources_are_checked_before_the_first_is_renamed",),
     ),
     Guard(
+        "missing-file-renames-none",
+        "a file that is gone is known before the first is renamed",
+        "the others are renamed, and the command fails",
+        removed(),
+        tests=(f"{_RESOLVED}test_no_file_is_renamed_if_another_is_gone_since_the_census",),
+    ),
+    Guard(
         "failed-rename-names-others",
         "a rename that fails names the files that were renamed before it",
         "a command that did a part of its work looks like one that did nothing, or all",

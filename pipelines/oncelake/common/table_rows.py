@@ -270,14 +270,15 @@ class TableRows:
         self, condition: str, at: str, names: Container[str], /, *, ingested_at: datetime | None = None, **values: Any
     ) -> dict[str, "pyarrow.Table"]:
         """Return the rows of some data files that meet a condition, by the file's name, see `query`."""
-        text, table = f"SELECT * FROM {{rows}} t WHERE {condition}", self._table(at)
+        text = f"SELECT * FROM {{rows}} t WHERE {condition}"
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        if table is not None:
-            parts = {}
-            for name in filter(names.__contains__, (file.name for file in table.files)):
-                chosen = _chosen(_at(ingested_at), [name])
-                with self._answer(text, {"rows": table.sql(chosen)}, values) as answer:
-                    parts[name] = _arrow_table(answer)
+        there = [name for name in (file.name for file in self.files(at) or ()) if name in names]
+        by_name = {
+            name: self._by_duckdb(_arrow_table, text, {"rows": (at, None)}, values, _chosen(_at(ingested_at), [name]))
+            for name in there
+        }
+        parts = {name: part for name, part in by_name.items() if part is not None}
+        if not self.by_spark(at) and len(parts) == len(there):
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())
@@ -477,10 +478,9 @@ def _literal(value: str | bytes | int | datetime | list[Any] | None) -> str:
         return f"make_timestamptz({_micros(value)})"
     if isinstance(value, bytes):
         return f"unhex('{value.hex()}')"
-    if isinstance(value, str) and "\0" in value:  # which would end the query
-        return f"decode({_literal(value.encode())})"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, str):  # a NUL would end the query
+        return f"decode({_literal(value.encode())})" if "\0" in value else "'" + value.replace("'", "''") + "'"
+    assert isinstance(value, int), f"a value of type {type(value).__name__} has no literal"
     return f"({value})"
 
 

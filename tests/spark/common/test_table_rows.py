@@ -177,6 +177,8 @@ def test_the_rows_of_a_file_are_the_same_with_spark(
     assert without.keys() == by_spark.keys()
     some = sorted(without)[:1]
     assert sorted(TableRows(lambda: spark).by_file("true", table, some)) == some
+    only_spark = "try_to_number('1', '9') = 1"
+    assert TableRows(lambda: spark).by_file(only_spark, table, Everything()).keys() == without.keys()
     for name, part in without.items():
         assert plain_rows(part) == plain_rows(by_spark[name].select(part.column_names))
 

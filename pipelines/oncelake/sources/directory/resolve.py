@@ -167,6 +167,9 @@ class Resolve:
         if not self._as_seen(faulty):
             # guard: renamed-file-changed
             raise StateError(f"{shown_path(faulty.path)} or bronze has changed since the census. Run: oncelake census")
+        if dry_run and not os.path.lexists(source):
+            # guard: missing-file-renames-none
+            raise StateError(f"{shown_path(path)} no longer exists; no file was renamed. Run: oncelake census")
         try:
             if not dry_run:
                 source.rename(target)
@@ -276,8 +279,13 @@ def _renamed_before(name: str, done: str, new: Callable[[str], str]) -> str | No
     return f"{done} already: {shown_path(str(path))} is now {matches[-1]}" if matches else None
 
 
-def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
+def chosen(names: Iterable[str], faults: Iterable[Faulty], unchecked: Sequence[str] = ()) -> list[Faulty]:
     """Return the faults of the named files, each fault once.
+
+    Args:
+        names: the files' paths.
+        faults: the faults of all sources that could be checked.
+        unchecked: why the others could not.
 
     Raises:
         StateError: a name is not that of a file at fault.
@@ -289,8 +297,10 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty]) -> list[Faulty]:
     for name in names:
         fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
         if fault is None:
-            # guard: resolve-only-faults
-            raise StateError(f"{shown_path(name)} is not at fault. To list the files at fault, run: oncelake census")
+            reasons = "".join(f"; {reason}" for reason in unchecked)
+            raise StateError(  # guard: resolve-only-faults
+                f"{shown_path(name)} is not at fault{reasons}. To list the files at fault, run: oncelake census"
+            )
         result.append(fault)
     return list(dict.fromkeys(result))
 

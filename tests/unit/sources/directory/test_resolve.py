@@ -230,6 +230,22 @@ def test_files_of_all_sources_are_checked_before_the_first_is_renamed(
     assert visible(tmp_path / "one") == visible(tmp_path / "two") == {"a.log": READ}
 
 
+@pytest.mark.parametrize("command", [resolve.exclude, resolve.reread])
+def test_no_file_is_renamed_if_another_is_gone_since_the_census(
+    tmp_path: Path, command: Callable[[Chosen], Iterator[str]]
+) -> None:
+    first, second = never_read(tmp_path / "one"), never_read(tmp_path / "two")
+    Path(second[1].path).unlink()
+    with pytest.raises(StateError, match=r"two/a\.log no longer exists; no file was renamed"):
+        list(command([first, second]))
+    assert visible(tmp_path / "one") == {"a.log": READ}
+
+
+def test_a_file_of_a_source_that_could_not_be_checked_is_named_with_the_reason() -> None:
+    with pytest.raises(StateError, match=r"/logs/a\.log is not at fault; the directory cannot be listed\. To list"):
+        resolve.chosen(["/logs/a.log"], [], ["the directory cannot be listed"])
+
+
 @pytest.mark.parametrize(
     ("command", "before"), [(resolve.exclude, resolve.excluded_before), (resolve.reread, resolve.reread_before)]
 )
