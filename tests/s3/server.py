@@ -7,9 +7,8 @@ a list shows each object that was put before it, and a conditional put is one st
 import hashlib
 import re
 import threading
-import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -25,37 +24,6 @@ _MOST = 1000  # names in one answer to a list
 
 
 @dataclass(frozen=True)
-class Request:
-    """A request to the server.
-
-    Attributes:
-        method: its HTTP method; LIST for a list of names.
-        key: the name of the object; the prefix for a list.
-        conditional: True if it holds only for an object that is absent, or that has a given tag.
-    """
-
-    method: str
-    key: str
-    conditional: bool
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A deliberate fault of the server.
-
-    Attributes:
-        status: the code of the answer in place of the right one; 0 to close the connection without an answer; None for
-            the right answer.
-        done: True if the request has its effect, whatever the answer.
-        seconds: the time to wait before.
-    """
-
-    status: int | None = None
-    done: bool = True
-    seconds: float = 0
-
-
-@dataclass(frozen=True)
 class _Object:
     content: bytes
     metadata: dict[str, str]
@@ -67,15 +35,9 @@ class Server:
 
     Attributes:
         endpoint: its address.
-        requests: the requests since the start, in the order of their ends.
-        fault: asked for the fault of each request; None for a request that is answered well.
-        delay: the seconds that each answer waits.
     """
 
-    def __init__(self, fault: Callable[[Request], Fault | None] = lambda _: None) -> None:
-        self.requests: list[Request] = []
-        self.fault = fault
-        self.delay = 0.0
+    def __init__(self) -> None:
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -169,21 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
-        method = "LIST" if self.command == "GET" and not key and "prefix" in query else self.command
-        conditional = "If-None-Match" in self.headers or "If-Match" in self.headers
-        request = Request(method, key or query.get("prefix", ""), conditional)
-        fault = self._server.fault(request)
-        time.sleep(self._server.delay + (fault.seconds if fault is not None else 0))
-        answer = _Answer()
-        if fault is None or fault.done:
-            answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
-        self._server.requests.append(request)
-        if fault is not None and fault.status == 0:
-            self.close_connection = True
-            return
-        if fault is not None and fault.status is not None:
-            answer = _error(fault.status, "SlowDown" if fault.status == 503 else "InternalError")
-        self._send(answer)
+        self._send(self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket"))
 
     @property
     def _server(self) -> "Server":
@@ -216,8 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "DELETE":
             self._server.remove(key)
             return _Answer(204)
-        found = self._server.get(key)
-        return _error(404, "NoSuchKey") if found is None else self._read(found)
+        stored = self._server.get(key)
+        return _error(404, "NoSuchKey") if stored is None else self._read(stored)
 
     def _of_bucket(self, query: dict[str, str], content: bytes) -> "_Answer":
         if self.command == "POST" and "delete" in query:
@@ -260,24 +208,24 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(status, "PreconditionFailed" if status == 412 else "NoSuchKey")
         return _Answer(headers={"ETag": f'"{_tag(content)}"'})
 
-    def _read(self, found: "_Object") -> "_Answer":
+    def _read(self, stored: "_Object") -> "_Answer":
         headers = {
-            **found.metadata,
-            "ETag": f'"{_tag(found.content)}"',
-            "Last-Modified": format_datetime(found.time, usegmt=True),
+            **stored.metadata,
+            "ETag": f'"{_tag(stored.content)}"',
+            "Last-Modified": format_datetime(stored.time, usegmt=True),
             "Accept-Ranges": "bytes",
             "Content-Type": "application/octet-stream",
         }
-        size = len(found.content)
+        size = len(stored.content)
         asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if asked is None:
-            return _Answer(200, found.content, headers)
+            return _Answer(200, stored.content, headers)
         first = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
         last = min(int(asked[2]), size - 1) if asked[1] and asked[2] else size - 1
         if first >= size:
             return _error(416, "InvalidRange")
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-        return _Answer(206, found.content[first : last + 1], headers)
+        return _Answer(206, stored.content[first : last + 1], headers)
 
     def _list(self, query: dict[str, str]) -> "_Answer":
         prefix, delimiter = query["prefix"], query.get("delimiter", "")
@@ -287,14 +235,14 @@ class _Handler(BaseHTTPRequestHandler):
         last = ""
         names = self._server.names(prefix)
         for name in names[bisect_left(names, after) if after else 0 :]:
-            group, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-            entry = f"{prefix}{group}{delimiter}" if found else name
-            if entry in entries or (after and (name == after or (found and entry <= after))):
+            group, slash, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+            entry = f"{prefix}{group}{delimiter}" if slash else name
+            if entry in entries or (after and (name == after or (slash and entry <= after))):
                 continue
             if len(entries) == most:
                 last = max(entries)
                 break
-            entries[entry] = self._entry(entry, query, of_group=bool(found))
+            entries[entry] = self._entry(entry, query, of_group=bool(slash))
         end = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if last else ""
         counted = f"<KeyCount>{len(entries)}</KeyCount><IsTruncated>{str(bool(last)).lower()}</IsTruncated>"
         coded = "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
@@ -304,12 +252,12 @@ class _Handler(BaseHTTPRequestHandler):
         text = quote(name) if query.get("encoding-type") == "url" else escape(name)
         if of_group:
             return f"<CommonPrefixes><Prefix>{text}</Prefix></CommonPrefixes>"
-        found = self._server.get(name)
-        if found is None:
+        stored = self._server.get(name)
+        if stored is None:
             return ""
         return (
-            f"<Contents><Key>{text}</Key><LastModified>{found.time:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
-            f"<ETag>&quot;{_tag(found.content)}&quot;</ETag><Size>{len(found.content)}</Size></Contents>"
+            f"<Contents><Key>{text}</Key><LastModified>{stored.time:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+            f"<ETag>&quot;{_tag(stored.content)}&quot;</ETag><Size>{len(stored.content)}</Size></Contents>"
         )
 
     def _send(self, answer: "_Answer") -> None:

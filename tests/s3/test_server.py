@@ -1,0 +1,34 @@
+"""The S3 API of the tests keeps what a lake needs of a store: a put if absent, also of many at once, is one step."""
+
+from concurrent.futures import ThreadPoolExecutor
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from tests.s3.server import BUCKET, Server
+
+
+def put(server: Server, content: bytes, **headers: str) -> int:
+    """Put one object, and return the status of the answer."""
+    request = Request(f"{server.endpoint}/{BUCKET}/a", data=content, headers=headers, method="PUT")
+    try:
+        with urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_of_many_puts_if_absent_one_wins() -> None:
+    with Server() as server, ThreadPoolExecutor(8) as pool:
+        statuses = pool.map(lambda number: put(server, b"%d" % number, **{"If-None-Match": "*"}), range(40))
+        assert sorted(statuses) == [200, *[412] * 39]
+        assert server.names() == ["a"]
+
+
+def test_a_put_replaces_only_the_object_with_the_given_tag() -> None:
+    with Server() as server:
+        assert put(server, b"one", **{"If-Match": "none"}) == 404
+        assert put(server, b"one") == 200
+        with urlopen(f"{server.endpoint}/{BUCKET}/a", timeout=10) as answer:
+            tag = answer.headers["ETag"]
+        assert put(server, b"two", **{"If-Match": tag}) == 200
+        assert put(server, b"three", **{"If-Match": tag}) == 412
