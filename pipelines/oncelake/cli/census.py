@@ -143,11 +143,11 @@ def _resolve(
         work = {"accept": resolve.accept, "exclude": resolve.exclude, "reread": resolve.reread}[command]
         before = {"exclude": resolve.excluded_before, "reread": resolve.reread_before}.get(command, lambda _: None)
         earlier = {name: line for name in files if (line := before(name)) is not None}
-        checked = [each for _, each in _censuses(lake, source)]
-        unchecked = [str(each) for each in checked if isinstance(each, OncelakeError)]
-        listed = [each for each in checked if not isinstance(each, OncelakeError)]
-        resolving = {fault: source for result, source in listed for fault in (*result.faults, *result.accepted)}
-        faults = resolve.chosen([name for name in files if name not in earlier], resolving, unchecked)
+        results = [result for _, result in _censuses(lake, source)]
+        errors = [str(result) for result in results if isinstance(result, OncelakeError)]
+        censuses = [result for result in results if not isinstance(result, OncelakeError)]
+        resolving = {fault: source for result, source in censuses for fault in (*result.faults, *result.accepted)}
+        faults = resolve.chosen([name for name in files if name not in earlier], resolving, errors)
         done = list[str]()
         for line in chain(earlier.values(), work([(resolving[fault], fault) for fault in faults]) if faults else ()):
             done.append(line)

@@ -162,6 +162,11 @@ def explain(error: BaseException) -> str:
     return f"{_first_line(messages[-1])}; {advice}"
 
 
+def cause_of(error: BaseException) -> str:
+    """Return what happened, without what to do."""
+    return explain(error).split("; ")[0]
+
+
 def _ended(how: str) -> str:
     known = (advice for pattern, advice in _KNOWN if re.search(pattern, how, re.IGNORECASE))
     return f"Spark's JVM ended ({how}); {next(known, _KILLED if _BY_THE_SYSTEM in how else _JVM_ENDED)}"

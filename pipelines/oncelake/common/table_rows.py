@@ -272,13 +272,13 @@ class TableRows:
         """Return the rows of some data files that meet a condition, by the file's name, see `query`."""
         text = f"SELECT * FROM {{rows}} t WHERE {condition}"
         values |= {"ingested_at": ingested_at} if ingested_at else {}
-        there = [name for name in (file.name for file in self.files(at) or ()) if name in names]
+        chosen = [file.name for file in self.files(at) or () if file.name in names]
         by_name = {
             name: self._by_duckdb(_arrow_table, text, {"rows": (at, None)}, values, _chosen(_at(ingested_at), [name]))
-            for name in there
+            for name in chosen
         }
         parts = {name: part for name, part in by_name.items() if part is not None}
-        if not self.by_spark(at) and len(parts) == len(there):
+        if not self.by_spark(at) and len(parts) == len(chosen):
             return {name: part for name, part in parts.items() if part.num_rows}
         rows = self._by_spark(text, {"rows": self.frame(at).select("*", f"_metadata.{_FILE}")}, values)
         places = _places(rows[_FILE].to_pylist())

@@ -270,7 +270,7 @@ def windows(counts: DataFrame) -> Windows:
     """
     starts = [row[0] for row in counts.select(F.unix_micros(LOG_TIME)).limit(NAMED + 1).collect()]
     if len(starts) <= NAMED:  # guard: range-over-many-rows
-        return _each_window(starts)
+        return _each_window(sorted(set(starts)))
     ((first, last),) = counts.agg(F.unix_micros(F.min(LOG_TIME)), F.unix_micros(F.max(LOG_TIME))).collect()
     return windows_within(first, last)
 
@@ -288,7 +288,7 @@ def windows_of(counts: Collected) -> Windows:
 
 
 def _each_window(starts: Iterable[int]) -> Windows:
-    return [(start, start) for start in _times(sorted(set(starts)))]
+    return [(start, start) for start in _times(starts)]
 
 
 def _times(micros: Iterable[int]) -> list[datetime]:

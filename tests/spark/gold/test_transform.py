@@ -516,14 +516,14 @@ def test_a_batch_of_many_rows_in_few_windows_leaves_no_window_out(
     spark: SparkSession, fold: Callable[[Sequence[DataFrame], GoldTable], DataFrame], keys: int, starts: int
 ) -> None:
     table = GoldTable(every="1 minute", by={"message": "message"}, measures={"lines": "count"})
-    found = itertools.product(range(starts), range(keys))
-    given = [line(log_time=NOON + timedelta(minutes=start), message=f"{key}") for start, key in found]
-    random.Random(keys).shuffle(given)
-    gold = fold([lines(spark, *given)] * 3, table)
+    groups = itertools.product(range(starts), range(keys))
+    rows = [line(log_time=NOON + timedelta(minutes=start), message=f"{key}") for start, key in groups]
+    random.Random(keys).shuffle(rows)
+    gold = fold([lines(spark, *rows)] * 3, table)
     assert [row["lines"] for row in gold.collect()] == [3] * keys * starts
 
 
 def test_the_range_from_a_first_to_a_last_window_has_both() -> None:
-    found = merge_sql(GoldTable(every="1 second", measures={"lines": "count"}), windows_within(0, 10**12))
-    assert found.windows == [(datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(10**6, UTC))]
+    merge_of_range = merge_sql(GoldTable(every="1 second", measures={"lines": "count"}), windows_within(0, 10**12))
+    assert merge_of_range.windows == [(datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(10**6, UTC))]
     assert windows_within(None, None) == windows_within(0, 300_000_000_000_000_000) == []

@@ -18,7 +18,7 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from oncelake.common.errors import OncelakeError
-from oncelake.common.explain import explain
+from oncelake.common.explain import cause_of
 from oncelake.common.spark import jars, versions
 from oncelake.common.spark.launch import end_gateway, launch
 
@@ -71,7 +71,8 @@ def is_here() -> bool:
 
 def class_path() -> str:
     """Return the class path of a JVM on this machine."""
-    return os.pathsep.join([jars.class_path(), *([str(jar())] if is_here() else [])])
+    own = jar()
+    return os.pathsep.join([jars.class_path(), *([str(own)] if jars.is_whole(own) else [])])
 
 
 def write() -> None:
@@ -82,9 +83,10 @@ def write() -> None:
 
 def left_out() -> Mapping[str, str]:
     """Return the classes that the jar lacks, each with the reason; all of them if there is no jar."""
-    if not is_here():
+    own = jar()
+    if not jars.is_whole(own):
         return dict.fromkeys(CLASSES, "it is not compiled")
-    with zipfile.ZipFile(jar()) as archive:
+    with zipfile.ZipFile(own) as archive:
         reasons: dict[str, str] = json.loads(archive.read(_LEFT_OUT))
     return reasons
 
@@ -136,12 +138,12 @@ def compile_java(
                 lacks_memory = is_instance_of(gateway, error.java_exception, "java.lang.VirtualMachineError")
                 if source.stem not in optional or lacks_memory:
                     raise
-                missing[source.stem] = _reason(error)
+                missing[source.stem] = cause_of(error)
                 continue
             classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
             earlier = compiler
     except Py4JError as error:  # its own text is Java's, so it is asked for before the JVM ends
-        raise OncelakeError(_reason(error)) from None
+        raise OncelakeError(cause_of(error)) from None
     finally:
         stuck.cancel()
         end_gateway(gateway)
@@ -161,7 +163,3 @@ def _check(gateway: Any, loader: Any, name: str, argument: str) -> None:
     types, arguments = gateway.new_array(lang.Class, 1), gateway.new_array(lang.Object, 1)
     types[0], arguments[0] = lang.Class.forName("java.lang.String"), argument
     loader.loadClass(f"{_PACKAGE}.{name}").getMethod("check", types).invoke(None, arguments)
-
-
-def _reason(error: Py4JError) -> str:
-    return explain(error).split("; ")[0]

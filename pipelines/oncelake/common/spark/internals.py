@@ -3,7 +3,7 @@
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from oncelake.common.explain import explain
+from oncelake.common.explain import cause_of
 from oncelake.common.spark import compiled, first_use
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.prepared import why_not_prepared
@@ -45,7 +45,7 @@ def _why_unfit(spark: SparkSession, name: str) -> str | None:
     try:
         loader.loadClass(f"oncelake.{name}").getDeclaredMethods()  # their types are looked up
     except Py4JError as error:
-        return explain(error).split("; ")[0]
+        return cause_of(error)
     if name == "PreparedPlan":
         return why_not_prepared(spark)
     return why_not_woken(spark) if name == "WakeableClock" else None

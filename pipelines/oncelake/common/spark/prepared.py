@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.explain import explain
+from oncelake.common.explain import cause_of, explain
 from oncelake.common.spark.jvm import has_other_internals, jvm
 from oncelake.common.spark.runtime import has_class
 
@@ -25,7 +25,7 @@ def why_not_prepared(spark: SparkSession) -> str | None:
     try:
         jvm(spark).oncelake.PreparedPlan.over(rows, rows)
     except (Py4JError, PySparkException) as error:
-        return explain(error).split("; ")[0]
+        return cause_of(error)
     return None
 
 

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelake.common.explain import explain
+from oncelake.common.explain import cause_of, explain
 from oncelake.common.spark.jvm import has_other_internals, jvm
 from oncelake.common.spark.runtime import has_class
 from oncelake.common.spark.versions import line_of
@@ -40,7 +40,7 @@ def why_not_woken(spark: SparkSession, trigger: str | None = None) -> str | None
     try:
         jvm(spark).oncelake.WakeableClock.check(trigger)
     except Py4JError as error:
-        return explain(error).split("; ")[0]
+        return cause_of(error)
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from oncelake.bronze.mask import MASKED
 from oncelake.common import tables
 from oncelake.common.errors import OncelakeError, SourceError
-from oncelake.common.explain import explain, jvm_ended
+from oncelake.common.explain import cause_of, jvm_ended
 from oncelake.common.lake import QUARANTINE, Table
 from oncelake.common.table_rows import FileStatistics, TableRows, TableVersion
 from oncelake.engine.chain import Chain
@@ -209,7 +209,7 @@ def why(error: Exception) -> str:
     """
     if jvm_ended(error):
         raise error
-    return str(error) if isinstance(error, OncelakeError) else explain(error).split("; ")[0]
+    return str(error) if isinstance(error, OncelakeError) else cause_of(error)
 
 
 def _now_ms() -> int:

@@ -279,13 +279,13 @@ def _renamed_before(name: str, done: str, new: Callable[[str], str]) -> str | No
     return f"{done} already: {shown_path(str(path))} is now {matches[-1]}" if matches else None
 
 
-def chosen(names: Iterable[str], faults: Iterable[Faulty], unchecked: Sequence[str] = ()) -> list[Faulty]:
+def chosen(names: Iterable[str], faults: Iterable[Faulty], errors: Sequence[str] = ()) -> list[Faulty]:
     """Return the faults of the named files, each fault once.
 
     Args:
         names: the files' paths.
         faults: the faults of all sources that could be checked.
-        unchecked: why the others could not.
+        errors: why the others could not.
 
     Raises:
         StateError: a name is not that of a file at fault.
@@ -297,7 +297,7 @@ def chosen(names: Iterable[str], faults: Iterable[Faulty], unchecked: Sequence[s
     for name in names:
         fault = by_name.get(name) or by_name.get(str(Path(name).absolute()))
         if fault is None:
-            reasons = "".join(f"; {reason}" for reason in unchecked)
+            reasons = "".join(f"; {error}" for error in errors)
             raise StateError(  # guard: resolve-only-faults
                 f"{shown_path(name)} is not at fault{reasons}. To list the files at fault, run: oncelake census"
             )

@@ -58,7 +58,7 @@ def fits(_: object) -> None:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, has: Callable[[str], bool], unfit: str = "") -> None:
-    """Let a session be given that has some of our classes, one of which calls what its Spark lacks."""
+    """Replace the given session by one with some of our classes; one class calls what this Spark lacks."""
 
     def load(name: str) -> Any:
         def methods() -> None:
