@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyspark
 import pytest
 import typer
 from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script.parent.mkdir(parents=True)
     script.write_text(f"#!/bin/sh\ntouch {begun}\nexec cat\n")
     script.chmod(0o755)
+    (script.parents[1] / "jars").symlink_to(Path(pyspark.__file__).parent / "jars")  # a start looks for its compiler
     monkeypatch.setenv("SPARK_HOME", str(script.parent.parent))
     return begun
 

@@ -234,12 +234,14 @@ def _check_spark_home() -> None:
 
 def _check_compiler() -> None:
     """Raise ConfigError if Spark's compiler of Java is missing or broken: it compiles our classes and every query."""
-    place = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    home = os.environ.get("SPARK_HOME")
+    place = Path(home or Path(pyspark.__file__).parent) / "jars"
+    again = f"install Spark again: pip install --force-reinstall --no-deps pyspark=={pyspark.__version__}"
     for name in _COMPILER:
         if not any(map(zipfile.is_zipfile, place.glob(f"{name}-[0-9]*.jar"))):
             raise ConfigError(
-                f"{name}, a part of Spark, is missing or broken in {place}, and no query runs without it; install "
-                f"Spark again: pip install --force-reinstall --no-deps pyspark=={pyspark.__version__}"
+                f"{name}, a part of Spark, is missing or broken in {place}, and no query runs without it; "
+                f"{'unset SPARK_HOME: PySpark brings Spark with it' if home else again}"
             )
 
 
