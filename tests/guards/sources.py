@@ -1105,6 +1105,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_a_log_whose_own_name_is_a_number_continues_no_other_one",),
     ),
     Guard(
+        "raised-archive-beside-log",
+        "a compressed log whose number was raised continues its log, whatever lies beside it under its name",
+        "its lines count again beside an older log that was put back",
+        becomes("not is_beside"),
+        tests=(f"{_WHICH}test_a_rotated_log_is_packed_and_its_number_raised_beside_a_log_that_was_never_read",),
+    ),
+    Guard(
         "grown-copy-with-new-inode",
         "a copy that has grown and has another inode is a copy",
         "what it was copied from counts again",

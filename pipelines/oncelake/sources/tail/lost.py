@@ -47,11 +47,18 @@ class LostFiles:
         """Return False if nothing is gone."""
         return bool(self._by_key or self.old)
 
-    def candidates(self, name: str, modified: int) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
+    def candidates(
+        self, name: str, modified: int, *, is_copy: bool = False
+    ) -> Iterator[list[Mapping[int, Mapping[Digest | None, list[int]]]]]:
         """Yield the IDs of files that one with a name and a time may continue, by how much was read, and its digest.
 
         First those with its path or its time, then those in its directory of whose name rotating may make its name,
         then those with its second, then others: of twins that are gone, each goes on in its own directory.
+
+        Args:
+            name: the file's path below the source's directory.
+            modified: its time in milliseconds since 1970.
+            is_copy: True if it is a known copy of another file.
         """
         yield self._entries(self._near(name, modified))
         directory, base = split(name)
@@ -65,8 +72,10 @@ class LostFiles:
         if away and len(away) == len(rotated):  # guard: rotated-file-moved-and-packed
             for place in _above(directory):
                 elsewhere += [("place", place, unpacked(base)), *(("shift", place, *lower) for lower in _lower(base))]
-        if not is_packed(base) or join(directory, unpacked(base)) not in self._places:
+        is_beside = is_packed(base) and join(directory, unpacked(base)) in self._places
+        if not is_beside:
             keys.append(("number", directory, unnumbered(base)))
+        if not (is_beside and is_copy):  # guard: raised-archive-beside-log
             keys += [("shift", directory, *lower) for lower in _lower(base)]
         yield self._entries(keys)
         yield self._entries(elsewhere)

@@ -531,7 +531,8 @@ class _Comparison:
         if copy.original in index.files and self._know_first([copy.original], file):  # guard: grown-copy-continues-log
             return True
         # guard: archive-before-shorter-log
-        longer = (number for number, length in self._continued(file, index) if number >= 0 and length >= copy.offset)
+        found = self._continued(file, index, is_copy=True)
+        longer = (number for number, length in found if number >= 0 and length >= copy.offset)
         return self._know_first(longer, file)
 
     def _continue_lost(self, file: ListedFile, index: LostFiles) -> bool:
@@ -575,10 +576,10 @@ class _Comparison:
         is_there = self._is_at_inode(file, entry)
         return is_there and self._surveyor.goes_on(file, number, self._at.files) != 0
 
-    def _continued(self, file: ListedFile, index: LostFiles) -> Iterator[tuple[int, int]]:
+    def _continued(self, file: ListedFile, index: LostFiles, *, is_copy: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
         size = self._contents.size(file)
-        for groups in index.candidates(self._name(file), file.modified):
+        for groups in index.candidates(self._name(file), file.modified, is_copy=is_copy):
             lengths = {length for entries in groups for length in entries if length <= size}
             known = self._contents.digests(file, lengths) if lengths else {}
             for entries in groups:

@@ -1030,6 +1030,18 @@ def test_an_archive_gets_another_number_inode_and_time_beside_a_log_with_its_old
     assert drain(files, at)[0] == texts(8, 8)
 
 
+def test_a_rotated_log_is_packed_and_its_number_raised_beside_a_log_that_was_never_read(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    (logs / "app.log.1").write_bytes(lines(1, 5))
+    _, at = drain(files, START)
+    (logs / "app.log.1").unlink()
+    (logs / "app.log.2.gz").write_bytes(gzip.compress(lines(1, 5)))
+    os.utime(logs / "app.log.2.gz", (7_000, 7_000))
+    (logs / "app.log.2").write_bytes(lines(8, 8))
+    (logs / "app.log.1").write_bytes(lines(9, 9))
+    assert drain(files, at)[0] == texts(9, 9) + texts(8, 8)
+
+
 @pytest.mark.parametrize(("was", "now"), [("app.3.log", "app.2.log.gz"), ("app-1.log", "app-2.log.gz")])
 def test_a_rotated_log_of_another_number_is_compressed_without_its_time(logs: Path, was: str, now: str) -> None:
     files = ReadFiles(logs, rotation="rename")
