@@ -27,6 +27,7 @@ class Topic(World):
     Attributes:
         life: how often the topic was recreated.
         read: which of these topics bronze has read.
+        is_recorded: True if bronze has committed a batch, which records the topic's ID.
         ever: every committed record that was ever seen, and whether bronze had read that topic by then.
         gave_up: the records that are lost by consent.
         pending: the producer of the open transaction.
@@ -39,6 +40,7 @@ class Topic(World):
     partitions: int = 2
     life: int = 0
     read: int | None = None
+    is_recorded: bool = False
     ever: dict[bytes, bool] = field(default_factory=dict)
     gave_up: set[bytes] = field(default_factory=set)
     pending: Producer | None = None
@@ -103,9 +105,11 @@ class Topic(World):
         """Return what bronze holds of each record."""
         found: dict[bytes, BronzeFiles] = {}
         rows = rows_of(table, ["value", "partition", "offset"])
-        if not (table / "_delta_log").exists():
+        commits = [*(table / "_delta_log").glob("*.json")]
+        self.is_recorded = len(commits) > 1
+        if not commits:
             self.read = None
-        elif self.read is None:
+        elif self.read is None or not self.is_recorded:
             self.read = self.life
         for row in rows:
             called = self._called(row["partition"], row["offset"], self.read)
@@ -235,6 +239,8 @@ def _recreate(topic: Topic, step: Step) -> None:
     time.sleep(0.5)
     topic.partitions = step.numbers[0]
     topic.life += 1
+    if not topic.is_recorded:
+        topic.ever.clear()
     topic.broker.make_topic(topic.name, topic.partitions)
 
 
