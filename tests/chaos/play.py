@@ -38,13 +38,13 @@ class Table:
     make: Callable[[Path], World]
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def play(self, steps: Sequence[Step]) -> Result:
-        """Play one sequence."""
+    def play(self, steps: Sequence[Step], *, compares: bool = True) -> Result:
+        """Play one sequence; its proofs are compared with those of Spark, or not."""
         directory = self.directory / f"sequence-{next(self._numbers)}"
         directory.mkdir(parents=True)
         world = self.make(directory)
         try:
-            return play(steps, world, directory, self.spark)
+            return play(steps, world, directory, self.spark, compares=compares)
         finally:
             world.remove()
 
@@ -54,11 +54,13 @@ class Table:
         draw: Callable[[int], Sequence[Step]],
         said: Callable[[int, Result], None] = lambda *_: None,
         shrink: float = 60.0,
+        *,
+        compares: bool = True,
     ) -> Played:
         """Play a sequence for each seed; shorten one that breaks the invariant, for at most `shrink` seconds."""
         played = Played()
         for seed in seeds:
-            result = self.play(draw(seed))
+            result = self.play(draw(seed), compares=compares)
             played.sequences += 1
             played.counts += result.counts
             if result.broken:
