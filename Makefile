@@ -29,7 +29,7 @@ test-long: .venv/dev ## run the slow tests (a cluster, a hundred kills, most not
 	$(BIN)/python -m tests.support.sparks 4.0 && $(BIN)/python -m tests.support.sparks 4.1 || ended=1; \
 	$(BIN)/python -m tests.chaos -n 2000 --minutes $(MINUTES) --keep && exit $$ended
 
-test-s3: .venv/dev ## test a lake on an S3 API; downloads 600 MB of Java libraries the first time
+test-s3: .venv/dev ## test a lake on an S3 API on this machine; downloads 13 MB of Java libraries the first time
 	$(BIN)/python -m pytest tests/s3
 
 core: SPARK ?= 4.1

@@ -73,6 +73,13 @@ GUARDS = (
         tests=(f"{_CHAIN}test_masked_data_is_nowhere_after_crashes_replays_and_every_command",),
     ),
     Guard(
+        "secret-values-not-in-plan",
+        "what DuckDB cannot answer about a raw text is not asked of Spark",
+        "a plan of Spark, which its log can show, has what the rules are to hide",
+        never(),
+        tests=("spark/common/test_table_rows.py::test_a_secret_value_is_not_asked_of_spark",),
+    ),
+    Guard(
         "masks-see-escapes-read",
         "new rules see a text as its readers see it, with escapes read",
         "an address with an escape in it is in silver, unmasked",

@@ -884,7 +884,7 @@ GUARDS = (
         "archive-before-shorter-log",
         "an archive that grows does not go on with a shorter log that has the same first lines",
         "lines of the archive count twice if another log began with its first lines",
-        always(part=2),
+        becomes("((number, copy.offset) for number, _ in self._continued(file, index))"),
         tests=(f"{_WHICH}test_an_archive_that_grows_continues_no_log_with_its_first_lines",),
     ),
     Guard(

@@ -14,6 +14,7 @@ _FIRST_READ = "spark/engine/test_first_read.py::test_"
 
 _DAMAGED = "streaming/test_damaged_log.py::test_a_damaged_log_goes_on_or_names_the_way_out"
 _SERVICE = "unit/lab/project/test_service.py::"
+_S3 = "unit/common/spark/test_s3.py::"
 _LINEAGE = "unit/observe/test_openlineage.py::"
 
 GUARDS = (
@@ -739,6 +740,20 @@ GUARDS = (
             "streaming/test_left_out_classes.py::"
             "test_a_run_without_some_classes_counts_the_same_and_doctor_names_them[all]",
         ),
+    ),
+    Guard(
+        "log-store-puts-if-absent",
+        "a Spark that commits to S3 with another log store is refused",
+        "two drivers overwrite each other's commits",
+        never(),
+        tests=(f"{_S3}test_a_session_with_another_log_store_is_refused",),
+    ),
+    Guard(
+        "store-refuses-second-put",
+        "a store that lets a second put replace the first one is refused",
+        "two drivers overwrite each other's commits",
+        never(),
+        tests=(f"{_S3}test_a_store_that_ignores_the_condition_of_a_put_is_refused",),
     ),
     Guard(
         "missing-hard-links-warned",

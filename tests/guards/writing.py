@@ -8,6 +8,8 @@ _FENCING, _COMMIT, _HELD = (
     "unit/exactly_once/test_commit.py::",
     "unit/exactly_once/test_batch.py::",
 )
+_MADE = "spark/exactly_once/test_new_table.py::"
+_NEXT = "unit/exactly_once/test_only_version.py::test_a_batch_on_s3_is_the_next_version_or_a_conflict"
 _ROWS = "spark/common/test_table_rows.py::"
 _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wrong"
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
@@ -415,6 +417,34 @@ GUARDS = (
             f"{_FENCING}test_two_runs_that_start_on_an_empty_table_are_distinguished",
             "model/test_guards.py::test_an_overlap_without_a_guard_is_never_silent",
         ),
+    ),
+    Guard(
+        "only-empty-log-removed",
+        "a log directory is removed only if it is empty",
+        "a driver that starts removes the commits of another one that has just begun",
+        becomes("store.delete(log, True)"),
+        tests=(f"{_MADE}test_the_table_of_another_driver_that_is_made_at_the_same_moment_stays",),
+    ),
+    Guard(
+        "table-made-by-other-driver",
+        "a table that cannot be created and exists was created by another driver",
+        "of two drivers that start at the same moment, one ends with an error that advises nothing",
+        always(),
+        tests=(f"{_MADE}test_a_creation_that_comes_second_is_none",),
+    ),
+    Guard(
+        "append-at-next-version",
+        "a batch that Spark appends on S3 is the version after the one that was looked at",
+        "two drivers that look at a table at the same moment both append to it",
+        calls("only_version", "memoryview(b'')"),
+        tests=(f"{_NEXT}[append-s3]",),
+    ),
+    Guard(
+        "merge-at-next-version",
+        "a batch that Spark merges on S3 is the version after the one that was looked at",
+        "two drivers that look at a table at the same moment both merge into it",
+        calls("only_version", "memoryview(b'')"),
+        tests=(f"{_NEXT}[merge-s3]",),
     ),
     Guard(
         "no-foreign-commit-during-write",

@@ -8,7 +8,7 @@ import hashlib
 import re
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -34,10 +34,14 @@ class Server:
     """A bucket that ends with the block.
 
     Attributes:
+        honours: whether it refuses a put whose condition does not hold, as Amazon's S3 does.
+        loses: the answers to puts that get lost after their effect: called with the key of each put.
         endpoint: its address.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, honours: bool = True, loses: Callable[[str], bool] = lambda _: False) -> None:
+        self.honours = honours
+        self.loses = loses
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -69,7 +73,7 @@ class Server:
         """Put an object if the condition holds, in one step; return the status of the answer."""
         with self._lock:
             before = self._objects.get(key)
-            if absent and before is not None:
+            if absent and before is not None and self.honours:
                 return 412
             if tag is not None and before is None:
                 return 404
@@ -131,7 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
-        self._send(self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket"))
+        answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
+        if self.command == "PUT" and self._server.loses(key):
+            self.close_connection = True
+            return
+        self._send(answer)
 
     @property
     def _server(self) -> "Server":

@@ -115,8 +115,13 @@ def place(text: str) -> str:
 
 def is_local(text: str) -> bool:
     """Return True if a place is on this machine's file system."""
+    return scheme_of(text) in ("", "file")
+
+
+def scheme_of(text: str) -> str:
+    """Return the scheme of a URL in lower case, such as `s3a`; empty for a path."""
     scheme = _SCHEME.match(text)
-    return scheme is None or scheme[1].lower() == "file"
+    return scheme[1].lower() if scheme is not None else ""
 
 
 def place_of(uri: str) -> str:

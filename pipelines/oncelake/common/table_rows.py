@@ -90,6 +90,10 @@ _TYPES = {
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
+class SparkNeededError(Exception):
+    """Raised when only Spark can answer a query whose values Spark's plans must not show."""
+
+
 @dataclass(frozen=True)
 class FileStatistics:
     """A data file of a table, as the Delta log describes it.
@@ -143,6 +147,7 @@ class TableRows:
         *,
         version: int | None = None,
         ingested_at: datetime | None = None,
+        secret: bool = False,
         **values: Any,
     ) -> "pyarrow.Table":
         """Return the rows of a query.
@@ -153,9 +158,13 @@ class TableRows:
             version: a version of the table; None for the newest one.
             ingested_at: only rows with this time are asked for, so that other data files need not be opened; it is
                 also a value of the query.
+            secret: True if Spark, whose plans show the values, must not see them.
             values: the values, by name.
+
+        Raises:
+            SparkNeededError: only Spark can answer, and the values are secret.
         """
-        return self.query_all(text, {"rows": (at, version)}, ingested_at=ingested_at, **values)
+        return self.query_all(text, {"rows": (at, version)}, ingested_at=ingested_at, secret=secret, **values)
 
     def query_all(
         self,
@@ -164,6 +173,7 @@ class TableRows:
         /,
         *,
         ingested_at: datetime | None = None,
+        secret: bool = False,
         **values: Any,
     ) -> "pyarrow.Table":
         """Return the rows of a query over several tables, see `query`.
@@ -172,12 +182,18 @@ class TableRows:
             text: the query.
             versions: the tables, by their names in the text, without the braces.
             ingested_at: see `query`.
+            secret: see `query`.
             values: the values, by name.
+
+        Raises:
+            SparkNeededError: only Spark can answer, and the values are secret.
         """
         values |= {"ingested_at": ingested_at} if ingested_at else {}
         answer = self._by_duckdb(_arrow_table, text, versions, values, _chosen(_at(ingested_at)))
         if answer is not None:
             return answer
+        if secret:  # guard: secret-values-not-in-plan
+            raise SparkNeededError
         return self._by_spark(text, {name: self.frame(*table) for name, table in versions.items()}, values)
 
     def records(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.spark.machine import low_limits
 from oncelake.common.spark.runtime import is_given, untested_runtime
+from oncelake.common.spark.s3 import Places
 from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, chain_of, keeping_duplicates, needs_spark, tables_need_spark
 from oncelake.engine.configuration import code_places, configured
@@ -95,10 +96,17 @@ class OpenLake:
         if self._spark is None:
             self._warn(untested_runtime() if is_given() else low_limits(self.settings.spark))  # guard: low-limit-warned
             self._spark = self._ending.enter_context(
-                spark_session(self.settings.spark, verbose=self.verbose, quick=quick)
+                spark_session(self.settings.spark, verbose=self.verbose, quick=quick, places=self._places)
             )
             self.started()
         return self._spark
+
+    @property
+    def _places(self) -> Places:
+        """The places that Spark reads and writes."""
+        lake = self.settings.places()
+        sources = (source.path for source in self.settings.by_name.values())
+        return Places((lake.root, *filter(None, sources)), lake.checkpoints)
 
     @property
     def chain(self) -> Chain:

@@ -34,6 +34,7 @@ _PASSING = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "VersionTakenError",
+    "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
 )
 TRIES = 5
 _LOST = ("ConcurrentTransactionException", "TransactionHeldError")
@@ -235,8 +236,12 @@ class TableWriter:
         alone = partial(self.must_be_alone, metadata)
         return next(engine for engine, change in changes if change(metadata, alone, fence))
 
-    def must_be_alone(self, metadata: CommitMetadata) -> None:
-        """Raise LockedError if another run of the stage has written since this run last read the Delta log."""
+    def must_be_alone(self, metadata: CommitMetadata) -> int:
+        """Raise LockedError if another run of the stage has written since this run last read the Delta log.
+
+        Returns:
+            The newest version of the log.
+        """
         for commit in self.log.since(self._seen):
             if _is_other(commit, metadata):
                 raise LockedError(  # guard: no-foreign-commit-before-write
@@ -245,6 +250,7 @@ class TableWriter:
                     f"nothing since. {self.advice.end_one}"
                 )
             self._seen = commit.version
+        return self._seen
 
     def _lost(self, metadata: CommitMetadata) -> LockedError:
         """Return the error for a write that lost to another instance of the same query."""

@@ -6,9 +6,10 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import OncelakeError, SourceError
+from oncelake.common.errors import ConfigError, OncelakeError, SourceError
 from oncelake.common.lake import Table
 from oncelake.common.spark.internals import missing_classes
+from oncelake.common.spark.s3 import check_two_drivers
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
@@ -87,7 +88,12 @@ def _recorded_sizes(chain: Chain, session: Session, bronze: Table, paths: Collec
 
 def _begun(chain: Chain, states: list[StageState], session: Session) -> str | None:
     """Return why no run may start although each stage could; None if there is nothing."""
-    return next(refusals(chain, states), None) or _unreadable(chain) or _refused_code(chain, session)
+    return (
+        next(refusals(chain, states), None)
+        or _refused_store(chain)
+        or _unreadable(chain)
+        or _refused_code(chain, session)
+    )
 
 
 def refusals(chain: Chain, states: Sequence[StageState]) -> Iterator[str]:
@@ -101,6 +107,16 @@ def refusals(chain: Chain, states: Sequence[StageState]) -> Iterator[str]:
     yield from filter(
         None, (sink.counted_otherwise(state.first.last, state.stage.rules) for sink, state in served if sink)
     )
+
+
+def _refused_store(chain: Chain) -> str | None:
+    """Return why two drivers are not safe on the lake's store; None if they are, or Spark was not started."""
+    try:
+        if chain.spark is not None:
+            check_two_drivers(chain.spark, chain.lake)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _unreadable(chain: Chain) -> str | None:

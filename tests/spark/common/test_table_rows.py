@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from oncelake.bronze.records import COUNT_OF_LINE_ENDS
 from oncelake.common import table_rows
-from oncelake.common.table_rows import TableRows, plain_rows
+from oncelake.common.table_rows import SparkNeededError, TableRows, plain_rows
 
 pytestmark = pytest.mark.spark
 
@@ -114,6 +114,12 @@ def test_a_query_that_fails_without_spark_is_answered_by_spark(spark: SparkSessi
     text = "SELECT crc32(t.value) AS sum FROM {rows} t WHERE t.value = :high"  # DuckDB has no such function
     assert TableRows(lambda: spark).query(text, table, high=b"").num_rows == 1
     assert TableRows(never).without_spark(text, {"rows": (table, None)}, high=b"") is None
+
+
+def test_a_secret_value_is_not_asked_of_spark(table: str) -> None:
+    for text in ("SELECT crc32(t.value) AS sum FROM {rows} t WHERE t.value = :high", "SELECT 1 AS one FROM {rows} t"):
+        with pytest.raises(SparkNeededError):
+            TableRows(never, with_spark="one" in text).query(text, table, secret=True, high=b"")
 
 
 def test_a_number_of_rows_is_the_same_without_spark(spark: SparkSession, table: str) -> None:

@@ -313,7 +313,7 @@ def test_each_class_of_a_rule_is_one_of_this_spark_or_of_another(spark: SparkSes
 @pytest.mark.parametrize(
     "text",
     [
-        *("kll_sketch_get_n_bigint(value)", "make_time(1, 2, 3)", "`vector_norm` (array(1.0), 2)"),
+        *("kll_sketch_get_n_bigint(value)", "make_time(1, 2, 3)", "`kll_sketch_get_n_bigint` (value)"),
         *("try_to_date(message)", "upper(TIME(message))", "make_time /* w */ (1, 2, 3)", "make_time -- w\n(1, 2, 3)"),
     ],
 )

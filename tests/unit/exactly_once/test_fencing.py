@@ -148,7 +148,10 @@ def test_a_lost_race_for_a_transaction_is_a_one_line_error(
         append(1, lose)
 
 
-def test_only_a_conflict_with_maintenance_is_retried(files: MemoryFiles, append: Callable[..., Written]) -> None:
+@pytest.mark.parametrize("error", ["ConcurrentDeleteReadException", "[DELTA_MAX_COMMIT_RETRIES_EXCEEDED]"])
+def test_only_a_conflict_with_maintenance_is_retried(
+    files: MemoryFiles, append: Callable[..., Written], error: str
+) -> None:
     tries: list[int] = []
 
     def conflict(other: str | None) -> Callable[[int], None]:
@@ -156,7 +159,7 @@ def test_only_a_conflict_with_maintenance_is_retried(files: MemoryFiles, append:
             tries.append(free)
             if len(tries) == 1:
                 commit(files, SILVER, free, metadata(1, run=other) if other else None, operation="OPTIMIZE")
-                raise RuntimeError("ConcurrentDeleteReadException")
+                raise RuntimeError(error)
             commit(files, SILVER, free, metadata(1))
 
         return does

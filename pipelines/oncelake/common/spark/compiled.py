@@ -27,6 +27,8 @@ _COMPILER = "org.codehaus.janino.SimpleCompiler"
 # All classes, each after those that it uses, with what happens without it; empty if only others of them use it.
 CLASSES: Mapping[str, str] = {
     "DirectFileSystem": "each local file that Spark creates or renames takes 8 ms longer",
+    "S3LogStore": "a lake on S3 is refused",
+    "S3Checkpoints": "checkpoints on S3 are refused",
     "BoundedRows": "Spark itself commits each batch, in 0.5 to 3 s",
     "FewRows": "a large batch takes further jobs for its counts and its refused lines",
     "PreparedPlan": "each batch's plan is built again, which takes a batch of ten lines twice the time in silver",

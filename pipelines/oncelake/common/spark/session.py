@@ -20,7 +20,7 @@ from rich.spinner import Spinner
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import explain
-from oncelake.common.spark import class_data, compiled, direct_file_system, first_use
+from oncelake.common.spark import class_data, compiled, direct_file_system, first_use, s3
 from oncelake.common.spark.java import java_command
 from oncelake.common.spark.jvm import jvm, keep_classes
 from oncelake.common.spark.launch import (
@@ -100,13 +100,16 @@ _MEMORY = ("-XX:+UseParallelGC", "-XX:MetaspaceSize=256m")
 _METHODS = ("-XX:-DontCompileHugeMethods",)
 
 
-def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False) -> SparkSession:
+def build(
+    settings: SparkSettings, *, app: str = "oncelake", quick: bool = False, places: s3.Places = s3.NOWHERE
+) -> SparkSession:
     """Start oncelake's own Spark.
 
     Args:
         settings: the settings of Spark.
         app: its name.
         quick: True if the backlog is small, so that a short start is worth more than fast code.
+        places: the places that it reads and writes, as some need libraries of their own.
 
     Raises:
         ConfigError: Java is missing or of another version, or its options are not accepted.
@@ -115,7 +118,7 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     java_command()  # Spark itself would report a missing or too old Java with a stack trace
     master, local = settings.master, settings.master.startswith("local")
     # On one machine the class path is enough; executors on other machines need the jars sent to them.
-    paths = compiled.class_path()
+    paths = os.pathsep.join(filter(None, (compiled.class_path(), s3.class_path(places))))
     if local:
         own = {**_ALONE, compiled.CLASS_PATH: paths, **direct_file_system.conf(settings.conf)}
         # otherwise the Python functions of silver.transform run in the first `python3` on the path
@@ -125,7 +128,8 @@ def build(settings: SparkSettings, *, app: str = "oncelake", quick: bool = False
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(_own_directory() / "warehouse")
     user_conf = {key: value for key, value in settings.conf.items() if key not in _JAVA}
-    conf = {"spark.app.name": app, "spark.master": master, **_DEFAULTS, **own, **user_conf, **_OWNED}
+    of_stores = s3.conf(places, user_conf)
+    conf = {"spark.app.name": app, "spark.master": master, **_DEFAULTS, **of_stores, **own, **user_conf, **_OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     options = [
         f"-Dlog4j2.configurationFile={log4j}",
@@ -249,11 +253,13 @@ def _remove_if_empty(directory: Path) -> None:
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False) -> Iterator[SparkSession]:
+def spark_session(
+    settings: SparkSettings, *, verbose: bool, quick: bool = False, places: s3.Places = s3.NOWHERE
+) -> Iterator[SparkSession]:
     """Yield a session of oncelake's own Spark, which stops at the end of the block, or of a given Spark.
 
     Unless `verbose` is set, the output of oncelake's own JVM goes to a file, which is kept if the command fails. For
-    `quick`, see `build`.
+    `quick` and `places`, see `build`.
 
     Raises:
         ConfigError: the guarantee does not hold on this Spark; the message says why.
@@ -267,7 +273,7 @@ def spark_session(settings: SparkSettings, *, verbose: bool, quick: bool = False
     if settings.master.startswith("local"):
         first_use.prepare()
     with _jvm_ends_at_ctrl_c():
-        yield from _own_session(settings, verbose=verbose, quick=quick)
+        yield from _own_session(settings, verbose=verbose, quick=quick, places=places)
 
 
 @contextmanager
@@ -281,10 +287,10 @@ def _jvm_ends_at_ctrl_c() -> Iterator[None]:
         raise
 
 
-def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool) -> Iterator[SparkSession]:
+def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool, places: s3.Places) -> Iterator[SparkSession]:
     log = spark_log()
     with nullcontext() if verbose else _spinner(), nullcontext() if verbose else java_output_to(log):
-        spark = build(settings, quick=quick)
+        spark = build(settings, quick=quick, places=places)
     _leave_stopping_to_us(spark)
     try:
         yield spark

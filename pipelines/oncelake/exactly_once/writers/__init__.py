@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Dialect = Literal["spark", "datafusion"]
 # Raises LockedError if something is no longer so.
 Check = Callable[[], None]
+# The same of the table's log; returns the newest version that it has looked at.
+LogCheck = Callable[[], int]
 
 
 class TransactionHeldError(Exception):
@@ -55,7 +57,7 @@ MergeFor = Callable[[Dialect], MergeSql | None]
 class TableChange(Protocol):
     """A change of a table by one engine. It can be tried again after a conflict; what it computed is kept."""
 
-    def __call__(self, metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+    def __call__(self, metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
         """Try to commit the change with the batch's transaction and metadata.
 
         Args:

@@ -32,6 +32,7 @@ from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import write_checksum
 from oncelake.exactly_once.writers import (
     Check,
+    LogCheck,
     MergeFor,
     TableChange,
     TransactionHeldError,
@@ -95,7 +96,7 @@ class LocalTable:
         if files is None:
             return None
 
-        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+        def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             alone()
             written = files.written()
             fence()  # guard: lock-check-after-files
@@ -104,7 +105,7 @@ class LocalTable:
         return change
 
     def _commit_files(
-        self, files: NewFiles, written: Sequence[DataFile], metadata: CommitMetadata, alone: Check
+        self, files: NewFiles, written: Sequence[DataFile], metadata: CommitMetadata, alone: LogCheck
     ) -> bool:
         snapshot = self.snapshot(files.columns)
         alone()  # guard: snapshot-before-log-check
@@ -120,7 +121,7 @@ class LocalTable:
         if batch is None:
             return None
 
-        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+        def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             del fence
             snapshot = self.snapshot(rows.columns)
             alone()

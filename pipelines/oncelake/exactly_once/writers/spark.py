@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common import tables
 from oncelake.common.spark.rows import BatchRows
+from oncelake.common.spark.s3 import only_version
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.writers import Check, MergeFor, MergeSql, TableChange
+from oncelake.exactly_once.writers import Check, LogCheck, MergeFor, MergeSql, TableChange
 
 APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -42,10 +43,11 @@ class SparkTable:
     def append(self, rows: BatchRows) -> TableChange:
         """Return the change that appends rows."""
 
-        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+        def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             del fence
-            alone()
-            append(rows.frame(), self.path, metadata)
+            frame = rows.frame()
+            with only_version(frame, self.path, alone() + 1):  # guard: append-at-next-version
+                append(frame, self.path, metadata)
             return True
 
         return change
@@ -53,12 +55,13 @@ class SparkTable:
     def merge(self, rows: BatchRows, sql: MergeFor) -> TableChange:
         """Return the change that merges rows."""
 
-        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+        def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             del fence
-            alone()
             merge_sql = sql("spark")
             assert merge_sql is not None, "Spark merges every table"
-            merge(rows.frame(), self.path, metadata, merge_sql, computed=rows.here is not None)
+            frame = rows.frame()
+            with only_version(frame, self.path, alone() + 1):  # guard: merge-at-next-version
+                merge(frame, self.path, metadata, merge_sql, computed=rows.here is not None)
             return True
 
         return change
@@ -66,10 +69,9 @@ class SparkTable:
     def merge_by(self, rows: DataFrame, condition: str, clauses: Clauses) -> TableChange:
         """Return the change that merges rows (alias `batch`) into the table (alias `target`) by any clauses."""
 
-        def change(metadata: CommitMetadata, alone: Check, fence: Check) -> bool:
+        def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             del fence
-            alone()
-            with _transaction(rows.sparkSession, metadata):
+            with only_version(rows, self.path, alone() + 1), _transaction(rows.sparkSession, metadata):
                 target = tables.opened(rows.sparkSession, self.path).alias("target")
                 clauses(target.merge(rows.alias("batch"), condition)).execute()
             return True

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlparse
 
 from oncelake.bronze.mask import Mask
 from oncelake.common.errors import ConfigError, OncelakeError
-from oncelake.common.table_rows import TableRows, Values, named, plain_rows, same
+from oncelake.common.table_rows import SparkNeededError, TableRows, Values, named, plain_rows, same
 from oncelake.common.wording import count_of, listed, shown
 from oncelake.silver.schema import SOURCE
 
@@ -117,15 +117,17 @@ class BronzeRows:
         rows: answers queries over the lake's tables.
         at: the table's place.
         source: the name of the table's source, if silver's rows have one.
+        secret: whether the values of the queries are secret, see `TableRows.query`.
     """
 
     rows: TableRows
     at: str
     source: str | None = None
+    secret: bool = False
 
     def query(self, text: str, **values: Any) -> "pyarrow.Table":
         """Return the rows of a query, see `TableRows.query`."""
-        return self.rows.query(text, self.at, **values)
+        return self.rows.query(text, self.at, secret=self.secret, **values)
 
     def column(self, text: str, **values: Any) -> list[Any]:
         """Return the only column of a query's rows."""
@@ -200,7 +202,12 @@ def find(bronze: BronzeRows, query: LineQuery, masks: Masks | None = None) -> Br
     """
     if isinstance(query, Position):
         return _record(bronze, query)
-    return _line(bronze, query, masks)
+    if masks is None:
+        return _line(bronze, query, None, hashed=False)
+    try:
+        return _line(replace(bronze, secret=True), query, masks, hashed=False)
+    except SparkNeededError:
+        return _line(bronze, query, masks, hashed=True)
 
 
 def _record(bronze: BronzeRows, query: Position) -> BronzeLine:
@@ -216,14 +223,13 @@ def _record(bronze: BronzeRows, query: Position) -> BronzeLine:
     raise OncelakeError(f"{query} is not in bronze; {bronze_has(ranges) or 'bronze has no line from Kafka'}")
 
 
-def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None) -> BronzeLine:
+def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None, *, hashed: bool) -> BronzeLine:
     """Find a line of a file; if lines are masked, no message has the line's own text, and Spark's plans have a hash."""
     files = bronze.column("SELECT DISTINCT t.file FROM {rows} t WHERE t.file IS NOT NULL ORDER BY t.file")
     candidates = {file: lines for file in files if (lines := query.lines_of(file))}
     if not candidates:
         raise NoFileError(query if masks is None else "LINE", sorted(map(_name, files)))
     values: Values = {}
-    hashed = masks is not None and bronze.rows.by_spark(bronze.at)
     matches = [
         f"t.file = {named(values, file)} AND ({_is(form, values, hashed=hashed)})"
         for file, lines in candidates.items()

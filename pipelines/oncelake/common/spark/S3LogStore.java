@@ -1,0 +1,164 @@
+package oncelake;
+
+import io.delta.storage.HadoopFileSystemLogStore;
+import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.UUID;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Delta's log store on S3: put a commit only if its name is free, in one request.
+ *
+ * Delta's own log store asks whether the name is free, and then puts the commit: of two drivers, the later one replaces
+ * the commit of the other. S3 itself can refuse a put of a name that exists (`If-None-Match: *`), and Hadoop's S3A asks
+ * for that from 3.4.2 on.
+ *
+ * The answer to a put can get lost after its effect, so after each failure the name is read: it is free, or holds this
+ * commit, or that of another driver. A commit holds an ID that no other one has, so equal bytes are its own.
+ *
+ * Of two appends, Delta lets the later one take the next version. A batch must not: what was looked at before it is
+ * the version before. So a session can say which version of a table its next commit is, and each other one is taken.
+ */
+public class S3LogStore extends HadoopFileSystemLogStore {
+  private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
+  private static final String NEXT = "spark.oncelake.next.";
+  private static final Pattern COMMIT = Pattern.compile("(\\d{20})\\.json");
+  private static final int TRIES = 6;
+  private static final long FIRST_PAUSE_MS = 50;
+
+  public S3LogStore(Configuration conf) {
+    super(conf);
+  }
+
+  @Override
+  public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration conf) throws IOException {
+    ByteArrayOutputStream text = new ByteArrayOutputStream();
+    while (actions.hasNext()) {
+      text.write(((String) actions.next() + "\n").getBytes(StandardCharsets.UTF_8));
+    }
+    FileSystem store = path.getFileSystem(conf);
+    if (overwrite.booleanValue()) {
+      put(store.create(path, true), text.toByteArray());
+    } else {
+      checkVersion(path, conf);
+      putIfAbsent(store, path, text.toByteArray());
+    }
+  }
+
+  /** Check that a commit is the one that the session has announced, if it has. */
+  private static void checkVersion(Path path, Configuration conf) throws IOException {
+    URI table = path.getParent().getParent().toUri();
+    String next = conf.get(NEXT + "//" + table.getAuthority() + table.getPath());
+    Matcher commit = COMMIT.matcher(path.getName());
+    if (next != null && commit.matches() && Long.parseLong(commit.group(1)) != Long.parseLong(next)) {
+      throw new FileAlreadyExistsException(path.toString(), null, "another driver has committed version " + next);
+    }
+  }
+
+  /**
+   * Put a file if its name is free.
+   *
+   * Two drivers that put at the same moment can both be refused before one has won, so a free name is tried again.
+   */
+  static void putIfAbsent(FileSystem store, Path path, byte[] text) throws IOException {
+    for (int tries = 1; true; tries++) {
+      try {
+        FSDataOutputStreamBuilder builder = store.createFile(path);
+        builder.must(CONDITIONAL, true);
+        put((FSDataOutputStream) builder.build(), text);
+        return;
+      } catch (IOException refused) {
+        byte[] there = read(store, path);
+        if (there == null) {
+          if (tries == TRIES) {
+            throw refused;
+          }
+          pause(FIRST_PAUSE_MS << tries);
+        } else if (Arrays.equals(there, text)) {
+          return;
+        } else {
+          FileAlreadyExistsException taken = new FileAlreadyExistsException(path.toString());
+          taken.initCause(refused);
+          throw taken;
+        }
+      }
+    }
+  }
+
+  static void put(FSDataOutputStream out, byte[] text) throws IOException {
+    try {
+      out.write(text);
+    } finally {
+      out.close();
+    }
+  }
+
+  /** Return the content of a file; null if there is none. */
+  private static byte[] read(FileSystem store, Path path) throws IOException {
+    FSDataInputStream in;
+    try {
+      in = store.open(path);
+    } catch (FileNotFoundException absent) {
+      return null;
+    }
+    try {
+      ByteArrayOutputStream all = new ByteArrayOutputStream();
+      byte[] part = new byte[65536];
+      for (int count = in.read(part); count > 0; count = in.read(part)) {
+        all.write(part, 0, count);
+      }
+      return all.toByteArray();
+    } finally {
+      in.close();
+    }
+  }
+
+  private static void pause(long ms) throws IOException {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException stopped) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted while a commit was put", stopped);
+    }
+  }
+
+  @Override
+  public Boolean isPartialWriteVisible(Path path, Configuration conf) {
+    return Boolean.FALSE;
+  }
+
+  /**
+   * Return why a directory of a store is not safe for two drivers; an empty text if it is.
+   *
+   * Two files are put under one name, as two drivers do with their commits; the name is removed after that.
+   */
+  public static String check(String directory, Configuration conf) throws IOException {
+    Path name = new Path(directory, "_conditional-put-" + UUID.randomUUID());
+    FileSystem store = name.getFileSystem(conf);
+    if (!store.hasPathCapability(name, CONDITIONAL)) {
+      return "its client cannot ask for a put that fails if the name exists";
+    }
+    try {
+      putIfAbsent(store, name, new byte[] {1});
+      putIfAbsent(store, name, new byte[] {2});
+      return "it let a second file replace the first one under the same name";
+    } catch (FileAlreadyExistsException refused) {
+      return "";
+    } finally {
+      store.delete(name, false);
+    }
+  }
+}

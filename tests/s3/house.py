@@ -1,0 +1,60 @@
+"""A lake in the bucket of a server, as a user declares it: by its URL, and by Amazon's variables in the environment."""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import deltalake
+
+from tests.s3.server import BUCKET, Server
+from tests.support.house import House
+
+
+def variables(server: Server) -> Mapping[str, str]:
+    """Return the environment variables that name a server, and credentials for it."""
+    return {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ACCESS_KEY_ID": "anyone",
+        "AWS_SECRET_ACCESS_KEY": "not a secret",
+        "AWS_REGION": "us-east-1",
+    }
+
+
+@dataclass
+class S3House(House):
+    """A lake in a bucket, read back by delta-rs."""
+
+    server: Server | None = None
+
+    @property
+    def bucket(self) -> Server:
+        assert self.server is not None
+        return self.server
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"source.path={self.logs}", f"lake.root=s3://{BUCKET}/lake", *self.sets]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        with mock.patch.dict(os.environ, variables(self.bucket)):
+            return super().start(*arguments)
+
+    def newest(self, step: str) -> int:
+        """Return the highest number in a directory of the lake, -1 if there is none."""
+        names = (name.rpartition("/")[2] for name in self.bucket.names(f"lake/{step}"))
+        return max((int(name.partition(".")[0]) for name in names if re.match(r"[0-9]+(\.json)?$", name)), default=-1)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._open(table).to_pyarrow_table().to_pylist()
+        return rows
+
+    def size(self, table: str) -> int:
+        return int(self._open(table).to_pyarrow_table().num_rows)
+
+    def _open(self, table: str) -> deltalake.DeltaTable:
+        options = {**variables(self.bucket), "AWS_ALLOW_HTTP": "true"}
+        return deltalake.DeltaTable(f"s3://{BUCKET}/lake/{table}", storage_options=options)

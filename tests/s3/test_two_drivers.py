@@ -1,0 +1,98 @@
+"""Two drivers on one lake in a bucket: one wins, the other ends with one line, and every line counts once."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.s3.house import S3House
+from tests.s3.server import Server
+from tests.support.house import kill_group
+from tests.support.processes import SMALL
+
+pytestmark = pytest.mark.chain
+
+ROUNDS = 4
+BRONZE = "bronze/access_log/_delta_log/"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[S3House]:
+    with Server() as server:
+        yield S3House(tmp_path, sets=[*SMALL], server=server)
+
+
+def wait_until(house: S3House, version: int, drivers: Sequence[subprocess.Popen[str]]) -> None:
+    """Wait until bronze has a version, which one of two drivers commits."""
+    until = time.monotonic() + 240
+    while house.newest(BRONZE) < version:
+        assert any(driver.poll() is None for driver in drivers), [driver.communicate()[0] for driver in drivers]
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def rest_of(driver: subprocess.Popen[str]) -> str:
+    """Return what a driver that has ended by itself said: one line."""
+    said, _ = driver.communicate()
+    assert driver.returncode == 1, said
+    assert "Traceback" not in said
+    lines = [line for line in said.splitlines() if line.startswith("oncelake: ") and "warning" not in line]
+    assert len(lines) == 1, said
+    return lines[0]
+
+
+def test_two_drivers_at_once_lose_and_double_nothing(house: S3House) -> None:
+    write_log(house.logs, 500)
+    ended: list[str] = []
+    for number in range(ROUNDS):
+        write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=10 + number)
+        before = house.newest(BRONZE)
+        drivers = [house.start("run"), house.start("run")]
+        one, other = drivers[number % 2], drivers[1 - number % 2]
+        try:
+            wait_until(house, max(1, before + 1), drivers)
+            for more in range(3):
+                seed = 100 + 10 * number + more  # no file begins with bytes that set it aside
+                write_late_and_broken(house.logs / f"more-{seed}", late=20, broken=6, seed=seed)
+                time.sleep(2)
+            if one.poll() is None:
+                kill_group(one)
+            if other.poll() is not None:
+                ended.append(rest_of(other))
+        finally:
+            for driver in drivers:
+                if driver.poll() is None:
+                    kill_group(driver)
+    house.call("recover")
+    house.call("run", "--once")
+    directories = [house.logs, *sorted(house.logs.glob("more-*"))]
+    house.must_be([line for directory in directories for line in lines_of(directory)])
+    assert '"holds": true' in house.call("prove", "--json")
+
+
+def test_a_store_that_lets_a_put_replace_another_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with Server(honours=False) as server:
+        house = S3House(tmp_path, sets=[*SMALL], server=server)
+        write_log(house.logs, 10)
+        assert "two drivers would overwrite each other's commits" in house.call("run", "--once", expect=2)
+        assert server.names() == []
+
+
+def test_lost_answers_to_commits_change_nothing(tmp_path: Path) -> None:
+    lost: list[str] = []
+
+    def loses(key: str) -> bool:
+        is_commit = "/_delta_log/0" in key and key.endswith(".json") and key not in lost
+        lost.extend([key] if is_commit else [])
+        return is_commit
+
+    with Server(loses=loses) as server:
+        house = S3House(tmp_path, sets=[*SMALL], server=server)
+        write_log(house.logs, 200)
+        house.call("run", "--once")
+        house.must_be([*lines_of(house.logs)])
+        assert len(lost) > 5
+        assert '"holds": true' in house.call("prove", "--json")
