@@ -951,6 +951,13 @@ GUARDS = (
         tests=(_FOUND,),
     ),
     Guard(
+        "part-of-archive-beside",
+        "a file that is just being unpacked beside its archive continues no file that is gone",
+        "the archive's lines count twice, if a log of another directory with the same first lines is gone",
+        becomes("False"),
+        tests=(f"{_WHICH}test_a_file_that_is_just_being_unpacked_continues_no_twin_of_another_directory",),
+    ),
+    Guard(
         "lost-log-before-short-archive",
         "a rotated log continues itself, though it begins with all that was read of an archive beside it",
         "the lines of a log that was rotated beside an archive of its header count twice",

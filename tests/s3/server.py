@@ -36,12 +36,21 @@ class Server:
     Attributes:
         honours: whether it refuses a put whose condition does not hold, as Amazon's S3 does.
         loses: the answers to puts that get lost after their effect: called with the key of each put.
+        refuses: the requests that it refuses, with the status and the code of the error, and None for the others:
+            called with the method and the key of each request.
         endpoint: its address.
     """
 
-    def __init__(self, *, honours: bool = True, loses: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        *,
+        honours: bool = True,
+        loses: Callable[[str], bool] = lambda _: False,
+        refuses: Callable[[str, str], tuple[int, str] | None] = lambda *_: None,
+    ) -> None:
         self.honours = honours
         self.loses = loses
+        self.refuses = refuses
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -135,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
+        refused = self._server.refuses(self.command, key)
+        if refused is not None:
+            self._send(_error(*refused))
+            return
         answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
         if self.command == "PUT" and self._server.loses(key):
             self.close_connection = True

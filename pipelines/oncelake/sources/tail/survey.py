@@ -495,12 +495,15 @@ class _Comparison:
     def _is_unpacked_beside(self, file: ListedFile, index: LostFiles) -> bool:
         """Return True if a file is the archive beside it, unpacked: it begins with all that was read of the archive.
 
-        A file that continues a longer one, which is gone, is not that archive.
+        So is a part of it, which is just being unpacked. A file that continues a longer one, which is gone, is not that
+        archive.
         """
         packed = self._beside.get(unpacked(file.path)) if not is_packed(file.path) else None
         number = self._numbers.get(packed.identity) if packed is not None else None
-        if number is None or not self._contents.begins_with(file, self._at.files[number]):
+        if packed is None or number is None:
             return False
+        if not self._contents.begins_with(file, self._at.files[number]):
+            return self._contents.is_beginning(file, packed)  # guard: part-of-archive-beside
         read = self._at.files[number].offset
         # guard: lost-log-before-short-archive
         return not any(lost >= 0 and length > read for lost, length in self._continued(file, index))

@@ -145,6 +145,18 @@ def test_a_file_that_is_just_being_unpacked_is_a_copy(logs: Path, rotation: Rota
     assert drain(files, at)[0] == texts(101, 101)
 
 
+def test_a_file_that_is_just_being_unpacked_continues_no_twin_of_another_directory(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="rename")
+    for directory in ("b", "c"):
+        (logs / directory).mkdir()
+    (logs / "b/app.log.1.gz").write_bytes(gzip.compress(lines(1, 5)))
+    (logs / "c/app.log").write_bytes(lines(1, 1))
+    _, at = drain(files, START)
+    (logs / "c/app.log").unlink()
+    (logs / "b/app.log.1").write_bytes(lines(1, 4))
+    assert drain(files, at)[0] == []
+
+
 @pytest.mark.parametrize("rotation", ["rename", "copytruncate"])
 def test_a_file_that_was_unpacked_unseen_goes_on_when_its_archive_is_gone(logs: Path, rotation: Rotation) -> None:
     files = ReadFiles(logs, rotation=rotation)
