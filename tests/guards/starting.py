@@ -742,6 +742,27 @@ GUARDS = (
         ),
     ),
     Guard(
+        "spark-puts-if-absent",
+        "a lake on S3 needs a Spark that can put a file only if its name is free",
+        "two drivers overwrite each other's commits",
+        never(),
+        tests=(f"{_S3}test_a_spark_that_cannot_put_a_commit_if_its_name_is_free_is_refused",),
+    ),
+    Guard(
+        "own-classes-on-s3",
+        "a setting that replaces how commits and checkpoints are put on S3 is refused",
+        "two drivers overwrite each other's commits or plans",
+        never(),
+        tests=(f"{_S3}test_a_setting_that_replaces_our_classes_is_refused",),
+    ),
+    Guard(
+        "own-table-store-is-safe",
+        "a table of one's own on S3 is written only where two drivers are safe",
+        "two queries overwrite each other's commits",
+        removed(),
+        tests=("unit/exactly_once/test_foreach_batch.py::test_a_table_on_a_store_that_is_not_safe_is_refused",),
+    ),
+    Guard(
         "log-store-puts-if-absent",
         "a Spark that commits to S3 with another log store is refused",
         "two drivers overwrite each other's commits",

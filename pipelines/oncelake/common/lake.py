@@ -18,6 +18,7 @@ _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
 _ESCAPED = re.compile("[%?#]")
+_SLASHES = re.compile("(?<!^)/{2,}")
 _MISREAD = frozenset("%\\[]^|")
 
 
@@ -107,10 +108,16 @@ def place(text: str) -> str:
     `..` removes the name before it, even if that name is a symbolic link. Hadoop does the same.
     """
     if not is_local(text):
-        return text.rstrip("/")
+        return _url(text)
     url = _FILE_URL.match(text)
     path = unquote(f"/{text[url.end() :]}") if url else text
     return os.path.normpath(Path(path).expanduser().absolute())  # guard: path-spelled-as-hadoop
+
+
+def _url(text: str) -> str:
+    """Spell a URL as Hadoop does: its scheme in lower case, its path without double slashes."""
+    scheme, mark, rest = text.partition("://")
+    return f"{scheme.lower()}{mark}{_SLASHES.sub('/', rest)}".rstrip("/") if mark else text.rstrip("/")
 
 
 def is_local(text: str) -> bool:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import ConfigError, LockedError, StageError
 from oncelake.common.lake import SILVER
-from oncelake.common.spark.s3 import check_two_drivers
+from oncelake.common.spark.s3 import check_lake
 from oncelake.common.table_rows import TableRows
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
@@ -233,7 +233,7 @@ class Exclusive:
 
     @contextmanager
     def _lock(self, chain: Chain) -> Iterator[Lease]:
-        check_two_drivers(self.spark, chain.lake)
+        check_lake(self.spark, chain.lake)
         with sole_writer(self.spark, chain.lake, self.chain.settings.run.lock_wait) as lease:
             yield lease
 

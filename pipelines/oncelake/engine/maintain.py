@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from oncelake.common.errors import reason
 from oncelake.common.lake import identifier, opened_by_delta_rs
-from oncelake.common.spark.s3 import check_two_drivers
+from oncelake.common.spark.s3 import check_lake
 from oncelake.common.wording import count_of
 from oncelake.engine.chain import Chain
 from oncelake.engine.graph import Target
@@ -65,9 +65,9 @@ def maintain(chain: Chain, spark: SparkSession) -> Iterator[MaintenanceResult]:
     """Yield the result for each table of a lake, in data order; if one table fails, the others are still maintained.
 
     Raises:
-        ConfigError: the lake is on a store on which two drivers are not safe.
+        OncelakeError: the lake is on a store on which two drivers are not safe, or nothing can be put there.
     """
-    check_two_drivers(spark, chain.lake)
+    check_lake(spark, chain.lake)
     for target in (target for stage in chain.stages for target in stage.writes):
         table = target.table
         try:

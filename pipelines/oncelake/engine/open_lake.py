@@ -106,7 +106,7 @@ class OpenLake:
         """The places that Spark reads and writes."""
         lake = self.settings.places()
         sources = (source.path for source in self.settings.by_name.values())
-        return Places((lake.root, *filter(None, sources)), lake.checkpoints)
+        return Places(lake.root, lake.checkpoints, [*filter(None, sources)])
 
     @property
     def chain(self) -> Chain:

@@ -18,6 +18,7 @@ from oncelake.common.lake import is_local, is_name, place
 from oncelake.common.spark.jvm import hadoop
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.running_batch import RunningBatch, running_batch
+from oncelake.common.spark.s3 import check_two_drivers
 from oncelake.exactly_once.batch import batch_range
 from oncelake.exactly_once.batch_input import (
     BEGINS,
@@ -239,7 +240,9 @@ class ExactlyOnceTable:
 
         Raises:
             StateError: the query would lose or repeat rows.
+            OncelakeError: the table is on a store on which two drivers are not safe, or nothing can be put there.
         """
+        check_two_drivers(spark, at)  # guard: own-table-store-is-safe
         log = DeltaHistory(spark, at) if is_name(at) else DeltaLog(files_at(at, spark), at)
         newest = log.newest()
         state = log.state()

@@ -34,7 +34,6 @@ _PASSING = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "VersionTakenError",
-    "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
 )
 TRIES = 5
 _LOST = ("ConcurrentTransactionException", "TransactionHeldError")

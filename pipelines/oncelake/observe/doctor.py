@@ -6,10 +6,10 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, OncelakeError, SourceError
+from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.lake import Table
 from oncelake.common.spark.internals import missing_classes
-from oncelake.common.spark.s3 import check_two_drivers
+from oncelake.common.spark.s3 import check_lake
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.log_retention import fading
 from oncelake.engine.preflight import no_hard_links, other_log_store, refused_root, refused_tables
@@ -113,8 +113,8 @@ def _refused_store(chain: Chain) -> str | None:
     """Return why two drivers are not safe on the lake's store; None if they are, or Spark was not started."""
     try:
         if chain.spark is not None:
-            check_two_drivers(chain.spark, chain.lake)
-    except ConfigError as error:
+            check_lake(chain.spark, chain.lake)
+    except OncelakeError as error:
         return str(error)
     return None
 

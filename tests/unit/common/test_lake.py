@@ -19,6 +19,8 @@ from oncelake.common.lake import SILVER, Beside, Lake, Table, is_local, opens_in
         ("/logs/10:00.log", "/logs/10:00.log"),
         ("s3a://bucket/logs/", "s3a://bucket/logs"),
         ("hdfs:/logs", "hdfs:/logs"),
+        ("hdfs:///logs//app", "hdfs:///logs/app"),
+        ("S3://bucket//lake//x/", "s3://bucket/lake/x"),
     ],
 )
 def test_a_path_is_written_as_hadoop_writes_it(text: str, spelled: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,9 @@ def test_a_lost_race_for_a_transaction_is_a_one_line_error(
         append(1, lose)
 
 
-@pytest.mark.parametrize("error", ["ConcurrentDeleteReadException", "[DELTA_MAX_COMMIT_RETRIES_EXCEEDED]"])
+@pytest.mark.parametrize(
+    "error", ["ConcurrentDeleteReadException", "java.io.IOException: VersionTakenError: another driver"]
+)
 def test_only_a_conflict_with_maintenance_is_retried(
     files: MemoryFiles, append: Callable[..., Written], error: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from oncelake import ExactlyOnceTable, LockedError, ReplayError, StageError, StateError
+from oncelake.common.errors import ConfigError
 from oncelake.common.spark.running_batch import RunningBatch
 from oncelake.exactly_once import foreach_batch
 from oncelake.exactly_once.commit import CommitMetadata
@@ -197,6 +198,15 @@ def test_a_table_of_a_lake_is_refused(world: World) -> None:
     world.plan(1)
     world.continue_after = 0
     refused(world, "is silver.access_log of a lake")
+
+
+def test_a_table_on_a_store_that_is_not_safe_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsafe(_: object, at: str) -> None:
+        raise ConfigError(f"{at}: two drivers would overwrite each other's commits")
+
+    monkeypatch.setattr(foreach_batch, "check_two_drivers", unsafe)
+    world.plan(0)
+    refused(world, f"{TABLE}: two drivers would overwrite", ConfigError)
 
 
 def test_a_batch_writes_the_table_once(world: World) -> None:

@@ -13,7 +13,10 @@ from oncelake.exactly_once.writers.spark import SparkTable
 from tests.support.memory import metadata
 
 AT = "s3://bucket/lake/silver/access_log"
-NEXT = {"spark.databricks.delta.maxCommitAttempts": "0", "spark.oncelake.next.//bucket/lake/silver/access_log": "5"}
+NEXT = {
+    "spark.databricks.delta.autoCompact.enabled": "false",
+    "spark.oncelake.next.//bucket/lake/silver/access_log": "5",
+}
 
 
 class Conf(dict[str, str]):

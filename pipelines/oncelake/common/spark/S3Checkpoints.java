@@ -27,6 +27,9 @@ public class S3Checkpoints extends FileSystemBasedCheckpointFileManager {
 
   @Override
   public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
+    if (!store.getUri().getScheme().startsWith("s3")) {
+      return super.createAtomic(path, overwrite); // Delta writes the checksums of its versions in this way
+    }
     return new WholeFile(store, path, overwrite, new ByteArrayOutputStream());
   }
 

@@ -4,6 +4,7 @@ import io.delta.storage.HadoopFileSystemLogStore;
 import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
@@ -64,7 +65,8 @@ public class S3LogStore extends HadoopFileSystemLogStore {
     String next = conf.get(NEXT + "//" + table.getAuthority() + table.getPath());
     Matcher commit = COMMIT.matcher(path.getName());
     if (next != null && commit.matches() && Long.parseLong(commit.group(1)) != Long.parseLong(next)) {
-      throw new FileAlreadyExistsException(path.toString(), null, "another driver has committed version " + next);
+      // Delta tries again at the next version if the file exists, and at no other error
+      throw new IOException("VersionTakenError: another driver has committed version " + next + " of " + table);
     }
   }
 
@@ -98,12 +100,15 @@ public class S3LogStore extends HadoopFileSystemLogStore {
     }
   }
 
+  /** Put a file whole: what S3A has of it when it is closed, it puts, so after a failed write nothing may be put. */
   static void put(FSDataOutputStream out, byte[] text) throws IOException {
     try {
       out.write(text);
-    } finally {
-      out.close();
+    } catch (IOException cut) {
+      out.abort();
+      throw cut;
     }
+    out.close();
   }
 
   /** Return the content of a file; null if there is none. */
@@ -131,7 +136,7 @@ public class S3LogStore extends HadoopFileSystemLogStore {
       Thread.sleep(ms);
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
-      throw new IOException("interrupted while a commit was put", stopped);
+      throw new InterruptedIOException("interrupted while a file was put");
     }
   }
 
@@ -141,24 +146,28 @@ public class S3LogStore extends HadoopFileSystemLogStore {
   }
 
   /**
-   * Return why a directory of a store is not safe for two drivers; an empty text if it is.
-   *
-   * Two files are put under one name, as two drivers do with their commits; the name is removed after that.
+   * Return whether a store refuses the second of two files under one name, as two drivers put their commits; the name
+   * is removed after that.
    */
-  public static String check(String directory, Configuration conf) throws IOException {
+  public static boolean refusesSecond(String directory, Configuration conf) throws IOException {
     Path name = new Path(directory, "_conditional-put-" + UUID.randomUUID());
     FileSystem store = name.getFileSystem(conf);
     if (!store.hasPathCapability(name, CONDITIONAL)) {
-      return "its client cannot ask for a put that fails if the name exists";
+      throw new UnsupportedOperationException(
+          "this Hadoop cannot put a file only if its name is free; 3.4.2 can, which is in Spark 4.1");
+    }
+    putIfAbsent(store, name, new byte[] {1});
+    boolean refuses = false;
+    try {
+      putIfAbsent(store, name, new byte[] {2});
+    } catch (FileAlreadyExistsException refused) {
+      refuses = true;
     }
     try {
-      putIfAbsent(store, name, new byte[] {1});
-      putIfAbsent(store, name, new byte[] {2});
-      return "it let a second file replace the first one under the same name";
-    } catch (FileAlreadyExistsException refused) {
-      return "";
-    } finally {
       store.delete(name, false);
+    } catch (IOException kept) {
+      return refuses; // who may put and not delete can run a chain
     }
+    return refuses;
   }
 }

@@ -1,18 +1,20 @@
 """What a Spark needs for a lake on S3: Hadoop's client, its settings, and a log store on which two drivers are safe."""
 
 import os
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.errors import ConfigError
+from oncelake.common.errors import ConfigError, OncelakeError
+from oncelake.common.explain import cause_of
 from oncelake.common.lake import Lake, scheme_of
 from oncelake.common.spark import jars
 from oncelake.common.spark.compiled import left_out
 from oncelake.common.spark.jvm import jvm
-from oncelake.common.spark.runtime import on_databricks
+from oncelake.common.spark.runtime import has_class, on_databricks
 from oncelake.common.spark.versions import Artifact, installed
 
 SCHEMES = ("s3", "s3a")
@@ -36,9 +38,9 @@ _VERSIONS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
     "4.1": ("3.4.2", "2.29.52", (), "1.2.1"),
     "4.2": ("3.5.0", "2.35.4", ("utils-lite",), "1.3.1"),
 }
-# How often Delta tries again at a later version; and the version that the next commit of a table is to be, for our log
-# store. Hadoop's settings, which a log store gets, hold those of the session.
-_ATTEMPTS, _NEXT = "spark.databricks.delta.maxCommitAttempts", "spark.oncelake.next."
+# The version that the next commit of a table is to be, for our log store: Hadoop's settings, which it gets, hold those
+# of the session. Delta's own compaction after a commit would be the version after it.
+_NEXT, _COMPACTION = "spark.oncelake.next.", "spark.databricks.delta.autoCompact.enabled"
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 # Hadoop's own list of where credentials come from has neither profiles nor the tokens of pods.
 _CREDENTIALS = (
@@ -53,18 +55,10 @@ def is_s3(place: str) -> bool:
 
 
 def artifacts() -> tuple[Artifact, ...]:
-    """Return the Java libraries for S3 that the installed Spark lacks.
-
-    Raises:
-        ConfigError: on this Spark two drivers are not safe on S3.
-    """
+    """Return the Java libraries for S3 that the installed Spark lacks; none if they are not known."""
     name = installed().name
     if name not in _VERSIONS:
-        raise ConfigError(
-            f"a place on S3 needs Spark {' or '.join(_VERSIONS)}, and this is {name}: its Hadoop cannot put a file "
-            "only if the name is free, so two drivers would overwrite each other's commits. Install a newer PySpark: "
-            "pip install 'pyspark>=4.2,<4.3'"
-        )
+        return ()
     hadoop, sdk, more, columns = _VERSIONS[name]
     return (
         ("org.apache.hadoop", "hadoop-aws", hadoop),
@@ -80,17 +74,24 @@ class Places:
     """The places that a session reads and writes.
 
     Attributes:
-        directories: the directories of tables and sources.
+        root: the directory of the tables.
         checkpoints: the directory of the checkpoints.
+        sources: the directories of the sources.
     """
 
-    directories: Collection[str] = ()
+    root: str = ""
     checkpoints: str = ""
+    sources: Collection[str] = ()
+
+    @property
+    def written(self) -> bool:
+        """Return True if tables or checkpoints are on S3 or on a store with its API."""
+        return is_s3(self.root) or is_s3(self.checkpoints)
 
     @property
     def are_on_s3(self) -> bool:
-        """Return True if one of them is on S3 or on a store with its API."""
-        return any(map(is_s3, (*self.directories, self.checkpoints)))
+        """Return True if any of them is."""
+        return self.written or any(map(is_s3, self.sources))
 
 
 NOWHERE = Places()
@@ -100,42 +101,60 @@ def class_path(places: Places) -> str:
     """Return the jars that places need, as a class path; download them the first time. Empty if none is on S3.
 
     Raises:
-        ConfigError: on this Spark two drivers are not safe on S3.
         OncelakeError: they could not be downloaded.
     """
-    return jars.resolve(artifacts(), transitive=False) if places.are_on_s3 else ""
+    return jars.resolve(artifacts(), transitive=False) if places.are_on_s3 and artifacts() else ""
 
 
-def conf(places: Places, user_keys: Container[str] = ()) -> Mapping[str, str]:
+def conf(places: Places, user_keys: Mapping[str, str]) -> Mapping[str, str]:
     """Return the Spark settings for places on S3; empty if none is.
 
     The address, the region and the credentials are those that Amazon's own programs find in the environment; the
     user's settings of S3A go before them.
 
+    Args:
+        places: the places.
+        user_keys: the settings of the user.
+
     Raises:
-        ConfigError: the user sets another log store, or ours is not compiled.
+        ConfigError: two drivers would not be safe: by this Spark, by a setting, or as our classes are not compiled.
     """
     if not places.are_on_s3:
         return {}
-    for key in map(_log_store, SCHEMES):
-        if key in user_keys:
-            raise ConfigError(
-                f"spark.conf.{key} replaces the log store that keeps two drivers on S3 apart; remove that setting"
-            )
-    if missing := [f"{name} ({left_out()[name]})" for name in _CLASSES if name in left_out()]:
-        raise ConfigError(
-            f"a place on S3 needs Java classes of oncelake's that are missing: {', '.join(missing)}; run: python -m "
-            "oncelake.set_up"
-        )
+    if places.written:
+        _check_writing(user_keys)
     settings = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     }
-    settings |= {_log_store(scheme): _CLASS for scheme in SCHEMES}
     settings |= {f"spark.hadoop.fs.s3a.{key}": value for key, value in _client().items()}
+    if is_s3(places.root):
+        settings |= {_log_store(scheme): _CLASS for scheme in SCHEMES}
     if is_s3(places.checkpoints):
         settings[_CHECKPOINTS] = _CHECKPOINT_CLASS
     return settings
+
+
+def _check_writing(user_keys: Mapping[str, str]) -> None:
+    name = installed().name
+    if name not in _VERSIONS:  # guard: spark-puts-if-absent
+        raise ConfigError(
+            f"a lake on S3 needs Spark {' or '.join(_VERSIONS)}, and this is {name}: its Hadoop cannot put a file only "
+            "if the name is free, so two drivers would overwrite each other's commits. Install a newer PySpark: pip "
+            "install 'pyspark>=4.2,<4.3'"
+        )
+    own = dict.fromkeys(map(_log_store, SCHEMES), (_CLASS, _DYNAMO)) | {_CHECKPOINTS: (_CHECKPOINT_CLASS,)}
+    for key, accepted in own.items():
+        if user_keys.get(key, accepted[0]) not in accepted:  # guard: own-classes-on-s3
+            raise ConfigError(
+                f"spark.conf.{key} is {user_keys[key]}, and two drivers on S3 would overwrite each other's files; "
+                "remove that setting: oncelake has its own for S3"
+            )
+    if missing := [f"{name} ({left_out()[name]})" for name in _CLASSES if name in left_out()]:
+        raise ConfigError(
+            f"a lake on S3 needs Java classes of oncelake's that are missing: {', '.join(missing)}; run: python -m "
+            "oncelake.set_up"
+        )
 
 
 def _client() -> Mapping[str, str]:
@@ -162,7 +181,8 @@ def only_version(rows: DataFrame, at: str, version: int) -> Iterator[None]:
         at: the table's path.
         version: the version that the commit is to be.
     """
-    settings = {_ATTEMPTS: "0", f"{_NEXT}{at.partition(':')[2]}": str(version)} if is_s3(at) else {}
+    is_ours = is_s3(at) and not on_databricks()
+    settings = {_COMPACTION: "false", f"{_NEXT}{at.partition(':')[2]}": str(version)} if is_ours else {}
     try:
         for key, value in settings.items():
             rows.sparkSession.conf.set(key, value)
@@ -172,30 +192,62 @@ def only_version(rows: DataFrame, at: str, version: int) -> Iterator[None]:
             rows.sparkSession.conf.unset(key)
 
 
-def check_two_drivers(spark: SparkSession, lake: Lake) -> None:
-    """Check that of two drivers that commit to a lake on S3 at the same moment, the store refuses one.
+def check_lake(spark: SparkSession, lake: Lake) -> None:
+    """Check a lake in the same way as a place, see `check_two_drivers`; a catalog says itself where its tables are."""
+    if lake.catalog is None:
+        check_two_drivers(spark, lake.root, lake.checkpoints)
+
+
+def check_two_drivers(spark: SparkSession, root: str, checkpoints: str = "") -> None:
+    """Check that of two drivers that commit to tables on S3 at the same moment, the store refuses one.
 
     It puts two files under one name, and removes it: some six requests. Databricks has a commit service of its own.
 
+    Args:
+        spark: the session that commits.
+        root: the directory of the tables, or a table's path; nothing is checked if it is not on S3.
+        checkpoints: the directory of the checkpoints.
+
     Raises:
         ConfigError: the session commits in another way, or the store ignores the condition of a put.
+        OncelakeError: nothing can be put there.
     """
-    if lake.catalog is not None or not is_s3(lake.root) or on_databricks():
+    if not is_s3(root) or on_databricks():
         return
-    key = _log_store(scheme_of(lake.root))
-    log_store = spark.sparkContext.getConf().get(key)  # Delta asks the context, not the session
-    if log_store == _DYNAMO:
-        return
-    if log_store != _CLASS:  # guard: log-store-puts-if-absent
-        raise ConfigError(
-            f"this Spark commits to {lake.root} with {log_store or 'the log store of Delta Lake'}, and two drivers "
-            "would overwrite each other's commits. Start it with the jar that python -m oncelake.set_up writes in "
-            f"--jars, and with --conf {key}={_CLASS}"
+    log_store = _log_store(scheme_of(root))
+    used = {log_store: spark.sparkContext.getConf().get(log_store)}  # Delta asks the context, not the session
+    needed = {log_store: _CLASS}
+    if is_s3(checkpoints):
+        used, needed = (
+            used | {_CHECKPOINTS: spark.conf.get(_CHECKPOINTS, None)},
+            needed | {_CHECKPOINTS: _CHECKPOINT_CLASS},
         )
-    hadoop_conf = spark._jsparkSession.sessionState().newHadoopConf()
-    why = str(jvm(spark).oncelake.S3LogStore.check(lake.root, hadoop_conf))
-    if why:  # guard: store-refuses-second-put
+    others = {key: used[key] or "unset" for key, own in needed.items() if used[key] not in (own, _DYNAMO)}
+    if others:  # guard: log-store-puts-if-absent
         raise ConfigError(
-            f"lake.root {lake.root}: two drivers would overwrite each other's commits on this store, as {why}. Use a "
-            "store that honours the header If-None-Match of a put, as Amazon's S3 does"
+            f"this Spark writes to {root} with {', '.join(f'{key}: {value}' for key, value in others.items())}, and "
+            "two drivers would overwrite each other's files. Start it with the jar that python -m oncelake.set_up "
+            f"writes in --jars, and with {' '.join(f'--conf {key}={needed[key]}' for key in others)}"
+        )
+    if used[log_store] == _DYNAMO:
+        return
+    if not has_class(spark, _CLASS):
+        raise ConfigError(
+            f"this Spark is to commit to {root} with {_CLASS}, and does not have that class: give it the jar that "
+            "python -m oncelake.set_up writes in --jars"
+        )
+    try:
+        refuses = jvm(spark).oncelake.S3LogStore.refusesSecond(
+            root, spark._jsparkSession.sessionState().newHadoopConf()
+        )
+    except Py4JJavaError as error:
+        raise OncelakeError(
+            f"nothing can be put below {root}: {cause_of(error)}. Check the address, the credentials, and the right to "
+            "put"
+        ) from None
+    if not refuses:  # guard: store-refuses-second-put
+        raise ConfigError(
+            f"{root}: two drivers would overwrite each other's commits on this store, as it let a second file replace "
+            "the first one under the same name. Use a store that honours the header If-None-Match of a put, as "
+            "Amazon's S3 does"
         )

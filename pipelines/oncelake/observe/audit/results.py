@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, Stru
 
 from oncelake.common import tables
 from oncelake.common.lake import Table
+from oncelake.common.spark.s3 import check_two_drivers
 from oncelake.engine.graph import Target
 from oncelake.engine.make_table import make_table
 from oncelake.exactly_once.delta_log import DeltaLog
@@ -84,7 +85,11 @@ def record(
 
     Returns:
         True if the results were appended.
+
+    Raises:
+        OncelakeError: the table is on a store on which two drivers are not safe, or nothing can be put there.
     """
+    check_two_drivers(spark, path)
     make_table(spark, _TARGET, path, commit_log)
     app_id = f"oncelake/validate/{audited.table}/{audited.table_id}/{audited.suite}"
     before, at = commit_log.newest(), datetime.now(UTC)
