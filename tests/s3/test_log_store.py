@@ -21,6 +21,7 @@ from oncelake.common.spark.settings import SparkSettings
 from oncelake.exactly_once.write import is_conflict
 from tests.s3.house import variables
 from tests.s3.server import BUCKET, Server
+from tests.support.spark_handles import java_session
 
 ROOT = f"s3://{BUCKET}/lake"
 
@@ -44,7 +45,7 @@ def spark(server: Server) -> Iterator[SparkSession]:
 @pytest.fixture
 def put(spark: SparkSession) -> Any:
     """Put a commit with a text; return True if it won its name."""
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    conf = java_session(spark).sessionState().newHadoopConf()
     log_store = jvm(spark).oncelake.S3LogStore(conf)
 
     def put(name: str, *lines: str) -> bool:
@@ -86,7 +87,7 @@ def test_a_commit_whose_answer_is_lost_has_won(put: Any, server: Server, lost: i
 
 def test_of_many_plans_under_one_name_one_wins(spark: SparkSession, server: Server) -> None:
     path = jvm(spark).org.apache.hadoop.fs.Path(f"{ROOT}/_checkpoints/bronze/offsets/0")
-    manager = jvm(spark).oncelake.S3Checkpoints(path.getParent(), spark._jsparkSession.sessionState().newHadoopConf())
+    manager = jvm(spark).oncelake.S3Checkpoints(path.getParent(), java_session(spark).sessionState().newHadoopConf())
 
     def plan(writer: int) -> bool:
         stream = manager.createAtomic(path, False)

@@ -57,7 +57,8 @@ class LakeSettings(Strict):
 
     root: str | None = Field(
         None,
-        description="a directory, or a URL that Delta can write to; a table is at `<root>/<layer>/<name>`",
+        description="a directory, or a URL that Delta can write to, such as `s3://bucket/lake`; a table is at "
+        "`<root>/<layer>/<name>`",
         min_length=1,
     )
     catalog: CatalogName | None = Field(
