@@ -7,8 +7,8 @@ import java.nio.file.FileAlreadyExistsException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
-import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
+import org.apache.spark.sql.execution.streaming.*; // Spark 4.0
+import org.apache.spark.sql.execution.streaming.checkpointing.*; // 4.1 and 4.2
 
 /**
  * Spark's checkpoints on S3: put a file whole, and only if its name is free.
