@@ -68,7 +68,7 @@ GUARDS: dict[str, Replaced] = {
     "range of a batch": {TableWriter: {"holds": _nothing}},
     "no gap": {TableWriter: {"must_follow": _nothing}},
     "receipt": {TableWriter: {"receipt": _unlooked_receipt}},
-    "alone before": {TableWriter: {"must_be_alone": _nothing}},
+    "alone before": {TableWriter: {"must_be_alone": lambda *_: 0}},
     "alone after": {TableWriter: {"must_be_ours": _any_winner}},
     "diagnosis": {chains: {"diagnose": lambda *_: Diagnosis(State.ALIGNED, "switched off")}},
     "other tables": {diagnosis: {"differing": _nothing}},
