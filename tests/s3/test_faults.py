@@ -73,4 +73,4 @@ def test_a_server_that_is_away_and_a_key_that_is_refused_are_named(house: S3Hous
     assert "Status Code: 403" in error_of(house.call("run", "--once", expect=1))
     house.bucket.refuses = lambda *_: None
     house.bucket.__exit__(None, None, None)
-    assert "onnect" in error_of(house.call("run", "--once", expect=1))
+    assert "S3 cannot be reached" in error_of(house.call("run", "--once", expect=1))

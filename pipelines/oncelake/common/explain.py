@@ -65,6 +65,16 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "nothing of the batch was written. Declare the sum with fewer digits after the point, then rebuild the table",
     ),
     (
+        r"NoAuthWithAWSException|Unable to load credentials",
+        "no credentials for S3 were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give "
+        "this machine a role",
+    ),
+    (
+        r"awssdk\S*: Unable to execute HTTP request",
+        "S3 cannot be reached; check AWS_ENDPOINT_URL, AWS_REGION and the network, then start again: nothing is lost "
+        "or repeated",
+    ),
+    (
         r"UnknownHostException",
         "this host's name has no address; add it to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost",
     ),

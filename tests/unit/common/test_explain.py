@@ -92,6 +92,12 @@ def test_starting_again_is_the_advice_for_a_cause_that_passes(passing: str) -> N
         ("UnsatisfiedLinkError: /tmp/snappy.so: failed to map segment from shared object", "set TMPDIR"),
         ("java.io.IOException: File too large", "ulimit -f unlimited"),
         ("java.net.UnknownHostException: web-7", "set SPARK_LOCAL_HOSTNAME=localhost"),
+        (
+            "UnknownHostException: on s3://a/b: software.amazon.awssdk.core.exception.SdkClientException: Unable to "
+            "execute HTTP request: store.example",
+            "S3 cannot be reached; check AWS_ENDPOINT_URL",
+        ),
+        ("org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: none", "no credentials for S3 were found: set AWS_"),
         ("java.io.IOException: Too many open files", "ulimit -n 4096"),
         ("OutOfMemoryError: unable to create native thread", "ulimit -u 4096"),
         ("[INVALID_DRIVER_MEMORY] System memory 1 must be at least 471859200", "set spark.driver_memory to 512m"),
