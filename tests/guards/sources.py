@@ -951,20 +951,6 @@ GUARDS = (
         tests=(_FOUND,),
     ),
     Guard(
-        "cut-within-first-line",
-        "a log that was cut within its first line is that log",
-        "a log of another directory with the same first line is taken for it, and that line is not read",
-        becomes("is_there and bool(self._surveyor.goes_on(file, number, self._at.files))"),
-        tests=(f"{_WHICH}test_a_log_that_crashed_within_its_first_line_is_no_twin_of_another_directory[True]",),
-    ),
-    Guard(
-        "cut-file-of-other-directory",
-        "a log that was cut and went on continues in no other directory",
-        "the first lines of a log there are not read",
-        always(),
-        tests=(_FOUND,),
-    ),
-    Guard(
         "part-of-archive-beside",
         "a file that is just being unpacked beside its archive continues no file that is gone",
         "the archive's lines count twice, if a log of another directory with the same first lines is gone",

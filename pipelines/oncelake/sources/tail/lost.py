@@ -20,7 +20,6 @@ class LostFiles:
         copies: the copies that are gone, by numbers below 0.
         places: the names of the files that are there.
         packed: the IDs of those whose compressed forms are there, so that no file with another number continues them.
-        cut: the IDs of those that were cut and went on, so that only a copy that was made before continues them.
 
     Attributes:
         files: the files that are gone, by ID.
@@ -32,8 +31,7 @@ class LostFiles:
         files: Mapping[int, TailedFile],
         copies: Mapping[int, TailedFile],
         places: Collection[str],
-        packed: Container[int] = (),
-        cut: Container[int] = (),
+        packed: Container[int],
     ) -> None:
         self._places = places
         forms = set(map(unpacked, places))
@@ -41,9 +39,7 @@ class LostFiles:
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
-            if not entry.digest:
-                continue
-            for key in _keys_of(entry, places, forms, is_packed=number in packed, is_cut=number in cut):
+            for key in _keys_of(entry, places, forms, is_packed=number in packed) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
 
@@ -118,15 +114,14 @@ def _lower(base: str) -> Iterator[tuple[str, int]]:
 
 
 def _keys_of(
-    entry: TailedFile, places: Container[str], forms: Container[str], *, is_packed: bool, is_cut: bool
+    entry: TailedFile, places: Container[str], forms: Container[str], *, is_packed: bool
 ) -> Iterator[tuple[object, ...]]:
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
+    yield "name", unpacked(base)  # guard: lost-file-name-and-time
     yield "time", entry.modified
-    if not is_cut:  # guard: cut-file-of-other-directory
-        yield "name", unpacked(base)  # guard: lost-file-name-and-time
-        yield "second", entry.modified // 1000
+    yield "second", entry.modified // 1000
     yield from (("place", directory, base.removesuffix(mark)) for mark in BACKUPS if base.endswith(mark))
     if is_packed:  # guard: lost-file-by-number
         return

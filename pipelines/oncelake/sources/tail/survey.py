@@ -134,7 +134,7 @@ class Surveyor:
         self._store = store
         self._rotation = rotation
         self._ingested = ingested
-        self._goes_on: dict[tuple[object, ...], int | None] = {}
+        self._goes_on: dict[tuple[object, ...], int] = {}
         self.others: list[ListedFile] = []
 
     def listed(self) -> list[ListedFile]:
@@ -195,9 +195,9 @@ class Surveyor:
             return True
         return False if self._rotation == "rename" else None  # guard: copy-or-twin-undecided
 
-    def goes_on(self, file: ListedFile, number: int, files: Mapping[int, TailedFile]) -> int | None:
+    def goes_on(self, file: ListedFile, number: int, files: Mapping[int, TailedFile]) -> int:
         """Return the byte from which a file that was cut is read on: after the last line end that it has in common
-        with what was read. None if too little is in common, so that it is a new file; -1 if only a run finds out.
+        with what was read. 0 if too little is in common, so that it is a new file; -1 if only a run finds out.
 
         Args:
             file: the file.
@@ -210,9 +210,9 @@ class Surveyor:
         entry = files[number]
         low = based(entry.offset)
         if is_packed(file.path) or not entry.digest or file.size * 2 <= entry.offset or file.size <= low:
-            return None
+            return 0
         if low and self.contents.digests(file, [low])[low].whole != Hasher(low, entry.base).whole:
-            return None
+            return 0
         if self._ingested is None:
             return -1
         key = (key_of(file), number, entry)
@@ -236,13 +236,13 @@ class Surveyor:
                 first, text = before, head[: first - before] + text
         return first, text, entry.offset
 
-    def _common(self, file: ListedFile, low: int, first: int, text: bytes, offset: int) -> int | None:
+    def _common(self, file: ListedFile, low: int, first: int, text: bytes, offset: int) -> int:
         with self._store.open(file) as opened:
             now = read_at(opened, first, len(text))
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
         if (first + common) * 2 <= offset or first + common < offset - REACH:
-            return None  # guard: most-of-cut-log-left
-        return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else None
+            return 0  # guard: most-of-cut-log-left
+        return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
 
 
 class _Comparison:
@@ -300,7 +300,7 @@ class _Comparison:
         A copy that was read on has an ID of its own as well, and its original may still be cut.
         """
         files = self._at.files
-        pairs = [(entry, files.get(entry.original)) for entry in files.values()]
+        pairs = [(entry, files.get(entry.original)) for entry in files.values() if entry.start]
         # guard: original-of-copy-cut
         return {
             entry.original
@@ -453,8 +453,8 @@ class _Comparison:
         entries = [entry for _, entry in self._copies]
         entries += [entry for entry in self._lost_copies.values() if entry.path in self._places]
         packed = {entry.original for entry in entries if self._is_packed_form(entry)}
-        index = LostFiles(lost, self._lost_copies, self._places, packed, self._cut_before)
-        unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places)
+        index = LostFiles(lost, self._lost_copies, self._places, packed)
+        unknown = LostFiles({number: self._at.files[number] for number in self._blocked}, {}, self._places, ())
         others = []
         every = [*unmatched, *(file for file, _ in grown.values())]
 
@@ -577,8 +577,7 @@ class _Comparison:
 
     def _is_cut_in_place(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         is_there = self._is_at_inode(file, entry)
-        # guard: cut-within-first-line
-        return is_there and self._surveyor.goes_on(file, number, self._at.files) is not None
+        return is_there and self._surveyor.goes_on(file, number, self._at.files) != 0
 
     def _continued(self, file: ListedFile, index: LostFiles, *, is_copy: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the IDs of the files of an index that a file may continue, with how much was read of them."""
@@ -634,18 +633,17 @@ class _Comparison:
         # guard: unreadable-file-by-birth-time
         if is_at_inode or (entry.born and self._places.get(entry.path) is not file):
             return is_at_inode and self._continue_cut(file, number, entry)  # guard: cut-log-by-birth-time
-        return bool(self._surveyor.goes_on(file, number, self._at.files)) and self._wait_for(file, number)
+        return self._surveyor.goes_on(file, number, self._at.files) != 0 and self._wait_for(file, number)
 
     def _continue_cut(self, file: ListedFile, number: int, entry: TailedFile) -> bool:
         assert file.identity is not None
         if self._places.get(entry.path) is not file and not self._is_at_inode(file, entry):
             return False
         start = self._surveyor.goes_on(file, number, self._at.files)
-        if start is not None:
-            self._survey.cut[file.identity] = number
         if start:
             self._survey.starts[file.identity] = start
-        return bool(start)
+            self._survey.cut[file.identity] = number
+        return start != 0
 
     def _is_at_inode(self, file: ListedFile, entry: TailedFile) -> bool:
         """Return True if a file is at the inode of a known one; the number of a device can change."""

@@ -658,23 +658,6 @@ def test_a_log_whose_last_bytes_vanished_in_a_crash_goes_on(logs: Path, files: R
     assert drain(files.restarted(), after)[0] == texts(103, 103)
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_log_that_crashed_within_its_first_line_is_no_twin_of_another_directory(logs: Path, at_once: bool) -> None:
-    files = ReadFiles(logs, rotation="rename")
-    for directory in ("b", "c"):
-        (logs / directory).mkdir()
-    (logs / "b/app.log").write_bytes(lines(1, 1))
-    _, at = drain(files, START)
-    os.truncate(logs / "b/app.log", len(lines(1, 1)) - 1)
-    if not at_once:
-        assert drain(files, at)[0] == []
-    (logs / "c/app.log.1.gz").write_bytes(gzip.compress(lines(1, 4)))
-    read, at = drain(files, at)
-    assert read == texts(1, 4)
-    (logs / "b/app.log").write_bytes(lines(1, 1)[:-1] + b"more\n" + lines(8, 8))
-    assert drain(files, at)[0] == [lines(1, 1)[:-1] + b"more", *texts(8, 8)]
-
-
 def test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files(
     logs: Path, files: ReadFiles
 ) -> None:
