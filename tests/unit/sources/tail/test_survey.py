@@ -658,6 +658,17 @@ def test_a_log_whose_last_bytes_vanished_in_a_crash_goes_on(logs: Path, files: R
     assert drain(files.restarted(), after)[0] == texts(103, 103)
 
 
+def test_a_log_that_was_copied_and_cut_is_not_one_that_lost_its_end_for_equal_dates(logs: Path) -> None:
+    files = ReadFiles(logs, rotation="copytruncate")
+    line = b"2026-11-26 10:00:00 INFO line %d\n"
+    (logs / "app.log").write_bytes(line % 1)
+    read, at = drain(files, START)
+    assert read == [b"2026-11-26 10:00:00 INFO line 1"]
+    (logs / "app.log.1").write_bytes(line % 1)
+    (logs / "app.log").write_bytes(line % 2)
+    assert drain(files, at)[0] == [b"2026-11-26 10:00:00 INFO line 2"]
+
+
 def test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files(
     logs: Path, files: ReadFiles
 ) -> None:
@@ -1051,7 +1062,7 @@ def test_a_rotated_log_is_packed_and_its_number_raised_beside_a_log_that_was_nev
     os.utime(logs / "app.log.2.gz", (7_000, 7_000))
     (logs / "app.log.2").write_bytes(lines(8, 8))
     (logs / "app.log.1").write_bytes(lines(9, 9))
-    assert drain(files, at)[0] == texts(9, 9) + texts(8, 8)
+    assert sorted(drain(files, at)[0]) == texts(8, 9)
 
 
 @pytest.mark.parametrize(("was", "now"), [("app.3.log", "app.2.log.gz"), ("app-1.log", "app-2.log.gz")])
