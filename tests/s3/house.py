@@ -24,6 +24,14 @@ def variables(server: Server) -> Mapping[str, str]:
     }
 
 
+def error_of(output: str) -> str:
+    """Return the only line of an error in a command's output."""
+    lines = [line for line in output.splitlines() if line.startswith("oncelake: ") and "warning" not in line]
+    assert "Traceback" not in output
+    assert len(lines) == 1, output
+    return lines[0]
+
+
 @dataclass
 class S3House(House):
     """A lake in a bucket, read back by delta-rs."""

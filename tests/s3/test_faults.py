@@ -1,15 +1,11 @@
 """An S3 API that is slow, throttles, refuses or is away: each is waited for, or ends in one line; nothing is lost."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.house import S3House
-from tests.s3.server import Server
-from tests.support.processes import SMALL
+from tests.s3.house import S3House, error_of
 
 pytestmark = pytest.mark.chain
 
@@ -19,20 +15,6 @@ _IMPATIENT = [
     "spark.conf.spark.hadoop.fs.s3a.retry.limit=2",
     "spark.conf.spark.hadoop.fs.s3a.connection.establish.timeout=5s",
 ]
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[S3House]:
-    with Server() as server:
-        yield S3House(tmp_path, sets=[*SMALL], server=server)
-
-
-def error_of(said: str) -> str:
-    """Return the one line of an error."""
-    lines = [line for line in said.splitlines() if line.startswith("oncelake: ") and "warning" not in line]
-    assert "Traceback" not in said
-    assert len(lines) == 1, said
-    return lines[0]
 
 
 def test_a_store_that_throttles_is_waited_for(house: S3House) -> None:
@@ -59,8 +41,7 @@ def test_credentials_that_expire_in_a_run_end_it_with_one_line(house: S3House) -
         return (400, "ExpiredToken") if expired else None
 
     house.bucket.refuses = refuses
-    said = error_of(house.call("run", "--once", expect=1))
-    assert "Status Code: 400" in said
+    assert "Status Code: 400" in error_of(house.call("run", "--once", expect=1))
     house.bucket.refuses = lambda *_: None
     house.call("run", "--once")
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])

@@ -1,25 +1,16 @@
 """A lake and its checkpoints on an S3 API: after kills and restarts, every line counts once. `make test-s3`."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
 from tests.s3.house import S3House
-from tests.s3.server import BUCKET, Server
+from tests.s3.server import BUCKET
 from tests.support.house import kill_group
-from tests.support.processes import SMALL, wait_for
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.chain
 
 STEPS = ("_checkpoints/bronze/offsets/", "silver/access_log/_delta_log/", "_checkpoints/gold/error_log/commits/")
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[S3House]:
-    with Server() as server:
-        yield S3House(tmp_path, sets=[*SMALL], server=server)
 
 
 def test_kills_in_each_stage_lose_and_double_nothing(house: S3House) -> None:

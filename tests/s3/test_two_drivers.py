@@ -2,13 +2,13 @@
 
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.house import S3House
+from tests.s3.house import S3House, error_of
 from tests.s3.server import Server
 from tests.support.house import kill_group
 from tests.support.processes import SMALL
@@ -17,12 +17,6 @@ pytestmark = pytest.mark.chain
 
 ROUNDS = 4
 BRONZE = "bronze/access_log/_delta_log/"
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[S3House]:
-    with Server() as server:
-        yield S3House(tmp_path, sets=[*SMALL], server=server)
 
 
 def wait_until(house: S3House, version: int, drivers: Sequence[subprocess.Popen[str]]) -> None:
@@ -34,19 +28,8 @@ def wait_until(house: S3House, version: int, drivers: Sequence[subprocess.Popen[
         time.sleep(0.1)
 
 
-def rest_of(driver: subprocess.Popen[str]) -> str:
-    """Return what a driver that has ended by itself said: one line."""
-    said, _ = driver.communicate()
-    assert driver.returncode == 1, said
-    assert "Traceback" not in said
-    lines = [line for line in said.splitlines() if line.startswith("oncelake: ") and "warning" not in line]
-    assert len(lines) == 1, said
-    return lines[0]
-
-
 def test_two_drivers_at_once_lose_and_double_nothing(house: S3House) -> None:
     write_log(house.logs, 500)
-    ended: list[str] = []
     for number in range(ROUNDS):
         write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=10 + number)
         before = house.newest(BRONZE)
@@ -61,7 +44,9 @@ def test_two_drivers_at_once_lose_and_double_nothing(house: S3House) -> None:
             if one.poll() is None:
                 kill_group(one)
             if other.poll() is not None:
-                ended.append(rest_of(other))
+                output, _ = other.communicate()
+                assert error_of(output)
+                assert other.returncode == 1, output
         finally:
             for driver in drivers:
                 if driver.poll() is None:

@@ -103,7 +103,7 @@ class Beside(Lake):
 
 
 def place(text: str) -> str:
-    """Normalize a place: a local one to an absolute path without `..`, a URL to one without a trailing slash.
+    """Normalize a place: a local one to an absolute path without `..`, a URL as Hadoop spells it.
 
     `..` removes the name before it, even if that name is a symbolic link. Hadoop does the same.
     """

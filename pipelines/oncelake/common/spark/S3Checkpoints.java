@@ -18,19 +18,16 @@ import org.apache.spark.sql.execution.streaming.checkpointing.*; // 4.1 and 4.2
  * then names files as read that no table has.
  */
 public class S3Checkpoints extends FileSystemBasedCheckpointFileManager {
-  private final FileSystem store;
-
-  public S3Checkpoints(Path directory, Configuration conf) throws IOException {
+  public S3Checkpoints(Path directory, Configuration conf) {
     super(directory, conf);
-    store = directory.getFileSystem(conf);
   }
 
   @Override
   public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
-    if (!store.getUri().getScheme().startsWith("s3")) {
+    if (!fs().getUri().getScheme().startsWith("s3")) {
       return super.createAtomic(path, overwrite); // Delta writes the checksums of its versions in this way
     }
-    return new WholeFile(store, path, overwrite, new ByteArrayOutputStream());
+    return new WholeFile(fs(), path, overwrite, new ByteArrayOutputStream());
   }
 
   /** A file in memory, which is put when it is closed. */

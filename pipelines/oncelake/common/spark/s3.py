@@ -18,8 +18,7 @@ from oncelake.common.spark.runtime import has_class, on_databricks
 from oncelake.common.spark.versions import Artifact, installed
 
 SCHEMES = ("s3", "s3a")
-_CLASSES = ("S3LogStore", "S3Checkpoints")
-_CLASS, _CHECKPOINT_CLASS = (f"oncelake.{name}" for name in _CLASSES)
+_LOG_STORE, _CHECKPOINT_WRITER = "S3LogStore", "S3Checkpoints"
 # Delta's log store that keeps drivers apart by a table of DynamoDB.
 _DYNAMO = "io.delta.storage.S3DynamoDBLogStore"
 _SDK = "software.amazon.awssdk"
@@ -41,7 +40,13 @@ _VERSIONS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
 # The version that the next commit of a table is to be, for our log store: Hadoop's settings, which it gets, hold those
 # of the session. Delta's own compaction after a commit would be the version after it.
 _NEXT, _COMPACTION = "spark.oncelake.next.", "spark.databricks.delta.autoCompact.enabled"
+_LOG_STORES = {scheme: f"spark.delta.logStore.{scheme}.impl" for scheme in SCHEMES}
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+# By setting, the classes with which two drivers on S3 are safe, ours first.
+_SAFE: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_LOG_STORES.values(), (f"oncelake.{_LOG_STORE}", _DYNAMO)),
+    _CHECKPOINTS: (f"oncelake.{_CHECKPOINT_WRITER}",),
+}
 # Hadoop's own list of where credentials come from has neither profiles nor the tokens of pods.
 _CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
@@ -103,7 +108,8 @@ def class_path(places: Places) -> str:
     Raises:
         OncelakeError: they could not be downloaded.
     """
-    return jars.resolve(artifacts(), transitive=False) if places.are_on_s3 and artifacts() else ""
+    needed = artifacts() if places.are_on_s3 else ()
+    return jars.resolve(needed, transitive=False) if needed else ""
 
 
 def conf(places: Places, user_keys: Mapping[str, str]) -> Mapping[str, str]:
@@ -128,11 +134,11 @@ def conf(places: Places, user_keys: Mapping[str, str]) -> Mapping[str, str]:
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     }
     settings |= {f"spark.hadoop.fs.s3a.{key}": value for key, value in _client().items()}
-    if is_s3(places.root):
-        settings |= {_log_store(scheme): _CLASS for scheme in SCHEMES}
-    if is_s3(places.checkpoints):
-        settings[_CHECKPOINTS] = _CHECKPOINT_CLASS
-    return settings
+    keys = [
+        *(_LOG_STORES.values() if is_s3(places.root) else ()),
+        *([_CHECKPOINTS] if is_s3(places.checkpoints) else ()),
+    ]
+    return settings | {key: _SAFE[key][0] for key in keys}
 
 
 def _check_writing(user_keys: Mapping[str, str]) -> None:
@@ -143,14 +149,14 @@ def _check_writing(user_keys: Mapping[str, str]) -> None:
             "if the name is free, so two drivers would overwrite each other's commits. Install a newer PySpark: pip "
             "install 'pyspark>=4.2,<4.3'"
         )
-    own = dict.fromkeys(map(_log_store, SCHEMES), (_CLASS, _DYNAMO)) | {_CHECKPOINTS: (_CHECKPOINT_CLASS,)}
-    for key, accepted in own.items():
-        if user_keys.get(key, accepted[0]) not in accepted:  # guard: own-classes-on-s3
+    for key, safe in _SAFE.items():
+        if user_keys.get(key, safe[0]) not in safe:  # guard: own-classes-on-s3
             raise ConfigError(
                 f"spark.conf.{key} is {user_keys[key]}, and two drivers on S3 would overwrite each other's files; "
                 "remove that setting: oncelake has its own for S3"
             )
-    if missing := [f"{name} ({left_out()[name]})" for name in _CLASSES if name in left_out()]:
+    reasons = left_out()
+    if missing := [f"{name} ({reasons[name]})" for name in (_LOG_STORE, _CHECKPOINT_WRITER) if name in reasons]:
         raise ConfigError(
             f"a lake on S3 needs Java classes of oncelake's that are missing: {', '.join(missing)}; run: python -m "
             "oncelake.set_up"
@@ -160,13 +166,12 @@ def _check_writing(user_keys: Mapping[str, str]) -> None:
 def _client() -> Mapping[str, str]:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    own = {"endpoint": endpoint, "path.style.access": "true"} if endpoint else {}
-    found = {**own, "endpoint.region": region or ("us-east-1" if endpoint else None)}
-    return {"aws.credentials.provider": _CREDENTIALS, **{key: value for key, value in found.items() if value}}
-
-
-def _log_store(scheme: str) -> str:
-    return f"spark.delta.logStore.{scheme}.impl"
+    settings = {"aws.credentials.provider": _CREDENTIALS}
+    if endpoint:
+        settings |= {"endpoint": endpoint, "path.style.access": "true"}
+    if region or endpoint:
+        settings["endpoint.region"] = region or "us-east-1"
+    return settings
 
 
 @contextmanager
@@ -214,27 +219,23 @@ def check_two_drivers(spark: SparkSession, root: str, checkpoints: str = "") -> 
     """
     if not is_s3(root) or on_databricks():
         return
-    log_store = _log_store(scheme_of(root))
+    log_store = _LOG_STORES[scheme_of(root)]
     used = {log_store: spark.sparkContext.getConf().get(log_store)}  # Delta asks the context, not the session
-    needed = {log_store: _CLASS}
     if is_s3(checkpoints):
-        used, needed = (
-            used | {_CHECKPOINTS: spark.conf.get(_CHECKPOINTS, None)},
-            needed | {_CHECKPOINTS: _CHECKPOINT_CLASS},
-        )
-    others = {key: used[key] or "unset" for key, own in needed.items() if used[key] not in (own, _DYNAMO)}
+        used[_CHECKPOINTS] = spark.conf.get(_CHECKPOINTS, None)
+    others = {key: value or "unset" for key, value in used.items() if value not in _SAFE[key]}
     if others:  # guard: log-store-puts-if-absent
         raise ConfigError(
             f"this Spark writes to {root} with {', '.join(f'{key}: {value}' for key, value in others.items())}, and "
             "two drivers would overwrite each other's files. Start it with the jar that python -m oncelake.set_up "
-            f"writes in --jars, and with {' '.join(f'--conf {key}={needed[key]}' for key in others)}"
+            f"writes in --jars, and with {' '.join(f'--conf {key}={_SAFE[key][0]}' for key in others)}"
         )
     if used[log_store] == _DYNAMO:
         return
-    if not has_class(spark, _CLASS):
+    if not has_class(spark, f"oncelake.{_LOG_STORE}"):
         raise ConfigError(
-            f"this Spark is to commit to {root} with {_CLASS}, and does not have that class: give it the jar that "
-            "python -m oncelake.set_up writes in --jars"
+            f"this Spark is to commit to {root} with oncelake.{_LOG_STORE}, and does not have that class: give it the "
+            "jar that python -m oncelake.set_up writes in --jars"
         )
     try:
         refuses = jvm(spark).oncelake.S3LogStore.refusesSecond(

@@ -117,6 +117,8 @@ def build(
     """
     java_command()  # Spark itself would report a missing or too old Java with a stack trace
     master, local = settings.master, settings.master.startswith("local")
+    user_conf = {key: value for key, value in settings.conf.items() if key not in _JAVA}
+    of_stores = s3.conf(places, user_conf)
     # On one machine the class path is enough; executors on other machines need the jars sent to them.
     paths = os.pathsep.join(filter(None, (compiled.class_path(), s3.class_path(places))))
     if local:
@@ -127,8 +129,6 @@ def build(
         own = {"spark.jars": paths.replace(os.pathsep, ","), "spark.executor.defaultJavaOptions": " ".join(_METHODS)}
     own["spark.driver.memory"] = settings.driver_memory
     own["spark.sql.warehouse.dir"] = str(_own_directory() / "warehouse")
-    user_conf = {key: value for key, value in settings.conf.items() if key not in _JAVA}
-    of_stores = s3.conf(places, user_conf)
     conf = {"spark.app.name": app, "spark.master": master, **_DEFAULTS, **of_stores, **own, **user_conf, **_OWNED}
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     options = [

@@ -62,8 +62,9 @@ class TableChange(Protocol):
 
         Args:
             metadata: the batch's commit metadata.
-            alone: checks that no other run of the stage has written. The version that the change is made against is
-                read before it: so every commit up to that version is checked, and one after it is a conflict.
+            alone: checks that no other run of the stage has written, and returns the newest version. The version that
+                the change is made against is read before it: so every commit up to that version is checked, and one
+                after it is a conflict.
             fence: checks that this process still holds the lake.
 
         Returns:

@@ -202,10 +202,8 @@ def find(bronze: BronzeRows, query: LineQuery, masks: Masks | None = None) -> Br
     """
     if isinstance(query, Position):
         return _record(bronze, query)
-    if masks is None:
-        return _line(bronze, query, None, hashed=False)
     try:
-        return _line(replace(bronze, secret=True), query, masks, hashed=False)
+        return _line(replace(bronze, secret=masks is not None), query, masks, hashed=False)
     except SparkNeededError:
         return _line(bronze, query, masks, hashed=True)
 

@@ -534,8 +534,8 @@ class _Comparison:
         if copy.original in index.files and self._know_first([copy.original], file):  # guard: grown-copy-continues-log
             return True
         # guard: archive-before-shorter-log
-        found = self._continued(file, index, is_copy=True)
-        longer = (number for number, length in found if number >= 0 and length >= copy.offset)
+        continued = self._continued(file, index, is_copy=True)
+        longer = (number for number, length in continued if number >= 0 and length >= copy.offset)
         return self._know_first(longer, file)
 
     def _continue_lost(self, file: ListedFile, index: LostFiles) -> bool:
