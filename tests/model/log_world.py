@@ -137,6 +137,7 @@ class World:
         copy: the copy that is being made.
         packing: the file that is being compressed.
         away: the files that can come back.
+        last_written: the file that was written last of those with a first line, and the second of that, by that line.
     """
 
     disk: MemoryDisk
@@ -155,6 +156,7 @@ class World:
     packing: Packing | None = None
     unpacking: Unpacking | None = None
     away: list[Away] = field(default_factory=list)
+    last_written: dict[bytes, tuple[Node, int]] = field(default_factory=dict)
     operations: Mapping[str, Callable[[int, int, int], bool]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -205,7 +207,19 @@ class World:
         parts = (tail + data).split(b"\n")
         node.lines += tuple(self.line(part) for part in parts[:-1])
         node.text = whole
+        self._wait_for_second_of_twin(node)
         self.disk.write(node, whole)
+
+    def _wait_for_second_of_twin(self, node: Node) -> None:
+        """Wait while another file with the same first line was written in this second.
+
+        Otherwise nobody knows of which of them an archive is that has its time in seconds.
+        """
+        first = node.text.partition(b"\n")[0]
+        other, second = self.last_written.get(first, (node, 0))
+        if other is not node and second == self.disk.clock // 10**9:
+            self.disk.clock += 1_003_000_000
+        self.last_written[first] = node, self.disk.clock // 10**9
 
     def new_lines(self, count: int, length: int) -> bytes:
         """Return lines that nobody wrote before, also not as half a line and the next one."""
