@@ -20,7 +20,7 @@ fast: .venv/dev ## run the tests that start no stream and no server: units, mode
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit tests/docs tests/guards tests/model tests/bundle tests/frozen/test_names.py tests/notebooks/test_stored.py
 
 test: SHARE ?= guards
-test: .venv/dev ## run the tests, of the slow ones those that a guard names; SHARE=0 or 1: also half of the others; SHARE=all: all
+test: .venv/dev ## run the tests, of the slow ones those that a guard names; SHARE=0, 1 or 2: also a third of the others; SHARE=all: all
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=20 --junitxml=build/tests.xml $(if $(filter-out all,$(SHARE)),-p tests.guards.shares --share $(SHARE))
 
 test-long: MINUTES ?= 60

@@ -1,6 +1,6 @@
 """A plugin of pytest: shares of the slow tests (docs/decisions/0029-a-share-of-the-tests.md).
 
-`pytest -p tests.guards.shares --share guards` runs all fast tests, and all that a guard names; `--share 1` also half
+`pytest -p tests.guards.shares --share guards` runs all fast tests, and all that a guard names; `--share 1` also a third
 of the others.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.guards.entries import GUARDS
 
-COUNT = 2
+COUNT = 3
 GUARDS_ONLY = "guards"
 SLOW = frozenset({"spark", "chain", "kafka", "database", "notebook"})
 
