@@ -134,6 +134,7 @@ def test_control_characters_of_a_line_are_escaped(house: House, spark: SparkSess
     ("asked", "said"),
     [
         ("app-1.log:2017 no such line", r"no line of file:\S+/app-1.log is '2017 no such line'; bronze has 8 lines"),
+        ("app-1.log:3", r"app-1.log is '3'; bronze has 8 lines of it; name a line by its text, not by its number$"),
         (
             "p-1.log:x",
             r"no file path in bronze ends with .*; bronze has app-1.log, b\+é\S+; put the file before the line, "

@@ -246,7 +246,8 @@ def _line(bronze: BronzeRows, query: FileLine, masks: Masks | None, *, hashed: b
         return bronze_line
     (size,) = bronze.column("SELECT count(*) FROM {rows} t WHERE t.file = :file", file=some)
     more = f" (nor of {len(candidates) - 1} more)" if len(candidates) > 1 else ""
-    raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it")
+    hint = "; name a line by its text, not by its number" if lines[0].strip().isdigit() else ""
+    raise OncelakeError(f"no line of {some}{more} is {text}; bronze has {count_of(size, 'line')} of it{hint}")
 
 
 def _bronze_line(bronze: BronzeRows, condition: str, values: Mapping[str, Any]) -> BronzeLine | None:
