@@ -863,6 +863,16 @@ GUARDS = (
         tests=("model/test_simulate.py::test_what_was_found_by_a_million_sequences_stays_right",),
     ),
     Guard(
+        "copy-remembered-without-lines",
+        "a copy is remembered also if nothing is read beside it",
+        "a copy that is seen, and read when its log has another name or is cut, counts twice",
+        becomes("read == at.read"),
+        tests=(
+            f"{_WHICH}test_an_archive_that_is_kept_when_its_log_is_renamed_is_no_other_file",
+            f"{_WHICH}test_a_copy_of_a_rotation_that_ended_before_it_cut_the_log_is_not_read",
+        ),
+    ),
+    Guard(
         "read-copy-is-forgotten",
         "a copy that was read, as its log or as a file of its own, is no copy any more",
         "if its end is lost in a crash, what it got after it was a copy counts twice",

@@ -50,7 +50,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * - `stop`: from now on, plan only what is there now; for a query that ends.
  * - `latest`, position: the end of the next batch; the same position if there is nothing to read, empty if there was
  *   never anything to read.
- * - `slices`, position, position: the slices between two positions, one in a line; a number is a task's.
+ * - `slices`, position, position: the slices between two positions, one in a line; a number is a task's. There are none
+ *   if a position only remembers copies.
  * - `find`, slice: the same slice, with the path and check that the file has now; empty if it is gone.
  *
  * An answer that begins with `!` is the reason why there is none.
@@ -175,7 +176,11 @@ public final class TailSource implements TableProvider {
 
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
-      String[] slices = ask(planner, "slices\t" + start.json() + "\t" + end.json()).split("\n");
+      String answer = ask(planner, "slices\t" + start.json() + "\t" + end.json());
+      if (answer.isEmpty()) {
+        return new InputPartition[0];
+      }
+      String[] slices = answer.split("\n");
       int count = Integer.parseInt(slices[slices.length - 1].split("\t")[0]) + 1;
       String[] tasks = new String[count];
       for (int at = 0; at < slices.length; at++) {

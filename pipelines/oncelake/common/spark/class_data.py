@@ -42,6 +42,8 @@ PATIENCE = 300.0
 # The demo takes a minute.
 LONGEST = 1800.0
 _SETTLED = 2.0
+# How many other archives of a Spark are kept.
+_OTHERS = 2
 
 
 def options(*, quick: bool = False) -> list[str]:
@@ -70,7 +72,8 @@ def is_recording() -> bool:
 def write(heard: Callable[[str], None] = lambda _: None) -> str | None:
     """Write the archive by running the demo in a separate process; return why that failed, or None on success.
 
-    Older archives of this Spark, and archives of Spark installations that no longer exist, are removed.
+    Of this Spark's other archives, the newest two stay, as another checkout or Java may have written them. Older ones, and
+    archives of Spark installations that no longer exist, are removed.
 
     Args:
         heard: called with each line of the demo's output.
@@ -143,8 +146,10 @@ def _is_written(partial: Path) -> bool:
 
 
 def _remove_former() -> None:
-    for name in jars.cache_home().glob("*.home"):
-        home = name.read_text(encoding="utf-8")
-        if home == _home() or not Path(home).exists():
+    newest_first = sorted(jars.cache_home().glob("*.home"), key=lambda name: name.stat().st_mtime, reverse=True)
+    homes = {name: name.read_text(encoding="utf-8") for name in newest_first}
+    own = [name for name, home in homes.items() if home == _home()]
+    for name, home in homes.items():
+        if name in own[_OTHERS:] or not Path(home).exists():
             name.with_suffix(".jsa").unlink(missing_ok=True)
             name.unlink(missing_ok=True)

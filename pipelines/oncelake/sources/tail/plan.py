@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import quote
@@ -106,7 +107,7 @@ class TailFiles:
         return {path: count for path, count in remaining.items() if count > 0}
 
     def plan(self, at: TailPosition, most: int, until: Mapping[Identity, int] | None = None) -> TailPosition:
-        """Return the end of the next batch; the same position if there is nothing to read.
+        """Return the end of the next batch; the same position if there is nothing to read, and no copy to remember.
 
         Args:
             at: the position where the batch begins.
@@ -133,7 +134,8 @@ class TailFiles:
                 numbers[file.identity] = number
             files[number] = now
             read += now.offset - was.offset
-        if read == at.read:
+        offsets = {identity: (number, files[number].offset) for identity, number in numbers.items()}
+        if read == at.read and not self._has_new_copy(at, survey, offsets):  # guard: copy-remembered-without-lines
             return at
         for number, file in survey.known.items():
             if files[number] == at.files[number]:
@@ -141,9 +143,7 @@ class TailFiles:
         now_ms = int(self._store.now() * 1000)
         for number in survey.away:
             files[number] = files[number]._replace(gone=files[number].gone or now_ms)
-        copies = self._copies(
-            at, survey, {identity: (number, files[number].offset) for identity, number in numbers.items()}
-        )
+        copies = self._copies(at, survey, offsets)
         dropped = _dropped(files, now_ms)
         remembered = {number: file for number, file in files.items() if number not in dropped}
         return TailPosition(read, following, remembered, copies, at.forgotten + len(dropped))
@@ -162,13 +162,11 @@ class TailFiles:
         """
         copies = [self._moved(file, copy)._replace(original=-1) for copy, file in survey.spent.items()]
         copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]
-        names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
-        pairs = [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
+        pairs = self._pairs(survey)
         for file, original in pairs:
-            number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
             try:
-                size = self._surveyor.contents.size(file)
-                if size <= offset:
+                number, size = self._original_of(file, original, read)
+                if number >= 0:
                     digest = self._surveyor.contents.digests(file, [size])[size]
                     ended = size - self._surveyor.contents.written(file)
                     copy = self._moved(file, self._copy(file, size, digest, number)._replace(ended=ended))
@@ -188,6 +186,30 @@ class TailFiles:
             and now_ms - (copy.gone or now_ms) < _REMEMBERED_MS
         )
         return (*others, *copies)
+
+    def _has_new_copy(self, at: TailPosition, survey: Survey, read: Mapping[Identity | None, tuple[int, int]]) -> bool:
+        """Return True if a file is a copy that a position does not know: its original may be gone at the next look."""
+        known = {(copy.inode, copy.original, copy.offset) for copy in at.copies}
+        for file, original in self._pairs(survey):
+            assert file.identity is not None
+            with suppress(OSError):
+                number, size = self._original_of(file, original, read)
+                if number >= 0 and (file.identity[1], number, size) not in known:
+                    return True
+        return False
+
+    def _pairs(self, survey: Survey) -> list[tuple[ListedFile, ListedFile | None]]:
+        """Return the copies, with the files that they are copies of, also those that may be copies."""
+        names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
+        return [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
+
+    def _original_of(
+        self, file: ListedFile, original: ListedFile | None, read: Mapping[Identity | None, tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Return the ID of a copy's original, -1 if not so much of that was read, and the size of the copy."""
+        number, offset = read.get(original.identity, (-1, 0)) if original is not None else (-1, 0)
+        size = self._surveyor.contents.size(file)
+        return (number if size <= offset else -1), size
 
     def _copy(self, file: ListedFile, size: int, digest: Digest, number: int) -> TailedFile:
         """Return the entry of a copy, as far as that is known without opening it."""

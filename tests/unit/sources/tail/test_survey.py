@@ -670,6 +670,69 @@ def test_a_log_that_was_copied_and_cut_is_not_one_that_lost_its_end_for_equal_da
     assert drain(files, at)[0] == [b"2026-11-26 10:00:00 INFO line 2"]
 
 
+ROTATIONS = ["rename", "copytruncate", None]
+
+
+def again(files: ReadFiles, at: TailPosition, rotation: Rotation | None) -> tuple[list[bytes], TailPosition]:
+    """Read on as a process that has just started."""
+    return drain(ReadFiles(files.path, rotation=rotation, bronze=files.bronze), at)
+
+
+@pytest.mark.parametrize("rotation", ROTATIONS)
+@pytest.mark.parametrize("ending", [".gz", ".bz2"])
+def test_an_archive_that_is_kept_when_its_log_is_renamed_is_no_other_file(
+    logs: Path, rotation: Rotation | None, ending: str
+) -> None:
+    files = ReadFiles(logs, rotation=rotation)
+    (logs / "app.log").write_bytes(lines(1, 10))
+    _, at = drain(files, START)
+    pack(logs / "app.log", opener=ending, keep=True)
+    read, at = again(files, at, rotation)
+    assert not read
+    (logs / "app.log").rename(logs / "app.log.1")
+    (logs / "app.log").write_bytes(lines(11, 12))
+    assert again(files, at, rotation)[0] == texts(11, 12)
+
+
+@pytest.mark.parametrize("rotation", ROTATIONS)
+def test_a_file_that_is_unpacked_when_its_archive_is_renamed_is_no_other_file(
+    logs: Path, rotation: Rotation | None
+) -> None:
+    files = ReadFiles(logs, rotation=rotation)
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 10)))
+    _, at = drain(files, START)
+    (logs / "app.log.1").write_bytes(lines(1, 10))
+    read, at = again(files, at, rotation)
+    assert not read
+    (logs / "app.log.1.gz").rename(logs / "app.log.2.gz")
+    assert not again(files, at, rotation)[0]
+
+
+@pytest.mark.parametrize("names", [("app.log.2", "app.log.1"), ("app.log-20261129", "app.log-20261130")])
+@pytest.mark.parametrize("rotation", ["copytruncate", None])
+def test_a_copy_of_a_rotation_that_ended_before_it_cut_the_log_is_not_read(
+    logs: Path, rotation: Rotation | None, names: tuple[str, str]
+) -> None:
+    files, (older, newer) = ReadFiles(logs, rotation=rotation), names
+    (logs / "app.log").write_bytes(lines(1, 10))
+    _, at = drain(files, START)
+    first = logs / newer if newer == "app.log.1" else logs / older
+    shutil.copy2(logs / "app.log", first)
+    read, at = again(files, at, rotation)
+    assert not read
+    with (logs / "app.log").open("ab") as file:
+        file.write(lines(11, 20))
+    first.rename(logs / older)
+    shutil.copy2(logs / "app.log", logs / newer)
+    (logs / "app.log").write_bytes(b"")
+    read, at = again(files, at, rotation)
+    assert read == texts(11, 20)
+    (logs / "app.log").write_bytes(lines(21, 22))
+    read, at = again(files, at, rotation)
+    assert read == texts(21, 22)
+    assert again(files, at, rotation) == ([], at)
+
+
 def test_a_log_that_crashed_goes_on_at_another_inode_when_its_own_is_another_files(
     logs: Path, files: ReadFiles
 ) -> None:
