@@ -72,8 +72,8 @@ def is_recording() -> bool:
 def write(heard: Callable[[str], None] = lambda _: None) -> str | None:
     """Write the archive by running the demo in a separate process; return why that failed, or None on success.
 
-    Of this Spark's other archives, the newest two stay, as another checkout or Java may have written them. Older ones, and
-    archives of Spark installations that no longer exist, are removed.
+    Of this Spark's other archives, the newest two stay, as another checkout or Java may have written them. Older ones,
+    and archives of Spark installations that no longer exist, are removed.
 
     Args:
         heard: called with each line of the demo's output.
