@@ -145,6 +145,11 @@ def test_a_file_that_is_compressed_or_unpacked_is_not_read_again(house: House, s
     house.write("other.log", LINE % b"other")
     house.run(spark)
     house.must_be([*lines, LINE % b"other"])
+    gzip_of("a.log")
+    house.run(spark)
+    house.rebuild(spark, "bronze")
+    house.must_be([*lines, LINE % b"other"])
+    assert house.doubts(spark) == []
 
 
 def test_a_copy_and_a_file_with_other_lines_are_read(house: House, spark: SparkSession) -> None:
