@@ -329,17 +329,18 @@ def _holding(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[
     paths = sorted({path for others in pairs.values() for path in others})
     if not paths:
         return []
-    then, now = (
-        lines.select("file", F.xxhash64("value").alias("line")).groupBy("file", "line").agg(F.count("*").alias("times"))
-        for lines in (files.then, files.read(paths))
-    )
-    others = now.select(F.col("file").alias("other"), "line", F.col("times").alias("now"))
-    both = then.join(others, "line").groupBy("file", "other").agg(F.sum(F.least("times", "now")).alias("lines"))
+    counted = F.count("*").alias("times")
     try:
+        then, now = (
+            lines.select("file", F.xxhash64("value").alias("line")).groupBy("file", "line").agg(counted)
+            for lines in (files.then, files.read(paths))
+        )
+        others = now.select(F.col("file").alias("other"), "line", F.col("times").alias("now"))
+        both = then.join(others, "line").groupBy("file", "other").agg(F.sum(F.least("times", "now")).alias("lines"))
         shared = both.collect()
         lines, lines_now = (
-            {row["file"]: row["rows"] for row in counted.groupBy("file").agg(F.sum("times").alias("rows")).collect()}
-            for counted in (then, now)
+            {row["file"]: row["rows"] for row in frame.groupBy("file").agg(F.sum("times").alias("rows")).collect()}
+            for frame in (then, now)
         )
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(files.spark, paths)}
