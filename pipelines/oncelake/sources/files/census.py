@@ -333,11 +333,14 @@ def _gone(census: Census, bronze: BronzeFiles) -> Iterator[str]:
         by_path = {file.place: file.uri for file in bronze.files}
         candidates = {by_path[one]: others for one, others in pairs.items()}
         same = same_lines_as(bronze.rows(), candidates, bronze.versions)
-        renames = [
-            f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
-        ]
-        if renames:
-            yield f"renamed after they were read, so their lines count under both names: {listed(renames)}"
+        for counts, read in (("their lines count", True), ("the next run counts their lines", False)):
+            renames = [
+                f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone"
+                for one, other in same
+                if (other in sizes) is read
+            ]
+            if renames:
+                yield f"renamed after they were read, so {counts} under both names: {listed(renames)}"
 
 
 def _renamed(gone: dict[str, int], existing: dict[str, int]) -> dict[str, list[str]]:

@@ -240,7 +240,8 @@ def test_a_proof_link_with_a_fault_fails_and_names_the_file(fault: Fault) -> Non
 def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "same_lines_as", lambda *_: [("file:///logs/old.log", "/logs/a.log")])
+    same = [("file:///logs/old.log", "/logs/a.log"), ("file:///logs/old.log", "/logs/new.log")]
+    monkeypatch.setattr(module, "same_lines_as", lambda *_: same)
     census = Census(
         read=["/logs/a.log"],
         waiting=[ListedFile("/logs/new.log", 3, 1)],
@@ -256,6 +257,8 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
         "1 file was read and is gone: old.log",
         "renamed after they were read, so their lines count under both names: /logs/a.log holds the lines of "
         "/logs/old.log, which is gone",
+        "renamed after they were read, so the next run counts their lines under both names: /logs/new.log holds the "
+        "lines of /logs/old.log, which is gone",
         "1 file is ignored, as a name starts with _ or a dot: .h.log",
         "1 file is ignored, as it holds no line: e.log",
         "1 file waits for the next run: new.log",
