@@ -496,8 +496,8 @@ GUARDS = (
     ),
     Guard(
         "grown-file-keeps-name",
-        "a file that grew gets no new name",
-        "its first lines are counted twice",
+        "a file that holds all lines that bronze has of it gets no new name",
+        "these lines are counted twice",
         removed(),
         tests=(f"{_RESOLVED}test_a_file_that_grew_is_not_read_again",),
     ),
@@ -535,13 +535,6 @@ GUARDS = (
         "the source's directory itself gets another name",
         removed(),
         tests=(f"{_RESOLVED}test_only_the_link_of_a_loop_is_renamed",),
-    ),
-    Guard(
-        "file-cut-during-comparison",
-        "a file that is cut while it is compared is reported",
-        "a part of a file is taken for the whole",
-        removed(),
-        tests=(f"{_RESOLVED}test_a_file_truncated_during_its_copy_is_an_error",),
     ),
     Guard(
         "file-as-census-saw",
