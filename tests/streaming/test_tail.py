@@ -178,6 +178,17 @@ def test_a_deep_proof_names_a_file_whose_beginning_was_changed(house: House, spa
     assert fault == "no longer as they were read: app.log"
 
 
+def test_names_with_the_characters_of_a_pattern_are_read_again_as_they_are(house: House, spark: SparkSession) -> None:
+    names = ["a.log", "b.log", "br[a]{b,c}*.log", "q?.log", "d[1]/{e}.log", "back\\slash.log"]
+    for name in names:
+        house.write(name, *BATCHES[0], MORE)
+    house.run(spark)
+    links = house.lakehouse(spark).prove(deep=True, full=True).links
+    assert [link.said for link in links if not link.holds] == []
+    (well,) = [link.said for link in links if "→ bronze" in link.name]
+    assert well.endswith("6 files read again and equal line by line")
+
+
 def test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to(house: House, spark: SparkSession) -> None:
     append(house, *BATCHES[0])
     packed = pack(append(house, *BATCHES[1], name="other.log"))
