@@ -1,5 +1,6 @@
 """Growing files: each line counts once, while they are rotated or cut, and after a deletion; the rest is named."""
 
+import bz2
 import gzip
 import os
 import shutil
@@ -187,6 +188,29 @@ def test_names_with_the_characters_of_a_pattern_are_read_again_as_they_are(house
     assert [link.said for link in links if not link.holds] == []
     (well,) = [link.said for link in links if "→ bronze" in link.name]
     assert well.endswith("6 files read again and equal line by line")
+
+
+def test_an_archive_with_zeros_behind_its_end_is_read_proven_and_rebuilt(house: House, spark: SparkSession) -> None:
+    text = b"\n".join(BATCHES[0])  # the last line has no end, so the reader reads on to the end of the file
+    for number, (name, data) in enumerate((("padded.gz", gzip.compress(text)), ("padded.bz2", bz2.compress(text)))):
+        path = house.logs / str(number) / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data + b"\0" * 10_240)
+        os.utime(path, (1_500_000_000 + number, 1_500_000_000 + number))
+    house.run(spark)
+    house.must_be([*BATCHES[0], *BATCHES[0]])
+    for name, data in (("gz", gzip.compress(b"%s\n" % MORE)), ("bz2", bz2.compress(b"%s\n" % MORE))):
+        for what, behind in (("junk", b"junk"), ("half", data[: len(data) // 2])):
+            path = house.logs / f"{what}.{name}"
+            path.write_bytes(data + behind)
+            os.utime(path, (1_500_000_000, 1_500_000_000))
+    links = house.lakehouse(spark).prove(full=True, deep=True).links
+    (fault,) = [link.said for link in links if not link.holds]
+    assert [name for name in ("junk.gz", "half.gz", "junk.bz2", "half.bz2", "padded") if name in fault] == [
+        *("junk.gz", "half.gz", "junk.bz2", "half.bz2")
+    ]
+    house.rebuild(spark, "bronze")
+    house.must_be([*BATCHES[0], *BATCHES[0]])
 
 
 def test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to(house: House, spark: SparkSession) -> None:
