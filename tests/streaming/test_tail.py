@@ -213,6 +213,24 @@ def test_an_archive_with_zeros_behind_its_end_is_read_proven_and_rebuilt(house: 
     house.must_be([*BATCHES[0], *BATCHES[0]])
 
 
+def test_a_line_that_went_on_after_it_was_read_is_no_loss_of_a_rebuild(house: House, spark: SparkSession) -> None:
+    packed, other = house.logs / "app.log.gz", append(house, MORE, name="other.log")
+    packed.write_bytes(gzip.compress(b"\n".join(BATCHES[0])))
+    os.utime(packed, (1_500_000_000, 1_500_000_000))  # its last line has no end, and is read as nothing is added
+    house.run(spark)
+    house.must_be([*BATCHES[0], MORE])
+    with packed.open("ab") as file:
+        file.write(gzip.compress(b" and more\n"))
+    assert "oncelake rebuild bronze" in house.doubts(spark)[0]
+    away = other.rename(house.root / other.name)
+    with pytest.raises(StateError, match=r"1 line of bronze cannot be read again"):  # that of other.log alone
+        house.rebuild(spark, "bronze")
+    away.rename(other)
+    house.rebuild(spark, "bronze")
+    house.must_be([*BATCHES[0][:-1], BATCHES[0][-1] + b" and more", MORE])
+    assert house.doubts(spark) == []
+
+
 def test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to(house: House, spark: SparkSession) -> None:
     append(house, *BATCHES[0])
     packed = pack(append(house, *BATCHES[1], name="other.log"))
