@@ -199,6 +199,7 @@ def test_an_archive_with_zeros_behind_its_end_is_read_proven_and_rebuilt(house: 
         os.utime(path, (1_500_000_000 + number, 1_500_000_000 + number))
     house.run(spark)
     house.must_be([*BATCHES[0], *BATCHES[0]])
+    assert all(link.holds for link in house.lakehouse(spark).prove(full=True, deep=True).links)
     for name, data in (("gz", gzip.compress(b"%s\n" % MORE)), ("bz2", bz2.compress(b"%s\n" % MORE))):
         for what, behind in (("junk", b"junk"), ("half", data[: len(data) // 2])):
             path = house.logs / f"{what}.{name}"
@@ -228,6 +229,24 @@ def test_a_line_that_went_on_after_it_was_read_is_no_loss_of_a_rebuild(house: Ho
     away.rename(other)
     house.rebuild(spark, "bronze")
     house.must_be([*BATCHES[0][:-1], BATCHES[0][-1] + b" and more", MORE])
+    assert house.doubts(spark) == []
+
+
+def test_the_way_out_of_a_masked_log_that_was_cut_works(house: House, spark: SparkSession) -> None:
+    house.sets.append("source.mask={rules: [{name: six, pattern: six, action: replace, text: seven}]}")
+    log = append(house, *TEXT)
+    house.run(spark)
+    log.write_bytes(b"".join(line + b"\n" for line in TEXT[:-3]))
+    append(house, MORE)
+    house.run(spark)
+    (fault,) = house.doubts(spark)
+    assert (
+        "oncelake rebuild bronze; if it finds lines of bronze in no file any more, --accept-loss goes on with" in fault
+    )
+    with pytest.raises(StateError, match=r"3 lines of bronze cannot be read again.*rebuild bronze --accept-loss"):
+        house.rebuild(spark, "bronze")
+    house.rebuild(spark, "bronze", accept_loss=True)
+    assert house.size("bronze/access_log") == len(TEXT) - 2
     assert house.doubts(spark) == []
 
 
