@@ -347,7 +347,8 @@ _REPAIR: Mapping[Fault, str] = {
     Fault.NO_TEXT: "put text in its place, or take it away",
     Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
     Fault.NOT_WHOLE: "put a whole file in its place",
-    Fault.NOT_READ_ON: "to read all files again: oncelake rebuild {stage}",
+    Fault.NOT_READ_ON: "to read all files again: oncelake rebuild {stage}; if it finds lines of bronze in no file any "
+    "more, --accept-loss goes on without them",
     Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
 }
 _COMMAND: Mapping[Fault, str] = {

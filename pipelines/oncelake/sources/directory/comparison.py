@@ -20,7 +20,7 @@ from oncelake.common.lake import is_local, local_path, place_of
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.span import HALF
-from oncelake.sources.directory.listing import is_gone
+from oncelake.sources.directory.listing import is_gone, literal
 from oncelake.sources.directory.names import RenameKey, rename_keys
 
 # Sums that differ if the lines of two files differ, independent of their order.
@@ -272,10 +272,19 @@ def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _lines(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
     """Read lines of files; columns: `file`, `value` binary and, if there can be stand-ins, `headers`."""
-    places = [f"file:{path}" if is_local(path) else path for path in paths]
-    lines = reader.option("__globPaths__", "false").load(places)  # Spark's internal option; its streams use it too
+    lines = load(reader, paths)
     more = [name for name in lines.columns if name == "headers"]
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"), *more)
+
+
+def load(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
+    """Load the files at absolute paths or URLs without % escapes, each once, whatever characters their names hold.
+
+    Spark's option `__globPaths__` reads a name as it is, too, but loads all paths once more for each name that looks
+    like a pattern (DataSource.checkAndGlobPathIfNecessary).
+    """
+    # guard: each-path-loaded-once
+    return reader.load([literal(f"file:{path}" if is_local(path) else path) for path in paths])
 
 
 def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.mask_versions import MaskVersions
+from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.transform import from_files
-from oncelake.sources.directory.comparison import files_lost
+from oncelake.common.lake import place_of
+from oncelake.sources.directory.comparison import files_lost, load
 
 pytestmark = pytest.mark.spark
 
@@ -164,6 +166,32 @@ def test_an_unreadable_file_counts_as_lost(
     assert [each.partition("c.log ")[2] for each in lost_of(spark, bronze, str(logs))] == [
         "is not readable by this process"
     ]
+
+
+@pytest.mark.parametrize("form", ["text", "binaryFile", "oncelake.RecordFormat"])
+def test_each_file_is_loaded_once_whatever_its_name_is(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    names = (
+        *(
+            "plain.log",
+            "[a]{b,c}*.log",
+            "a[bc].log",
+            "abc.log",
+            "q?.log",
+            "\\.log",
+            "a\\*b.log",
+            "{x,y}.log",
+            "x.log",
+            "{x.log",
+        ),
+        *("]x.log", "a[b.log", "[^a].log", "[a-b].log", "d[1]/e{2}.log", "end\\", "n\nl[.log", " #?é%20[.log", "*"),
+    )
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"one\n")
+    paths = [str(tmp_path / name) for name in names]
+    reader = bounded_reader(spark.read) if "." in form else spark.read.format(form)
+    rows = load(reader, paths).select("_metadata.file_path").collect()
+    assert sorted(place_of(row[0]) for row in rows) == sorted(paths)
 
 
 def test_lines_of_kafka_cannot_be_read_from_files(spark: SparkSession, logs: Path, bronze: DataFrame) -> None:
