@@ -66,18 +66,20 @@ def test_a_store_that_lets_a_put_replace_another_is_refused_before_anything_is_w
         assert server.names() in ([], ["lake/"])  # Hadoop leaves the mark of a directory
 
 
-def test_lost_answers_to_commits_change_nothing(tmp_path: Path) -> None:
+def test_lost_answers_to_commits_and_to_the_lease_change_nothing(tmp_path: Path) -> None:
     lost: list[str] = []
 
     def loses(key: str) -> bool:
-        is_commit = "/_delta_log/0" in key and key.endswith(".json") and key not in lost
-        lost.extend([key] if is_commit else [])
-        return is_commit
+        is_commit = "/_delta_log/0" in key and key.endswith(".json")
+        is_lost = (is_commit or "/_oncelake/lease/" in key) and key not in lost
+        lost.extend([key] if is_lost else [])
+        return is_lost
 
     with Server(loses=loses) as server:
         house = S3House(tmp_path, sets=[*SMALL], server=server)
         write_log(house.logs, 200)
         house.call("run", "--once")
         house.must_be([*lines_of(house.logs)])
-        assert len(lost) > 5
+        assert len([key for key in lost if "/_delta_log/" in key]) > 5
+        assert len([key for key in lost if "/_oncelake/" in key]) > 1
         assert '"holds": true' in house.call("prove", "--json")
