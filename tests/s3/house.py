@@ -56,7 +56,8 @@ class S3House(House):
         return [f"source.path={self.logs}", f"lake.root=s3://{BUCKET}/lake", *self.sets]
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        with mock.patch.dict(os.environ, {**variables(self.bucket), "XDG_STATE_HOME": str(self.root / self.host)}):
+        own = {"AWS_ACCESS_KEY_ID": self.host, "XDG_STATE_HOME": str(self.root / self.host)}
+        with mock.patch.dict(os.environ, {**variables(self.bucket), **own}):
             return super().start(*arguments)
 
     @property
