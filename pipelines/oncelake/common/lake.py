@@ -130,7 +130,8 @@ def checkpoints_here(root: str) -> str | None:
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - raises nothing
     if home.startswith("~"):
         return None
-    name = root.partition("://")[2]
+    store, slash, path = root.partition("://")[2].partition("/")
+    name = f"{store.rpartition('@')[2]}{slash}{path}"  # without a key that the URL may have
     known = f"{endpoint()} {name}"
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_READABLE]
     return place(f"{home}/oncelake/{readable}-{hashlib.sha256(known.encode()).hexdigest()[:8]}")

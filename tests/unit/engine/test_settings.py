@@ -47,6 +47,7 @@ def test_a_lake_on_s3_has_its_checkpoints_in_the_users_state(conf: Path, monkeyp
     one = at("s3://bucket/logs/lake 1/")
     assert re.fullmatch(r"/home/somebody/.local/state/oncelake/bucket-logs-lake-1-[0-9a-f]{8}", one)
     assert at("s3a://bucket/logs/lake 1") == one, "the same lake"
+    assert at("s3a://key:secret@bucket/logs/lake 1") == one, "a key is no part of a name"
     assert at("s3://bucket/logs/lake-1") != one
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert at("s3://bucket/logs/lake 1") != one, "the same name on another store"
