@@ -20,6 +20,7 @@ from xml.etree.ElementTree import fromstring
 from xml.sax.saxutils import escape
 
 BUCKET = "lake"
+_LEASES = "/_oncelake/"
 _MOST = 1000  # names in one answer to a list
 
 
@@ -38,6 +39,7 @@ class Server:
         loses: the answers to puts that get lost after their effect: called with the key of each put.
         refuses: the requests that it refuses, with the status and the code of the error, and None for the others:
             called with the method and the key of each request.
+        apart: whether each client, by its access key, sees only its own leases, so that none keeps drivers apart.
         endpoint: its address.
     """
 
@@ -47,10 +49,12 @@ class Server:
         honours: bool = True,
         loses: Callable[[str], bool] = lambda _: False,
         refuses: Callable[[str, str], tuple[int, str] | None] = lambda *_: None,
+        apart: bool = False,
     ) -> None:
         self.honours = honours
         self.loses = loses
         self.refuses = refuses
+        self.apart = apart
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -148,11 +152,21 @@ class _Handler(BaseHTTPRequestHandler):
         if refused is not None:
             self._send(_error(*refused))
             return
-        answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
+        answer = self._effect(self._own(key), query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
         if self.command == "PUT" and self._server.loses(key):
             self.close_connection = True
             return
         self._send(answer)
+
+    def _own(self, key: str) -> str:
+        """Return the key under which an object is kept."""
+        return f"{self._client}{key}" if self._server.apart and _LEASES in key else key
+
+    @property
+    def _client(self) -> str:
+        """Return what the keys of a client's own objects begin with."""
+        asked = re.search(r"Credential=([^/]+)", self.headers.get("Authorization", ""))
+        return f"of-{asked[1]}/" if asked else ""
 
     @property
     def _server(self) -> "Server":
@@ -249,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _Answer(206, stored.content[first : last + 1], headers)
 
     def _list(self, query: dict[str, str]) -> "_Answer":
-        prefix, delimiter = query["prefix"], query.get("delimiter", "")
+        prefix, delimiter = self._own(query["prefix"]), query.get("delimiter", "")
         after = max(query.get(name, "") for name in ("start-after", "continuation-token", "marker"))
         most = min(int(query.get("max-keys", _MOST)), _MOST)
         entries = dict[str, str]()  # by name: its XML
@@ -270,7 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
         return _xml("ListBucketResult", f"<Name>{BUCKET}</Name>{counted}{coded}{end}{''.join(entries.values())}")
 
     def _entry(self, name: str, query: dict[str, str], *, of_group: bool) -> str:
-        text = quote(name) if query.get("encoding-type") == "url" else escape(name)
+        shown = name.removeprefix(self._client) if self._server.apart else name
+        text = quote(shown) if query.get("encoding-type") == "url" else escape(shown)
         if of_group:
             return f"<CommonPrefixes><Prefix>{text}</Prefix></CommonPrefixes>"
         stored = self._server.get(name)

@@ -24,17 +24,20 @@ def test_kills_in_each_stage_lose_and_double_nothing(house: S3House) -> None:
     house.call("run", "--once")
     house.must_be([line for directory in (house.logs, *house.logs.glob("more-*")) for line in lines_of(directory)])
     assert '"holds": true' in house.call("prove", "--json")
+    assert f"the checkpoints of this host are in {house.checkpoints}" in house.call("status")
+    assert house.bucket.names("lake/_checkpoints") == []
 
 
 def test_a_lost_checkpoint_is_recovered_in_the_bucket(house: S3House) -> None:
     write_log(house.logs, 500)
-    house.call("run", "--once")
+    house.call("run", "--once", "--set", f"checkpoints=s3://{BUCKET}/lake/_checkpoints")
     house.bucket.delete("lake/_checkpoints/silver/")
     assert "checkpoint lost" in house.call("run", "--once", expect=1)
     house.call("recover")
     write_late_and_broken(house.logs / "more", late=20, broken=6, seed=1)
     house.call("run", "--once")
     house.must_be([line for directory in (house.logs, house.logs / "more") for line in lines_of(directory)])
+    assert not house.checkpoints.exists(), "a lake that has its checkpoints in the bucket keeps them there"
 
 
 def test_files_in_the_bucket_are_read_once(house: S3House) -> None:

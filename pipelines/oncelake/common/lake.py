@@ -1,5 +1,6 @@
 """The places of a lake's tables and checkpoints."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
 _ESCAPED = re.compile("[%?#]")
 _SLASHES = re.compile("(?<!^)/{2,}")
+# The characters of a lake's URL in the name of its directory of checkpoints.
+_READABLE = 80
 _MISREAD = frozenset("%\\[]^|")
 
 
@@ -63,12 +66,19 @@ class Lake:
         checkpoints: the directory of the checkpoints; a stage's is at `<checkpoints>/<stage>`.
         catalog: the catalog of the tables, which are `<catalog>.<schema>.<name>`; None for tables below the root.
         schemas: the schema of each layer, if it is not the layer's name.
+        per_host: True if each host has checkpoints of its own, as a lake on S3 has them by default.
     """
 
     root: str
     checkpoints: str
     catalog: str | None = None
     schemas: Mapping[str, str] = field(default_factory=dict)
+    per_host: bool = False
+
+    @property
+    def lease(self) -> str:
+        """The directory of the lease on a lake on S3."""
+        return f"{self.root}/_oncelake/lease"
 
     def at(self, table: Table) -> str:
         """Return the path or the quoted catalog name of a table; `oncelake.common.tables` opens both."""
@@ -95,11 +105,41 @@ class Beside(Lake):
     def of(cls, lake: Lake, table: Table) -> Self:
         """Return the places below the lake's root."""
         root = f"{lake.root}/_beside/{table}"
-        return cls(root, f"{root}/_checkpoints", lake=lake, table=table)
+        return cls(root, checkpoints_below(root), lake=lake, table=table)
+
+    @property
+    def lease(self) -> str:
+        """The directory of the lease on these places, which outlives them: they are removed while it is held."""
+        return f"{self.lake.lease}-{self.table}"
 
     def at(self, table: Table) -> str:
         """Return the path or the quoted catalog name of a table."""
         return super().at(table) if table == self.table else self.lake.at(table)
+
+
+def checkpoints_below(root: str) -> str:
+    """Return the directory of the checkpoints below a lake's root."""
+    return f"{root}/_checkpoints"
+
+
+def checkpoints_here(root: str) -> str | None:
+    """Return the directory of this user's state for the checkpoints of a lake on a store; None without a home.
+
+    Its name has the lake's URL, and a hash of it and of the store's address.
+    """
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - raises nothing
+    if home.startswith("~"):
+        return None
+    store, slash, path = root.partition("://")[2].partition("/")
+    name = f"{store.rpartition('@')[2]}{slash}{path}"  # without a key that the URL may have
+    known = f"{endpoint()} {name}"
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_READABLE]
+    return place(f"{home}/oncelake/{readable}-{hashlib.sha256(known.encode()).hexdigest()[:8]}")
+
+
+def endpoint() -> str:
+    """Return the address of the store with S3's API, as Amazon's own programs find it; empty for Amazon's."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def place(text: str) -> str:

@@ -285,7 +285,9 @@ class Run:
         callback = self._callback(state, once=backpressure is None)
         if backpressure is not None:
             backpressure.join(stage, callback)
-        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
+        # a path alone is on the cluster's own file system
+        at = f"file:{state.path}" if self.chain.lake.per_host else state.path
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", at)
         writer = writer.foreachBatch(callback)
         if backpressure is not None:
             wakes = bool(stage.reads) and can_wake(self.spark)

@@ -17,6 +17,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
@@ -98,6 +99,31 @@ public class S3LogStore extends HadoopFileSystemLogStore {
         }
       }
     }
+  }
+
+  /** Put a text if its name is free; return false if it is not. */
+  public static boolean putsIfAbsent(String name, String text, Configuration conf) throws IOException {
+    Path path = new Path(name);
+    try {
+      putIfAbsent(path.getFileSystem(conf), path, text.getBytes(StandardCharsets.UTF_8));
+    } catch (FileAlreadyExistsException taken) {
+      return false;
+    }
+    return true;
+  }
+
+  /** Return the names in a directory, one a line. */
+  public static String names(String directory, Configuration conf) throws IOException {
+    Path path = new Path(directory);
+    StringBuilder names = new StringBuilder();
+    try {
+      for (FileStatus file : path.getFileSystem(conf).listStatus(path)) {
+        names.append(file.getPath().getName()).append('\n');
+      }
+    } catch (FileNotFoundException absent) {
+      return "";
+    }
+    return names.toString();
   }
 
   /** Put a file whole: what S3A has of it when it is closed, it puts, so after a failed write nothing may be put. */

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import cause_of
-from oncelake.common.lake import Lake, scheme_of
+from oncelake.common.lake import Lake, endpoint, scheme_of
 from oncelake.common.spark import jars
 from oncelake.common.spark.compiled import left_out
 from oncelake.common.spark.jvm import jvm
@@ -136,7 +136,7 @@ def conf(places: Places, user_keys: Mapping[str, str]) -> Mapping[str, str]:
     settings |= {f"spark.hadoop.fs.s3a.{key}": value for key, value in _client().items()}
     keys = [
         *(_LOG_STORES.values() if is_s3(places.root) else ()),
-        *([_CHECKPOINTS] if is_s3(places.checkpoints) else ()),
+        *([_CHECKPOINTS] if places.written else ()),  # a lake on S3 can have them there
     ]
     return settings | {key: _SAFE[key][0] for key in keys}
 
@@ -164,12 +164,12 @@ def _check_writing(user_keys: Mapping[str, str]) -> None:
 
 
 def _client() -> Mapping[str, str]:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    address = endpoint()
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     settings = {"aws.credentials.provider": _CREDENTIALS}
-    if endpoint:
-        settings |= {"endpoint": endpoint, "path.style.access": "true"}
-    if region or endpoint:
+    if address:
+        settings |= {"endpoint": address, "path.style.access": "true"}
+    if region or address:
         settings["endpoint.region"] = region or "us-east-1"
     return settings
 
@@ -201,6 +201,14 @@ def check_lake(spark: SparkSession, lake: Lake) -> None:
     """Check a lake in the same way as a place, see `check_two_drivers`; a catalog says itself where its tables are."""
     if lake.catalog is None:
         check_two_drivers(spark, lake.root, lake.checkpoints)
+
+
+def has_lease(spark: SparkSession, lake: Lake) -> bool:
+    """Return True if a lease keeps the drivers of a lake apart: it is on S3, and commits with our log store."""
+    if lake.catalog is not None or not is_s3(lake.root) or on_databricks():
+        return False
+    log_store = _LOG_STORES[scheme_of(lake.root)]
+    return spark.sparkContext.getConf().get(log_store) == _SAFE[log_store][0]
 
 
 def check_two_drivers(spark: SparkSession, root: str, checkpoints: str = "") -> None:
