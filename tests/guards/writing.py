@@ -401,7 +401,7 @@ GUARDS = (
         "commits-after-cleanup-read",
         "commits are read on behind those that the log's clean-up removed",
         "a table that gets a row once a month stops its stage, or another run's commit goes unnoticed",
-        never(part=2),
+        never(part=3),
         tests=(
             f"{_FENCING}test_a_batch_is_written_after_the_log_was_cut_behind_the_last_one",
             f"{_FENCING}test_another_run_is_seen_behind_commits_that_are_gone",

@@ -7,6 +7,7 @@ a list shows each object that was put before it, and a conditional put is one st
 import hashlib
 import re
 import threading
+import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,29 @@ class _Object:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request that was answered.
+
+    Attributes:
+        client: what the client calls itself.
+        method: its method.
+        key: the object's key; of a list, the prefix.
+        is_list: whether it is a list.
+        status: that of the answer.
+        began: when it came, on the monotonic clock.
+        ended: when its answer was sent.
+    """
+
+    client: str
+    method: str
+    key: str
+    is_list: bool
+    status: int
+    began: float
+    ended: float
+
+
 class Server:
     """A bucket that ends with the block.
 
@@ -38,6 +62,8 @@ class Server:
         loses: the answers to puts that get lost after their effect: called with the key of each put.
         refuses: the requests that it refuses, with the status and the code of the error, and None for the others:
             called with the method and the key of each request.
+        delay: the seconds that each answer takes longer.
+        requests: the requests so far, in the order of their answers.
         endpoint: its address.
     """
 
@@ -47,10 +73,13 @@ class Server:
         honours: bool = True,
         loses: Callable[[str], bool] = lambda _: False,
         refuses: Callable[[str, str], tuple[int, str] | None] = lambda *_: None,
+        delay: float = 0.0,
     ) -> None:
         self.honours = honours
         self.loses = loses
         self.refuses = refuses
+        self.delay = delay
+        self.requests = list[Request]()
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -140,16 +169,22 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _handle(self) -> None:
+        began = time.monotonic()
         address = urlsplit(self.path)
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
         refused = self._server.refuses(self.command, key)
         if refused is not None:
-            self._send(_error(*refused))
-            return
-        answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
-        if self.command == "PUT" and self._server.loses(key):
+            answer = _error(*refused)
+        else:
+            answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
+        time.sleep(self._server.delay)
+        client, asked, is_list = self.headers.get("User-Agent", ""), key or query.get("prefix", ""), "prefix" in query
+        self._server.requests.append(
+            Request(client, self.command, asked, is_list, answer.status, began, time.monotonic())
+        )
+        if refused is None and self.command == "PUT" and self._server.loses(key):
             self.close_connection = True
             return
         self._send(answer)

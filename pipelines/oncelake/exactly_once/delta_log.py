@@ -277,12 +277,16 @@ class DeltaLog:
 
     def since(self, version: int) -> Iterator[Commit]:
         """Yield the commits after a version, oldest first; without those that the log's clean-up has removed."""
+        commit = self.commit(version + 1)
         # guard: commits-after-cleanup-read
-        if version >= 0 and self.commit(version) is None:  # clean-up removes the oldest, and never the newest
+        if commit is None and version >= 0 and self.commit(version) is None:
+            # clean-up removes the oldest, and never the newest
             version = next((number for number in self.versions() if number > version), version + 1) - 1
-        while (commit := self.commit(version + 1)) is not None:
+            commit = self.commit(version + 1)
+        while commit is not None:
             yield commit
             version += 1
+            commit = self.commit(version + 1)
 
     def state(self) -> TableState:
         """Return the state of the table: the chain's last commits, with those that a RESTORE removed left out."""

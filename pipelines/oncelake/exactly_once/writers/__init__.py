@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 Dialect = Literal["spark", "datafusion"]
 # Raises LockedError if something is no longer so.
 Check = Callable[[], None]
-# The same of the table's log; returns the newest version that it has looked at.
-LogCheck = Callable[[], int]
+
+
+class LogCheck(Protocol):
+    """The same of the table's log."""
+
+    def __call__(self, newest: int | None = None) -> int:
+        """Check the commits since the last call; return the newest version that it has looked at.
+
+        Args:
+            newest: the version after which the commit is to be, or none: if it has been looked at, nothing is read.
+        """
 
 
 class TransactionHeldError(Exception):
