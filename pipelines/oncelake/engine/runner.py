@@ -360,7 +360,7 @@ class Run:
         return engines_before_spark(
             at,
             files_at(at, self.spark),
-            options,
+            options=options,
             windows=LOG_TIME if table.layer == "gold" else None,
             needed=partial(self.needed, table),
         )

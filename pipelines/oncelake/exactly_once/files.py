@@ -13,14 +13,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from oncelake.common.lake import is_local, is_s3
+from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm, unless_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# No file that is read as text has more bytes.
-_LONGEST = 2**31 - 1
 
 # Files of a large batch are written into a directory of the table whose name begins so. Delta's readers, and VACUUM,
 # pass by names that begin with an underscore.
@@ -157,10 +155,7 @@ class HadoopFiles(TableFiles):
     def read(self, path: str) -> str | None:
         def text() -> str:
             where, store = hadoop(self._spark, path)
-            opening = store.openFile(where)
-            if is_s3(path):  # without a length, the client asks for it first
-                opening.opt("fs.option.openfile.length", str(_LONGEST))
-            with closing(opening.build().get()) as stream:
+            with closing(store.open(where)) as stream:
                 return str(jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
 
         return unless_missing(self._spark, text)

@@ -68,7 +68,8 @@ def test_a_commit_that_comes_in_after_the_snapshot_takes_the_version(path: str, 
 
     checks = [no_fence, another_commits] if how == "append" else [another_commits]
 
-    def alone(_: int | None = None) -> int:
+    def alone(newest: int | None = None) -> int:
+        del newest
         checks.pop(0)()
         return 0
 

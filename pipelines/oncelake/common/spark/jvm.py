@@ -53,10 +53,7 @@ def unless_missing(spark: "SparkSession", look: "Callable[[], T]") -> T | None:
     try:
         return look()
     except Py4JJavaError as error:
-        thrown = error.java_exception
-        causes = (thrown, thrown.getCause())  # a file that is opened in another thread has its error as the cause
-        gateway = spark.sparkContext._gateway
-        if not any(cause and is_instance_of(gateway, cause, "java.io.FileNotFoundException") for cause in causes):
+        if not is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.io.FileNotFoundException"):
             raise
         return None
 

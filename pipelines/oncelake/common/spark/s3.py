@@ -47,6 +47,7 @@ _SAFE: Mapping[str, tuple[str, ...]] = {
     _CHECKPOINTS: (f"oncelake.{_CHECKPOINT_WRITER}",),
 }
 _CLIENT = "spark.hadoop.fs.s3a."
+_SET_BY_SPARK = f"{_CLIENT}vectored.read."
 # The variables with which delta-rs commits in another way than by a put under a condition.
 _OTHER_COMMITS = frozenset(
     {"AWS_S3_LOCKING_PROVIDER", "AWS_S3_ALLOW_UNSAFE_RENAME", "AWS_COPY_IF_NOT_EXISTS", "COPY_IF_NOT_EXISTS"}
@@ -187,7 +188,7 @@ def delta_rs_options(spark: SparkSession, root: str) -> Mapping[str, str] | None
     ours = {f"{_CLIENT}{key}": value for key, value in _client().items()}
     used = dict(spark.sparkContext.getConf().getAll())
     # guard: delta-rs-reaches-as-spark
-    if {key: value for key, value in used.items() if key.startswith(_CLIENT)} != ours:
+    if {key: used[key] for key in used if key.startswith(_CLIENT) and not key.startswith(_SET_BY_SPARK)} != ours:
         return None
     log_store = _LOG_STORES[scheme_of(root)]
     if used.get(log_store) != _SAFE[log_store][0] or any(key.upper() in _OTHER_COMMITS for key in os.environ):

@@ -126,7 +126,7 @@ class LocalTable:
         self, files: NewFiles, written: Sequence[DataFile], metadata: CommitMetadata, alone: LogCheck
     ) -> bool:
         snapshot = self.snapshot(files.columns)
-        alone(snapshot and snapshot.version)  # guard: snapshot-before-log-check
+        alone(snapshot.version if snapshot is not None else None)  # guard: snapshot-before-log-check
         if snapshot is None or snapshot.schema != files.schema:
             files.discard()
             return False
@@ -142,7 +142,7 @@ class LocalTable:
         def change(metadata: CommitMetadata, alone: LogCheck, fence: Check) -> bool:
             del fence
             snapshot = self.snapshot(rows.columns)
-            alone(snapshot and snapshot.version)
+            alone(snapshot.version if snapshot is not None else None)
             merge_sql = sql("datafusion")
             if snapshot is None or merge_sql is None or not snapshot.can_merge(merge_sql.windows):
                 return False

@@ -9,8 +9,8 @@ from oncelake.exactly_once.writers import Engine
 def engines_before_spark(
     path: str,
     files: TableFiles,
-    options: Mapping[str, str],
     *,
+    options: Mapping[str, str] | None = None,
     windows: str | None = None,
     needed: Callable[[], int | None] = lambda: None,
 ) -> Sequence[Engine]:
@@ -19,7 +19,7 @@ def engines_before_spark(
     Args:
         path: the table's directory.
         files: the access to it.
-        options: how delta-rs reaches it, if it is on a store.
+        options: how delta-rs reaches it; None for one on a local disk.
         windows: the column of a gold table's windows; None for a table that is only appended to.
         needed: returns the oldest version that a stage still reads from the table; None if there is none.
     """
