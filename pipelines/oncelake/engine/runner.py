@@ -31,11 +31,12 @@ from oncelake.engine.sources import Failed, failure_lines, stands_alone
 from oncelake.engine.start_gate import block_reason, refuse_unless_startable, waits
 from oncelake.exactly_once.batch import BatchCallback, Event, EventSink, ForeignWriter, Notice, Writer
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import files_at, remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object, in_table
 from oncelake.exactly_once.write import TableWriter, no_fence
-from oncelake.exactly_once.writers import Engine
+from oncelake.exactly_once.writers import Access, Engine
 from oncelake.exactly_once.writers.registry import engines_before_spark
 from oncelake.gold.declaration import LOG_TIME
 
@@ -326,12 +327,12 @@ class Run:
         writers: dict[Table, Writer] = {
             table: TableWriter(
                 lake.at(table),
-                self.chain.commit_log(table),
+                commit_log,
                 state.table_states[table],
                 every_batch=table == first,
-                engines=self._engines(table),
+                engines=self._engines(table, commit_log),
             )
-            for table in written
+            for table, commit_log in ((table, self.chain.commit_log(table)) for table in written)
         }
         wait = self.chain.settings.serving.wait
         return BatchCallback(
@@ -352,17 +353,16 @@ class Run:
             small_batches=self.small_batches,
         )
 
-    def _engines(self, table: Table) -> Sequence[Engine]:
+    def _engines(self, table: Table, commit_log: DeltaLog) -> Sequence[Engine]:
         """Return the engines that are tried before Spark's writer: none where only Spark may commit."""
         options, at = self._delta_rs_options, self.chain.lake.at(table)
         if self.small_batches is None or options is None:
             return ()
         return engines_before_spark(
             at,
-            files_at(at, self.spark),
-            options=options,
             windows=LOG_TIME if table.layer == "gold" else None,
             needed=partial(self.needed, table),
+            access=Access(files_at(at, self.spark), commit_log, options),
         )
 
     def needed(self, table: Table) -> int | None:

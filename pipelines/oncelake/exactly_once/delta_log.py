@@ -206,6 +206,7 @@ class DeltaLog:
         self._files = files
         self.place = table_path
         self._log = f"{table_path}/_delta_log"
+        self._last_read: tuple[int, str] | None = None
 
     def versions(self) -> list[int]:
         """Return the versions whose commit files still exist, oldest first; empty without a table."""
@@ -480,10 +481,18 @@ class DeltaLog:
         except ValueError:
             return {}
 
+    def text(self, version: int) -> str | None:
+        """Return the text of a commit as it was last read, if no other one was read since; otherwise read it."""
+        last = self._last_read
+        return last[1] if last is not None and last[0] == version else self._text(version)
+
     def _text(self, version: int) -> str | None:
         """Return the text of a commit; None if its file is gone, or empty or cut, so that no reader can read it."""
         text = self._files.read(f"{self._log}/{version:020d}.json")
-        return text if text is not None and text[-4:].rstrip().endswith("}") else None
+        if text is None or not text[-4:].rstrip().endswith("}"):
+            return None
+        self._last_read = version, text
+        return text
 
 
 def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:

@@ -64,7 +64,7 @@ def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCom
         since: the version at the last call.
         commit: the commit of a batch.
     """
-    log, windows = local.checksums.log, local.windows
+    log, windows = f"{local.path}/_delta_log", local.windows
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
     retention = properties.get("delta.logRetentionDuration", "interval 30 days")
@@ -114,7 +114,7 @@ def _would_cut(local: "LocalTable", retention: str) -> bool:  # guard: upkeep-ke
         oldest = (timedelta(**{f"{match[2]}s": int(match[1])}) - _MARGIN).total_seconds()
     except OverflowError:  # for ever
         return False
-    written = local.files.modified(f"{local.checksums.log}/{needed:020}.json")
+    written = local.files.modified(f"{local.path}/_delta_log/{needed:020}.json")
     return written is not None and time.time() - written >= oldest
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import TableFiles
 
 # A checksum is computed from the one of an earlier version, at most this many versions before.
@@ -21,12 +22,13 @@ _EMPTY: Mapping[str, Any] = {"tableSizeBytes": 0, "numFiles": 0}
 class VersionChecksums:
     """The version checksums of one table, written beside its commits.
 
-    Attributes:
-        log: the table's log directory.
+    Args:
+        commit_log: the table's log.
+        files: the access to its directory.
     """
 
-    def __init__(self, files: TableFiles, log: str) -> None:
-        self.log = log
+    def __init__(self, commit_log: DeltaLog, files: TableFiles) -> None:
+        self._log = commit_log
         self._files = files
         self._last: tuple[int, Mapping[str, Any]] | None = None
 
@@ -55,7 +57,7 @@ class VersionChecksums:
         result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
         result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
         for number in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
-            for text in str(self._files.read(f"{self.log}/{number:020}.json")).split("\n"):
+            for text in str(self._log.text(number)).split("\n"):
                 if text and not _add(json.loads(text), result):
                     return None
         result |= {"numMetadata": 1, "numProtocol": 1}
@@ -72,7 +74,7 @@ class VersionChecksums:
         return None, _EMPTY
 
     def _path(self, version: int) -> str:
-        return f"{self.log}/{version:020}.crc"
+        return f"{self._log.place}/_delta_log/{version:020}.crc"
 
 
 def _add(action: Mapping[str, Any], result: dict[str, Any]) -> bool:

@@ -71,7 +71,7 @@ class Writes(ABC):
     def writer(self, path: Path) -> TableWriter:
         """Return what a process that starts now writes the table with."""
         log = DeltaLog(LocalFiles(), str(path))
-        engines = engines_before_spark(str(path), LocalFiles()) if self.is_local else ()
+        engines = engines_before_spark(str(path)) if self.is_local else ()
         return TableWriter(str(path), log, log.state(), every_batch=True, engines=engines)
 
     def test_rows_are_appended_once(self, spark: SparkSession, path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
     DeltaTable.create(path, schema=SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
     for batch, given in enumerate([[("a", 1), ("b", 2)], [("b", 3), ("c", 4)], []]):
         commit(LocalTable(path, "key").merge(rows(*given), lambda _: SQL), metadata(batch))
-        VersionChecksums(LocalFiles(), str(tmp_path / "_delta_log")).write(batch + 1)
+        VersionChecksums(DeltaLog(LocalFiles(), str(tmp_path)), LocalFiles()).write(batch + 1)
         assert (tmp_path / "_delta_log" / f"{batch + 1:020}.crc").exists()
     DeltaTable(path).optimize.z_order(["key"])
     feed = pa.table(DeltaTable(path).load_cdf(starting_version=1).read_all())

@@ -9,6 +9,7 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.version_checksum import VersionChecksums
 
@@ -36,7 +37,7 @@ def write(table: Path, *versions: int) -> None:
 
 
 def checksums(table: Path) -> VersionChecksums:
-    return VersionChecksums(LocalFiles(), str(table / "_delta_log"))
+    return VersionChecksums(DeltaLog(LocalFiles(), str(table)), LocalFiles())
 
 
 def read(table: Path, version: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ failure the version is read: the run's ID in the commit metadata shows whose com
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,10 +33,11 @@ from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
-from oncelake.exactly_once.files import LocalFiles, TableFiles
+from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import VersionChecksums
 from oncelake.exactly_once.writers import (
+    Access,
     Check,
     LogCheck,
     MergeFor,
@@ -56,6 +58,9 @@ _CHANGES_VERSION = 4
 _FEATURES_VERSION = 7
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
+# Does the upkeep of tables on stores.
+_MEANWHILE = ThreadPoolExecutor(thread_name_prefix="upkeep")
+
 _INDEXED, _FIRST = "delta.dataSkippingStatsColumns", 32
 # A field with an invariant has this in the schema; Spark's writer checks it.
 _INVARIANTS = "delta.invariants"
@@ -74,7 +79,8 @@ def create(path: str, schema: StructType, properties: Mapping[str, str]) -> bool
         DeltaTable.create(path, columns, "ignore", configuration=dict(properties), raise_if_key_not_exists=False)
     except (DeltaError, OSError):
         return False
-    VersionChecksums(LocalFiles(), f"{path}/_delta_log").write(0)
+    files = LocalFiles()
+    VersionChecksums(DeltaLog(files, path), files).write(0)
     return True
 
 
@@ -87,6 +93,9 @@ class LocalTable:
         needed: returns the oldest version that a stage still reads from the table; None if there is none.
         files: the access to the directory.
         checksums: the checksums of its versions.
+
+    Args:
+        access: how the directory is reached; None for one on a local disk.
     """
 
     def __init__(
@@ -94,19 +103,20 @@ class LocalTable:
         path: str,
         windows: str | None = None,
         needed: Callable[[], int | None] = lambda: None,
-        files: TableFiles | None = None,
-        options: Mapping[str, str] | None = None,
+        access: Access | None = None,
     ) -> None:
+        access = access or Access(LocalFiles(), DeltaLog(LocalFiles(), path))
         self.path = path
         self.windows = windows
         self.needed = needed
-        self.files = files or LocalFiles()
-        self.checksums = VersionChecksums(self.files, f"{path}/_delta_log")
-        self._options = dict(options or {})
+        self.files = access.files
+        self.checksums = VersionChecksums(access.commit_log, access.files)
+        self._options = dict(access.options)
         self._is_local = is_local(path)
         self._table: DeltaTable | None = None
-        self._recorded = _Recorded(DeltaLog(self.files, path))
+        self._recorded = _Recorded(access.commit_log)
         self._kept_up: int | None = None
+        self._upkeep: Future[None] | None = None
 
     def append(self, rows: BatchRows) -> TableChange | None:
         """Return the change that appends rows as data files; None if only Spark can write them."""
@@ -207,6 +217,8 @@ class LocalTable:
         On a store this is the newest one that is known: a look would be a request more for each batch, and the commit
         looks itself. If another writer has committed, it fails, and the next try has the newest version.
         """
+        if self._upkeep is not None:
+            self._upkeep.result()
         try:
             if self._table is None:
                 self._table = DeltaTable(self.path, storage_options=self._options)
@@ -231,14 +243,24 @@ class LocalTable:
         return len(fields) - len(others) == len(columns) and all(field.nullable for field in others)
 
     def keep_up(self, commit: ChainCommit) -> None:
-        """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail."""
-        if self._table is not None and self._kept_up is not None:
-            self.checksums.write(commit.version)
-            self._recorded.add(commit)
-            with suppress(DeltaError, OSError):
-                self._table.update_incremental()  # a commit of files leaves it at the version before
-            keep_up(self._table, self, self._kept_up, commit)
-            self._kept_up = commit.version
+        """Do the table's upkeep that is due after a batch's commit by the last snapshot; nothing of it can fail.
+
+        On a store, the next stage begins meanwhile: only the checksum must be there before it reads the table.
+        """
+        if self._table is None or self._kept_up is None:
+            return
+        self.checksums.write(commit.version)
+        self._recorded.add(commit)
+        if self._is_local:
+            self._keep_up(self._table, self._kept_up, commit)
+        else:
+            self._upkeep = _MEANWHILE.submit(self._keep_up, self._table, self._kept_up, commit)
+        self._kept_up = commit.version
+
+    def _keep_up(self, table: DeltaTable, since: int, commit: ChainCommit) -> None:
+        with suppress(DeltaError, OSError):
+            table.update_incremental()  # a commit of files leaves it at the version before
+        keep_up(table, self, since, commit)
 
 
 class _Recorded:
