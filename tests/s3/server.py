@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -52,6 +52,15 @@ class Request:
     status: int
     began: float
     ended: float
+
+
+def rounds(requests: Sequence[Request]) -> int:
+    """Return how many of the requests follow one another: the most of which no two overlap."""
+    count, end = 0, 0.0
+    for request in sorted(requests, key=lambda request: request.ended):
+        if request.began >= end:
+            count, end = count + 1, request.ended
+    return count
 
 
 class Server:

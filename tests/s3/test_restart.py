@@ -3,16 +3,19 @@
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.s3.conftest import WRITERS
 from tests.s3.house import S3House
-from tests.s3.server import BUCKET
+from tests.s3.server import BUCKET, Request, rounds
 from tests.support.house import kill_group
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.chain
 
+MOST_REQUESTS, MOST_ROUNDS = 110, 90
 STEPS = ("_checkpoints/bronze/offsets/", "silver/access_log/_delta_log/", "_checkpoints/gold/error_log/commits/")
 
 
+@WRITERS
 def test_kills_in_each_stage_lose_and_double_nothing(house: S3House) -> None:
     write_log(house.logs, 1_000)
     for number, step in enumerate(STEPS):
@@ -48,3 +51,23 @@ def test_files_in_the_bucket_are_read_once(house: S3House) -> None:
         write_late_and_broken(house.logs, late=20, broken=6)
     house.must_be([*lines_of(house.logs)])
     assert '"holds": true' in house.call("prove", "--json")
+
+
+def test_a_batch_takes_few_requests_and_rounds(house: S3House) -> None:
+    """The bounds are some 20 requests above what a batch took; each of them is paid for, and a wait."""
+    house.sets.append(f"checkpoints={house.root / 'checkpoints'}")
+    write_log(house.logs, 100)
+    process = house.start("run")
+    requests, number = house.bucket.requests, 0
+    gold = "gold/error_log/_delta_log/"
+    wait_for(process, lambda: house.newest(gold) >= 1)
+    batches = list[list[Request]]()
+    while len(batches) < 5:
+        begun, before, number = len(requests), house.newest(gold), number + 1
+        write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=number)
+        wait_for(process, lambda before=before: house.newest(gold) > before)  # type: ignore[misc]
+        batches.append(requests[begun:])
+    kill_group(process)
+    taken = sorted((len(batch), rounds(batch)) for batch in batches)
+    assert taken[0][0] <= MOST_REQUESTS, taken
+    assert taken[0][1] <= MOST_ROUNDS, taken

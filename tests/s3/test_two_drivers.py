@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
+from tests.s3.conftest import WRITERS
 from tests.s3.house import S3House, error_of
 from tests.s3.server import Server
 from tests.support.house import kill_group
@@ -28,6 +29,7 @@ def wait_until(house: S3House, version: int, drivers: Sequence[subprocess.Popen[
         time.sleep(0.1)
 
 
+@WRITERS
 def test_two_drivers_at_once_lose_and_double_nothing(house: S3House) -> None:
     write_log(house.logs, 500)
     for number in range(ROUNDS):
@@ -66,7 +68,8 @@ def test_a_store_that_lets_a_put_replace_another_is_refused_before_anything_is_w
         assert server.names() in ([], ["lake/"])  # Hadoop leaves the mark of a directory
 
 
-def test_lost_answers_to_commits_change_nothing(tmp_path: Path) -> None:
+@WRITERS
+def test_lost_answers_to_commits_change_nothing(tmp_path: Path, writer: list[str]) -> None:
     lost: list[str] = []
 
     def loses(key: str) -> bool:
@@ -75,9 +78,15 @@ def test_lost_answers_to_commits_change_nothing(tmp_path: Path) -> None:
         return is_commit
 
     with Server(loses=loses) as server:
-        house = S3House(tmp_path, sets=[*SMALL], server=server)
+        house = S3House(tmp_path, sets=[*SMALL, *writer], server=server)
         write_log(house.logs, 200)
         house.call("run", "--once")
         house.must_be([*lines_of(house.logs)])
         assert len(lost) > 5
+        clients = {
+            request.client.partition("/")[0]
+            for request in server.requests
+            if request.method == "PUT" and request.key in lost and not request.key.endswith(f"{0:020}.json")
+        }
+        assert ("object_store" in clients) is (not writer)
         assert '"holds": true' in house.call("prove", "--json")
