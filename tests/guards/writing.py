@@ -294,7 +294,7 @@ GUARDS = (
         "replaced-checksum-removed",
         "the checksum of a checkpoint file that delta-rs replaces is removed",
         "Spark takes the file for broken and reads it three times, a second apart",
-        calls("unlink", "None"),
+        calls("remove", "None"),
         tests=(f"{_UPKEEP_TESTS}test_the_checksum_of_a_replaced_file_goes",),
     ),
     Guard(
