@@ -31,9 +31,9 @@ from tests.bench.continuous import Program, Source, source, start
 from tests.bench.programs.oncelake import command
 from tests.bench.results import keep
 from tests.bench.whole import line
-from tests.s3.house import variables
-from tests.s3.server import BUCKET, Request, Server, rounds
 from tests.support.house import error_log_conf
+from tests.support.s3_house import variables
+from tests.support.s3_server import BUCKET, Request, Server, rounds
 
 # The milliseconds that an answer takes longer, the batches before the measurement and of each measurement, the lines of
 # a batch, and the seconds in which a batch's upkeep ends.

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3.house import S3House
-from tests.s3.server import Server
 from tests.support.processes import SMALL
-
-# The settings with which each of the two writers commits the batches of a test.
-WRITERS = pytest.mark.parametrize("writer", [[], ["run.small_batch=0"]], ids=["delta-rs", "spark"])
+from tests.support.s3_house import S3House
+from tests.support.s3_server import Server
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from oncelake.common.spark.s3 import Places, check_lake, only_version
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.exactly_once.write import is_conflict
-from tests.s3.house import variables
-from tests.s3.server import BUCKET, Server
+from tests.support.s3_house import variables
+from tests.support.s3_server import BUCKET, Server
 from tests.support.spark_handles import java_session
 
 ROOT = f"s3://{BUCKET}/lake"

@@ -4,11 +4,10 @@ import pytest
 import yaml
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.conftest import WRITERS
-from tests.s3.house import S3House
-from tests.s3.server import BUCKET, Request, rounds
 from tests.support.house import error_log_conf, kill_group
 from tests.support.processes import wait_for
+from tests.support.s3_house import WRITERS, S3House
+from tests.support.s3_server import BUCKET, Request, rounds
 
 pytestmark = pytest.mark.chain
 

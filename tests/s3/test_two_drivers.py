@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.conftest import WRITERS
-from tests.s3.house import S3House, error_of
-from tests.s3.server import Server
 from tests.support.house import kill_group
 from tests.support.processes import SMALL
+from tests.support.s3_house import WRITERS, S3House, error_of
+from tests.support.s3_server import Server
 
 pytestmark = pytest.mark.chain
 

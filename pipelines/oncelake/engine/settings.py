@@ -91,7 +91,8 @@ class RunSettings(Strict):
         ByteSize(32 * 1024**2),
         ge=0,
         description="on a local disk and on S3, rows of a batch of at most this many bytes are collected, and on a "
-        "local disk larger ones are appended as files; both without Spark's slower writer; 0: Spark commits every batch",
+        "local disk larger ones are appended as files; both without Spark's slower writer; 0: Spark commits every "
+        "batch",
     )
     lock_wait: Duration = Field(
         timedelta(seconds=10), description="how long to wait for another process to release the lake's lock"

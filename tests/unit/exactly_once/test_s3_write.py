@@ -24,10 +24,10 @@ from oncelake.exactly_once.files import TableFiles
 from oncelake.exactly_once.write import TableWriter, no_fence
 from oncelake.exactly_once.writers import Access, MergeSql, TableChange, VersionTakenError
 from oncelake.exactly_once.writers.local import LocalTable
-from tests.s3.house import variables
-from tests.s3.server import BUCKET, Server
 from tests.support.committed import append_by
 from tests.support.memory import metadata
+from tests.support.s3_house import variables
+from tests.support.s3_server import BUCKET, Server
 
 AT = f"s3://{BUCKET}/lake/gold/error_log"
 LOG = "lake/gold/error_log/_delta_log/"
@@ -228,7 +228,7 @@ def test_upkeep_on_a_store_joins_files_and_writes_a_checkpoint(server: Server, m
 
 
 def spark(**settings: str) -> Any:
-    ours = {f"spark.hadoop.fs.s3a.{key}": value for key, value in s3._client().items()}
+    ours = s3.conf(s3.Places(sources=["s3://bucket/logs"]), {})
     conf = {"spark.delta.logStore.s3.impl": "oncelake.S3LogStore", **ours, **settings}
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=conf.items)))
 
