@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.s3.server import BUCKET, Server
+from tests.support.s3_server import BUCKET, Server
 
 
 def put(server: Server, content: bytes, key: str = "a", **headers: str) -> int:

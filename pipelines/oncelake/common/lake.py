@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from arro3.core import Table as ArrowTable
     from deltalake import DeltaTable
 
+S3 = ("s3", "s3a")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
@@ -165,6 +166,11 @@ def is_local(text: str) -> bool:
     return scheme_of(text) in ("", "file")
 
 
+def is_s3(text: str) -> bool:
+    """Return True if a place is on S3 or on a store with its API."""
+    return scheme_of(text) in S3
+
+
 def scheme_of(text: str) -> str:
     """Return the scheme of a URL in lower case, such as `s3a`; empty for a path."""
     scheme = _SCHEME.match(text)
@@ -187,7 +193,8 @@ def opens_in_delta_rs(path: str) -> bool:
 
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
-    return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+    fits = path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+    return fits and (is_local(path) or is_s3(path))
 
 
 def listed_files(table: "DeltaTable") -> "ArrowTable":
@@ -207,7 +214,8 @@ def micros(times: "ChunkedArray") -> list[Any]:
 
 def opened_by_delta_rs(at: str, version: int | None = None) -> "DeltaTable | None":
     """Return a table at a version, by default the newest; None if delta-rs is not installed or cannot read it."""
-    is_here = not is_name(at) and opens_in_delta_rs(at)  # guard: opened-path-fits-delta-rs
+    # guard: opened-path-fits-delta-rs
+    is_here = not is_name(at) and is_local(at) and opens_in_delta_rs(at)
     if not is_here or find_spec("deltalake") is None:
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it

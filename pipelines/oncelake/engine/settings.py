@@ -19,11 +19,11 @@ from oncelake.common.lake import (
     checkpoints_below,
     checkpoints_here,
     is_local,
+    is_s3,
     place,
 )
 from oncelake.common.models import Duration, Strict, later
 from oncelake.common.spark.runtime import on_databricks
-from oncelake.common.spark.s3 import is_s3
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.alerts import AlertSettings, check_alert
@@ -101,8 +101,9 @@ class RunSettings(Strict):
     small_batch: ByteSize = Field(
         ByteSize(32 * 1024**2),
         ge=0,
-        description="on a local disk, rows of a batch of at most this many bytes are collected, and larger ones are "
-        "appended as files; both without Spark's slower writer; 0: Spark commits every batch",
+        description="on a local disk and on S3, rows of a batch of at most this many bytes are collected, and on a "
+        "local disk larger ones are appended as files; both without Spark's slower writer; 0: Spark commits every "
+        "batch",
     )
     lock_wait: Duration = Field(
         timedelta(seconds=10), description="how long to wait for another process to release the lake's lock"

@@ -10,10 +10,14 @@ from typing import Any
 from unittest import mock
 
 import deltalake
+import pytest
 
-from tests.s3.server import BUCKET, Server
 from tests.support.house import House
 from tests.support.processes import newest
+from tests.support.s3_server import BUCKET, Server
+
+# The settings with which each of the two writers commits the batches of a test.
+WRITERS = pytest.mark.parametrize("writer", [[], ["run.small_batch=0"]], ids=["delta-rs", "spark"])
 
 
 def variables(server: Server) -> Mapping[str, str]:

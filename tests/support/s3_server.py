@@ -7,8 +7,9 @@ a list shows each object that was put before it, and a conditional put is one st
 import hashlib
 import re
 import threading
+import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -31,6 +32,38 @@ class _Object:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request that was answered.
+
+    Attributes:
+        client: what the client calls itself.
+        method: its method.
+        key: the object's key; of a list, the prefix.
+        is_list: whether it is a list.
+        status: that of the answer.
+        began: when it came, on the monotonic clock.
+        ended: when its answer was sent.
+    """
+
+    client: str
+    method: str
+    key: str
+    is_list: bool
+    status: int
+    began: float
+    ended: float
+
+
+def rounds(requests: Sequence[Request]) -> int:
+    """Return how many of the requests follow one another: the most of which no two overlap."""
+    count, end = 0, 0.0
+    for request in sorted(requests, key=lambda request: request.ended):
+        if request.began >= end:
+            count, end = count + 1, request.ended
+    return count
+
+
 class Server:
     """A bucket that ends with the block.
 
@@ -40,6 +73,8 @@ class Server:
         refuses: the requests that it refuses, with the status and the code of the error, and None for the others:
             called with the method and the key of each request.
         apart: whether each client, by its access key, sees only its own leases, so that none keeps drivers apart.
+        delay: the seconds that each answer takes longer.
+        requests: the requests so far, in the order of their answers.
         endpoint: its address.
     """
 
@@ -50,11 +85,14 @@ class Server:
         loses: Callable[[str], bool] = lambda _: False,
         refuses: Callable[[str, str], tuple[int, str] | None] = lambda *_: None,
         apart: bool = False,
+        delay: float = 0.0,
     ) -> None:
         self.honours = honours
         self.loses = loses
         self.refuses = refuses
         self.apart = apart
+        self.delay = delay
+        self.requests = list[Request]()
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -144,16 +182,22 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _handle(self) -> None:
+        began = time.monotonic()
         address = urlsplit(self.path)
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
         refused = self._server.refuses(self.command, key)
         if refused is not None:
-            self._send(_error(*refused))
-            return
-        answer = self._effect(self._own(key), query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
-        if self.command == "PUT" and self._server.loses(key):
+            answer = _error(*refused)
+        else:
+            answer = self._effect(self._own(key), query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
+        time.sleep(self._server.delay)
+        client, asked, is_list = self.headers.get("User-Agent", ""), key or query.get("prefix", ""), "prefix" in query
+        self._server.requests.append(
+            Request(client, self.command, asked, is_list, answer.status, began, time.monotonic())
+        )
+        if refused is None and self.command == "PUT" and self._server.loses(key):
             self.close_connection = True
             return
         self._send(answer)
