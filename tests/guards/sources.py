@@ -12,6 +12,7 @@ _CENSUS, _PROVEN, _LOSS = (
 )
 _PLANNED, _BRONZE = "unit/sources/files/test_batch_check.py::", "unit/sources/files/test_kind.py::"
 _LOADER, _TOPIC = "unit/sources/files/test_auto_loader.py::", "unit/sources/kafka/test_census.py::"
+_UNREAD = "streaming/test_census.py::"
 _ANY = "unit/sources/test_kind.py::test_any_source_is_proven_by_its_own_answers"
 _FILTER, _CONTENT, _OVERLAP = (
     "unit/sources/files/test_file_filter.py::",
@@ -577,6 +578,20 @@ GUARDS = (
         "a rewritten file goes unnoticed",
         answers("census"),
         tests=(f"{_PROVEN}test_a_file_of_the_same_size_and_another_time_is_read_again",),
+    ),
+    Guard(
+        "unread-file-compared-with-gone",
+        "a file without a line in bronze is compared with the files that are gone",
+        "a renamed file that changed is read again, and its lines count twice",
+        answers("census"),
+        tests=(f"{_UNREAD}test_a_renamed_file_with_another_time_is_the_same_file",),
+    ),
+    Guard(
+        "gone-file-has-one-name",
+        "the other name of a file that is gone stands for it alone",
+        "a copy of a renamed file is refused, and its lines are missing",
+        never(),
+        tests=(f"{_PROVEN}test_a_gone_file_with_another_name_is_compared_with_no_other_file",),
     ),
     Guard(
         "binary-file-set-aside",

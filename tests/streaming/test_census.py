@@ -179,6 +179,87 @@ def test_a_file_that_was_empty_when_listed_is_named_and_read_after_a_rename(hous
     must_hold(house, spark, [line("a"), line("later")])
 
 
+def renamed_from_a(house: House, spark: SparkSession, *more: str) -> Path:
+    """Read a.log and others, and let a run recognize b.log as the new name of a.log."""
+    for name in ("a", *more):
+        house.write(f"{name}.log", line(name), line(f"{name} again"))
+    read(house, spark)
+    moved = (house.logs / "a.log").rename(house.logs / "b.log")
+    must_hold(house, spark, [each for name in ("a", *more) for each in (line(name), line(f"{name} again"))])
+    return moved
+
+
+def test_a_renamed_file_with_another_time_is_the_same_file(house: House, spark: SparkSession) -> None:
+    moved = renamed_from_a(house, spark)
+    os.utime(moved)
+    assert fault_of(house, spark) == []
+    assert "is not at fault" in house.tell(spark, "census", "reread", str(moved), expect=1)
+    moved.write_bytes(moved.read_bytes()[:-1])
+    assert fault_of(house, spark) == []
+    rebuilt(house, spark)
+    must_hold(house, spark, [line("a"), line("a again")])
+
+
+def test_a_renamed_file_that_grew_is_named_and_never_counted_twice(house: House, spark: SparkSession) -> None:
+    moved = renamed_from_a(house, spark)
+    with moved.open("ab") as file:
+        file.write(line("added") + b"\n")
+    (said,) = fault_of(house, spark)
+    assert "b.log holds the lines of " in said
+    assert "a.log, which was read and is gone, and more, which are not in bronze; give it that name again" in said
+    assert "would count twice" in house.tell(spark, "census", "reread", str(moved), expect=1)
+    house.tell(spark, "census", "accept", str(moved))
+    assert fault_of(house, spark) == []
+    assert "count under both names" not in notes_of(house, spark)
+    rebuilt(house, spark)
+    must_hold(house, spark, [line("a"), line("a again"), line("added")])
+
+
+def test_a_renamed_file_with_other_lines_is_a_changed_one(house: House, spark: SparkSession) -> None:
+    moved = renamed_from_a(house, spark)
+    house.write("b.log", line("other"))
+    assert "b.log: its lines changed after they were read" in fault_of(house, spark)[0]
+    house.tell(spark, "census", "reread", str(moved))
+    must_hold(house, spark, [line("a"), line("a again"), line("other")])
+
+
+def test_a_file_that_took_the_place_of_an_empty_one_is_compared_with_those_that_are_gone(
+    house: House, spark: SparkSession
+) -> None:
+    """Of two files with the lines of one that is gone, one is its other name: the second one is read."""
+    (house.logs / "copy.log").touch()
+    (house.logs / "place.log").touch()
+    moved = renamed_from_a(house, spark, "c")
+    (house.logs / "copy.log").write_bytes(moved.read_bytes())
+    place = (house.logs / "c.log").rename(house.logs / "place.log")
+    os.utime(place)
+    (said,) = fault_of(house, spark)
+    assert "copy.log: bronze has no line of it" in said
+    assert "place.log holds the lines of " in said
+    assert "c.log, which was read and is gone: they count once, under that name" in said
+    assert "would count twice" in house.tell(spark, "census", "reread", str(place), expect=1)
+    house.tell(spark, "census", "reread", str(house.logs / "copy.log"))
+    house.tell(spark, "census", "accept", str(place))
+    lines = [line(name) for name in ("a", "a again", "c", "c again")]
+    must_hold(house, spark, [*lines, *lines[:2]])
+
+
+def test_a_file_that_still_holds_every_line_is_not_read_again(house: House, spark: SparkSession) -> None:
+    lines = [line(f"{number}") for number in range(50)]
+    for name in ("cut.log", "marked.log"):
+        house.write(name, *lines)
+    (house.logs / "packed.log.gz").write_bytes(gzip.compress(b"\n".join(lines), compresslevel=0))
+    must_hold(house, spark, lines * 3)
+    (house.logs / "cut.log").write_bytes((house.logs / "cut.log").read_bytes()[:-1])
+    (house.logs / "marked.log").write_bytes(b"\xef\xbb\xbf" + (house.logs / "marked.log").read_bytes())
+    (house.logs / "packed.log.gz").write_bytes(gzip.compress(b"\n".join(lines), compresslevel=9))
+    (said,) = fault_of(house, spark)
+    for name in ("cut.log shrank", "marked.log grew", "packed.log.gz shrank"):
+        assert name in said
+        path = str(house.logs / name.split()[0])
+        assert "would count twice" in house.tell(spark, "census", "reread", path, expect=1)
+
+
 def test_a_file_dated_far_ahead_hides_no_other(house: House, spark: SparkSession) -> None:
     assert ANY_AGE.removesuffix("ms") == str(2**63 - 1)
     house.write("ahead.log", line("ahead"))

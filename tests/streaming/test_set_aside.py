@@ -71,6 +71,20 @@ def test_what_holds_no_text_is_set_aside_by_name_and_the_others_go_on(house: Hou
     assert [part.said for link in links for part in link.uncompared] == ["4 files that were set aside"]
 
 
+def test_lines_behind_any_number_of_nuls_are_read(house: House, spark: SparkSession) -> None:
+    """A program that does not append leaves a hole where its log was cut."""
+    lines = [LINE % word for word in (b"a", b"b", b"c", b"d")]
+    hole = b"\0" * 20_000
+    (house.logs / "cut.log").write_bytes(hole + lines[0] + b"\n")
+    (house.logs / "cut.log.gz").write_bytes(gzip.compress(hole + lines[1] + b"\n"))
+    (house.logs / "marked.log").write_bytes(b"\xef\xbb\xbf" + b"\0" * 50 + lines[2] + b"\n" + hole + lines[3] + b"\n")
+    house.run(spark)
+    held = [row["value"] for row in house.rows("bronze/access_log")]
+    assert sorted(value for value in held if value.strip(b"\0")) == lines
+    assert len(held) == len(lines) * 2
+    assert house.doubts(spark) == []
+
+
 def test_a_file_that_changes_after_it_was_planned_is_refused_by_name(house: House, spark: SparkSession) -> None:
     house.write("a.log", LINE % b"a")
     chain = house.chain(spark)
@@ -131,6 +145,11 @@ def test_a_file_that_is_compressed_or_unpacked_is_not_read_again(house: House, s
     house.write("other.log", LINE % b"other")
     house.run(spark)
     house.must_be([*lines, LINE % b"other"])
+    gzip_of("a.log")
+    house.run(spark)
+    house.rebuild(spark, "bronze")
+    house.must_be([*lines, LINE % b"other"])
+    assert house.doubts(spark) == []
 
 
 def test_a_copy_and_a_file_with_other_lines_are_read(house: House, spark: SparkSession) -> None:

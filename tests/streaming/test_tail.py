@@ -1,5 +1,6 @@
 """Growing files: each line counts once, while they are rotated or cut, and after a deletion; the rest is named."""
 
+import bz2
 import gzip
 import os
 import shutil
@@ -176,6 +177,77 @@ def test_a_deep_proof_names_a_file_whose_beginning_was_changed(house: House, spa
     assert house.doubts(spark) == []
     (fault,) = [link.said for link in house.lakehouse(spark).prove(deep=True, full=True).links if not link.holds]
     assert fault == "no longer as they were read: app.log"
+
+
+def test_names_with_the_characters_of_a_pattern_are_read_again_as_they_are(house: House, spark: SparkSession) -> None:
+    names = ["a.log", "b.log", "br[a]{b,c}*.log", "q?.log", "d[1]/{e}.log", "back\\slash.log"]
+    for name in names:
+        house.write(name, *BATCHES[0], MORE)
+    house.run(spark)
+    links = house.lakehouse(spark).prove(deep=True, full=True).links
+    assert [link.said for link in links if not link.holds] == []
+    (well,) = [link.said for link in links if "→ bronze" in link.name]
+    assert well.endswith("6 files read again and equal line by line")
+
+
+def test_an_archive_with_zeros_behind_its_end_is_read_proven_and_rebuilt(house: House, spark: SparkSession) -> None:
+    text = b"\n".join(BATCHES[0])  # the last line has no end, so the reader reads on to the end of the file
+    for number, (name, data) in enumerate((("padded.gz", gzip.compress(text)), ("padded.bz2", bz2.compress(text)))):
+        path = house.logs / str(number) / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data + b"\0" * 10_240)
+        os.utime(path, (1_500_000_000 + number, 1_500_000_000 + number))
+    house.run(spark)
+    house.must_be([*BATCHES[0], *BATCHES[0]])
+    assert all(link.holds for link in house.lakehouse(spark).prove(full=True, deep=True).links)
+    for name, data in (("gz", gzip.compress(b"%s\n" % MORE)), ("bz2", bz2.compress(b"%s\n" % MORE))):
+        for what, behind in (("junk", b"junk"), ("half", data[: len(data) // 2])):
+            path = house.logs / f"{what}.{name}"
+            path.write_bytes(data + behind)
+            os.utime(path, (1_500_000_000, 1_500_000_000))
+    links = house.lakehouse(spark).prove(full=True, deep=True).links
+    (fault,) = [link.said for link in links if not link.holds]
+    assert [name for name in ("junk.gz", "half.gz", "junk.bz2", "half.bz2", "padded") if name in fault] == [
+        *("junk.gz", "half.gz", "junk.bz2", "half.bz2")
+    ]
+    house.rebuild(spark, "bronze")
+    house.must_be([*BATCHES[0], *BATCHES[0]])
+
+
+def test_a_line_that_went_on_after_it_was_read_is_no_loss_of_a_rebuild(house: House, spark: SparkSession) -> None:
+    packed, other = house.logs / "app.log.gz", append(house, MORE, name="other.log")
+    packed.write_bytes(gzip.compress(b"\n".join(BATCHES[0])))
+    os.utime(packed, (1_500_000_000, 1_500_000_000))  # its last line has no end, and is read as nothing is added
+    house.run(spark)
+    house.must_be([*BATCHES[0], MORE])
+    with packed.open("ab") as file:
+        file.write(gzip.compress(b" and more\n"))
+    assert "oncelake rebuild bronze" in house.doubts(spark)[0]
+    away = other.rename(house.root / other.name)
+    with pytest.raises(StateError, match=r"1 line of bronze cannot be read again"):  # that of other.log alone
+        house.rebuild(spark, "bronze")
+    away.rename(other)
+    house.rebuild(spark, "bronze")
+    house.must_be([*BATCHES[0][:-1], BATCHES[0][-1] + b" and more", MORE])
+    assert house.doubts(spark) == []
+
+
+def test_the_way_out_of_a_masked_log_that_was_cut_works(house: House, spark: SparkSession) -> None:
+    house.sets.append("source.mask={rules: [{name: six, pattern: six, action: replace, text: seven}]}")
+    log = append(house, *TEXT)
+    house.run(spark)
+    log.write_bytes(b"".join(line + b"\n" for line in TEXT[:-3]))
+    append(house, MORE)
+    house.run(spark)
+    (fault,) = house.doubts(spark)
+    assert (
+        "oncelake rebuild bronze; if it finds lines of bronze in no file any more, --accept-loss goes on with" in fault
+    )
+    with pytest.raises(StateError, match=r"3 lines of bronze cannot be read again.*rebuild bronze --accept-loss"):
+        house.rebuild(spark, "bronze")
+    house.rebuild(spark, "bronze", accept_loss=True)
+    assert house.size("bronze/access_log") == len(TEXT) - 2
+    assert house.doubts(spark) == []
 
 
 def test_a_deep_proof_leaves_out_an_archive_that_is_being_added_to(house: House, spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.bronze.mask import raw_length
@@ -142,6 +143,32 @@ def test_a_compressed_file_has_the_same_rows(spark: SparkSession, tmp_path: Path
     path.write_bytes((gzip if packed is gzip else bz2).compress(content))
     rows = rows_of(bounded_reader(spark.read, None, 5_000).load(str(path)), "start")
     assert [row[0:1] + row[2:] for row in rows] == [row[0:1] + row[2:] for row in records_of(content, 5_000, None)]
+
+
+@pytest.mark.parametrize("count", [1, 7, 512, 200_000])
+@pytest.mark.parametrize("content", [b"", b"a\n", b"one\ntwo\nlast", TEXT * 40], ids=["empty", "short", "open", "long"])
+def test_zeros_behind_the_end_of_gzip_are_ignored(
+    spark: SparkSession, tmp_path: Path, content: bytes, count: int
+) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(gzip.compress(content) + gzip.compress(content) + b"\0" * count)
+    read = bounded_reader(spark.read, None, 5_000).load(str(path))
+    assert [row.value for row in rows_of(read, "start")] == [row.value for row in records_of(content * 2, 5_000, None)]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b"\0" * 512 + b"x", b"x", b"\0" * 9 + gzip.compress(b"more\n"), b"\x1f\x8b\0\0"],
+    ids=["zeros and a letter", "a letter", "zeros and a member", "half a member"],
+)
+def test_other_bytes_behind_the_end_of_gzip_stop_the_reader(spark: SparkSession, tmp_path: Path, behind: bytes) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(gzip.compress(TEXT) + behind)
+    with pytest.raises(Py4JJavaError):
+        bounded_reader(spark.read, None, 5_000).load(str(path)).count()
+    path.write_bytes(gzip.compress(TEXT)[:-8] + b"\0" * 512)  # padded, and not whole
+    with pytest.raises(Py4JJavaError):
+        bounded_reader(spark.read, None, 5_000).load(str(path)).count()
 
 
 def test_a_line_of_many_buffers_is_kept_up_to_the_bound(spark: SparkSession, tmp_path: Path) -> None:

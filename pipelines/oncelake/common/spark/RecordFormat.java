@@ -113,7 +113,7 @@ public final class RecordFormat extends TextFileFormat {
     private static InputStream opened(
         CompressionCodec codec, FSDataInputStream stored, Decompressor decompressor) throws IOException {
       try {
-        return codec.createInputStream(stored, decompressor);
+        return Unpacked.of(codec, stored, decompressor);
       } catch (IOException error) {
         stored.close();
         throw error;

@@ -19,6 +19,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -357,8 +358,9 @@ public final class TailSource implements TableProvider {
       }
       InputStream bytes = Channels.newInputStream(channel);
       if (isPacked) {
-        bytes = new CompressionCodecFactory(new Configuration()).getCodec(new Path("file." + suffix(path)))
-            .createInputStream(bytes);
+        CompressionCodec codec =
+            new CompressionCodecFactory(new Configuration()).getCodec(new Path("file." + suffix(path)));
+        bytes = Unpacked.of(codec, bytes, codec.createDecompressor());
         skip(bytes, isWithin ? begin - 1L : begin);
       }
       this.lines = new BoundedLines(bytes, isWithin ? begin - 1L : begin, maxLine);

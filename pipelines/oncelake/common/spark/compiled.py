@@ -37,6 +37,7 @@ CLASSES: Mapping[str, str] = {
     "BoundedPattern": "a pattern may take any number of steps on a line",
     "JsonLine": "many events in a line are refused, and JSON's numbers and nested values have Spark's form",
     "Records": "",
+    "Unpacked": "",
     "RecordFormat": "records of several lines are refused, and a line of any size is read into memory",
     "TailSource": "source.kind tail is refused",
     "Topics": "a Kafka record with a timestamp in nanoseconds stops bronze",

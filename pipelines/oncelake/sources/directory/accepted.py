@@ -37,6 +37,15 @@ def read_accepted(files: Files, lake: str) -> frozenset[FaultKey]:
     return frozenset(keys)
 
 
+def renamed_states(accepted: Iterable[FaultKey]) -> dict[str, set[tuple[int, int]]]:
+    """Return the sizes and times with which files were recognized as renamed, by path, of the accepted faults."""
+    states: dict[str, set[tuple[int, int]]] = {}
+    for fault, path, size, modified in accepted:
+        if fault == RENAMED:
+            states.setdefault(path, set()).add((size, modified))
+    return states
+
+
 def write_accepted(files: Files, lake: str, accepted: Iterable[Faulty], now: datetime) -> str:
     """Record the acceptance of faults, with user and time; return the record's path.
 

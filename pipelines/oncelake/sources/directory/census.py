@@ -89,6 +89,7 @@ class Faulty:
         modified: the current modification time in milliseconds. For an empty source see `CensusInputs.source`.
         was: the size in bytes that bronze recorded; None if bronze has not read the file.
         why: what is wrong with the file, if the fault does not say all; otherwise empty.
+        earlier: the path of a file that was read and is gone, and whose lines this file holds; otherwise empty.
     """
 
     path: str
@@ -97,6 +98,7 @@ class Faulty:
     modified: int = 0
     was: int | None = None
     why: str = field(default="", compare=False)
+    earlier: str = field(default="", compare=False)
 
     @property
     def key(self) -> FaultKey:
@@ -289,12 +291,10 @@ def fault_message(faulty: Faulty, stage: str) -> str:
         stage: the stage that reads it.
     """
     name, fault = shown_path(faulty.path), faulty.fault
+    if faulty.earlier:
+        return f"{name} {_as_earlier(faulty, stage)}; or {_command(faulty, 'accept')}"
     if fault is Fault.GREW:
-        grew = f"{name} {fault} from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
-        again = f"read all files again: oncelake rebuild {stage}; or {_command(faulty, 'accept')}"
-        if is_packed(faulty.path):
-            return f"{grew}: lines from anywhere in it may be missing; {again}"
-        return f"{grew}: its tail is not in bronze; {again}; if it is another file: {_command(faulty, 'reread')}"
+        return _grew(faulty, stage)
     if fault is Fault.SHRANK:
         shrank = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')} after it was read"
         return f"{name} {fault} {shrank}: bronze holds its old content; {_other(faulty)}"
@@ -307,6 +307,25 @@ def fault_message(faulty: Faulty, stage: str) -> str:
     if fault is Fault.CHANGED:
         return f"{name}: {_DESCRIPTION[fault]}; {_other(faulty)}"
     return f"{name}: {faulty.why or _DESCRIPTION[fault]}; {_way_out(faulty, stage)}"
+
+
+def _grew(faulty: Faulty, stage: str) -> str:
+    sizes = f"from {faulty.was or 0:,} to {count_of(faulty.size, 'byte')}"
+    grew = f"{shown_path(faulty.path)} {Fault.GREW} {sizes} after it was read"
+    again = f"read all files again: oncelake rebuild {stage}; or {_command(faulty, 'accept')}"
+    if is_packed(faulty.path):
+        return f"{grew}: lines from anywhere in it may be missing; {again}"
+    return f"{grew}: its tail is not in bronze; {again}; if it is another file: {_command(faulty, 'reread')}"
+
+
+def _as_earlier(faulty: Faulty, stage: str) -> str:
+    lines = f"holds the lines of {shown_path(faulty.earlier)}, which was read and is gone"
+    if faulty.fault is not Fault.GREW:
+        return f"{lines}: they count once, under that name; give it that name again"
+    again = f"read all files again: oncelake rebuild {stage}"
+    if not is_packed(faulty.path) and not is_packed(faulty.earlier):
+        again = f"give it that name again, and {again}"
+    return f"{lines}, and more, which are not in bronze; {again}"
 
 
 _DESCRIPTION: Mapping[Fault, str] = {
@@ -328,7 +347,8 @@ _REPAIR: Mapping[Fault, str] = {
     Fault.NO_TEXT: "put text in its place, or take it away",
     Fault.NOT_UNPACKED: "unpack it, or give it the name that fits what it holds",
     Fault.NOT_WHOLE: "put a whole file in its place",
-    Fault.NOT_READ_ON: "to read all files again: oncelake rebuild {stage}",
+    Fault.NOT_READ_ON: "to read all files again: oncelake rebuild {stage}; if it finds lines of bronze in no file any "
+    "more, --accept-loss goes on without them",
     Fault.UNDECIDED: "it is read or left out as soon as the setting says what it is",
 }
 _COMMAND: Mapping[Fault, str] = {

@@ -1,7 +1,7 @@
 """Read source files again, and compare them with the lines that bronze holds."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -20,7 +20,8 @@ from oncelake.common.lake import is_local, local_path, place_of
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.wording import count_of, listed
 from oncelake.exactly_once.span import HALF
-from oncelake.sources.directory.listing import is_gone
+from oncelake.sources.directory.listing import is_gone, literal
+from oncelake.sources.directory.names import RenameKey, rename_keys
 
 # Sums that differ if the lines of two files differ, independent of their order.
 SUMS = ("rows", "sum", "xor")
@@ -131,21 +132,28 @@ def _read_masked(spark: SparkSession, version: MaskVersion, paths: Sequence[str]
     return version.mask.values(lines).select("file", identified().alias("value"))
 
 
-def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> list[str]:
+# The sizes in bytes and modification times in milliseconds with which files were recognized as renamed, by path.
+RenamedStates = Mapping[str, Collection[tuple[int, int]]]
+
+
+def files_lost(
+    bronze: DataFrame, source_path: str, versions: MaskVersions, renamed: RenamedStates | None = None
+) -> list[str]:
     """Return one message for each file that would not give all of bronze's lines again.
 
     Each file is read again, whatever its size and time. It must hold each line at least as often as bronze does: a
-    file that grew passes, a rotated file does not.
+    file that grew passes, a rotated file does not. A renamed file stands for the one that is gone.
 
     Args:
         bronze: bronze's rows.
         source_path: the path that the source reads, in the form that Spark accepts.
         versions: the versions of the rules that mask data.
+        renamed: the states in which runs have recognized files as renamed.
     """
     spark = versions.spark
     current = _listed(spark, source_path)
     files = bronze.select("file").distinct().join(current, "file", "left").orderBy("file")
-    moved = _renamed(bronze, current, versions)
+    moved = _renamed(bronze, current, versions, renamed or {})
     lost, readable = [], []
     for row in files.select("file", F.coalesce("listed", F.lit(False)).alias("listed")).toLocalIterator():
         if row["file"] in moved:
@@ -158,24 +166,31 @@ def files_lost(bronze: DataFrame, source_path: str, versions: MaskVersions) -> l
     return [*lost, *_lines_gone(bronze, readable, versions)]
 
 
-def _renamed(bronze: DataFrame, now: DataFrame, versions: MaskVersions) -> set[str]:  # guard: renamed-file-in-rebuild
-    """Return the files that are gone, and whose lines a file of the same size and time holds that bronze lacks."""
-    read = (
-        bronze.where("file IS NOT NULL")
-        .groupBy("file")
-        .agg(F.max("file_size").alias("size"), F.max("file_modified").alias("modified"))
-    )
-    gone, new = (one.join(other, "file", "left_anti") for one, other in ((read, now), (now, read)))
+# guard: renamed-file-in-rebuild
+def _renamed(bronze: DataFrame, now: DataFrame, versions: MaskVersions, states: RenamedStates) -> set[str]:
+    """Return the files that are gone, and whose lines their new name or their compressed or unpacked form holds."""
+    at = F.unix_millis("modified").alias("modified")
+    sizes = F.max("file_size").alias("size"), F.max("file_modified").alias("modified")
+    read = bronze.where("file IS NOT NULL").groupBy("file").agg(*sizes)
+    missing = read.join(now, "file", "left_anti").select("file", at, "size").collect()
+    gone = [row for row in missing if is_gone(row["file"])]  # not one that is there, and outside of the source
+    if not gone:
+        return set()
+    by_key: dict[RenameKey, set[str]] = {}
+    for uri, modified, size in now.join(read, "file", "left_anti").select("file", at, "size").toLocalIterator():
+        path = place_of(uri)
+        for of_size, of_time in ((size, modified), *states.get(path, ())):
+            for key in rename_keys(path, of_time, of_size):
+                by_key.setdefault(key, set()).add(path)
     pairs: dict[str, list[str]] = {}
-    candidates = gone.join(new.withColumnRenamed("file", "now"), ["size", "modified"]).orderBy("file", "now")
-    for row in candidates.select("file", "now").collect():
-        if is_gone(row["file"]):  # not one that is there, and outside of the source
-            pairs.setdefault(row["file"], []).append(place_of(row["now"]))
-    same = same_lines_as(bronze, pairs, versions) if pairs else []
+    for uri, modified, size in gone:
+        others = {path for key in rename_keys(place_of(uri), modified, size) for path in by_key.get(key, ())}
+        if others:
+            pairs[uri] = sorted(others)
     names: dict[str, str] = {}
-    for one, path in same:
-        if one not in names and path not in names.values():  # one file stands for one other
-            names[one] = path
+    for uri, path, _ in sorted(holding(bronze, pairs, versions), key=lambda found: found[2]):
+        if uri not in names and path not in names.values():  # one file stands for one other
+            names[uri] = path
     return set(names)
 
 
@@ -257,10 +272,19 @@ def _read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _lines(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
     """Read lines of files; columns: `file`, `value` binary and, if there can be stand-ins, `headers`."""
-    places = [f"file:{path}" if is_local(path) else path for path in paths]
-    lines = reader.option("__globPaths__", "false").load(places)  # Spark's internal option; its streams use it too
+    lines = load(reader, paths)
     more = [name for name in lines.columns if name == "headers"]
     return lines.select(F.col("_metadata.file_path").alias("file"), F.col("value").cast("binary"), *more)
+
+
+def load(reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
+    """Load the files at absolute paths or URLs without % escapes, each once, whatever characters their names hold.
+
+    Spark's option `__globPaths__` reads a name as it is, too, but loads all paths once more for each name that looks
+    like a pattern (DataSource.checkAndGlobPathIfNecessary).
+    """
+    # guard: each-path-loaded-once
+    return reader.load([literal(f"file:{path}" if is_local(path) else path) for path in paths])
 
 
 def same_lines_as(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str]]:
@@ -293,6 +317,50 @@ def _sums_of(files: ReadSame, paths: Sequence[str]) -> list[Row]:
         if not broken:
             raise
         return _sums_of(files, [path for path in paths if path not in broken])
+
+
+def holding(rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions) -> list[tuple[str, str, int]]:
+    """Return the pairs of files where the second file holds each line as often as the rows have it of the first.
+
+    Args:
+        rows: bronze's rows.
+        pairs: the paths of the files to read, by the URI of the file to compare them with.
+        versions: the versions of the rules that mask data.
+
+    Returns:
+        The pairs, each with the number of lines that the second file has in addition.
+    """
+    same, _ = _by_reading(rows, list(pairs), versions) if pairs else ([], [])
+    return [pair for part in same for pair in _holding(part, {uri: pairs[uri] for uri in part.uris})]
+
+
+def _holding(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[str, str, int]]:
+    paths = sorted({path for others in pairs.values() for path in others})
+    if not paths:
+        return []
+    counted = F.count("*").alias("times")
+    try:
+        then, now = (
+            lines.select("file", F.xxhash64("value").alias("line")).groupBy("file", "line").agg(counted)
+            for lines in (files.then, files.read(paths))
+        )
+        others = now.select(F.col("file").alias("other"), "line", F.col("times").alias("now"))
+        both = then.join(others, "line").groupBy("file", "other").agg(F.sum(F.least("times", "now")).alias("lines"))
+        shared = both.collect()
+        lines, lines_now = (
+            {row["file"]: row["rows"] for row in frame.groupBy("file").agg(F.sum("times").alias("rows")).collect()}
+            for frame in (then, now)
+        )
+    except (Py4JJavaError, PySparkException):
+        broken = {*broken_of(files.spark, paths)}
+        if not broken:
+            raise
+        return _holding(files, {uri: [path for path in some if path not in broken] for uri, some in pairs.items()})
+    return [
+        (uri, path, lines_now[other] - lines[uri])
+        for uri, other, count in shared
+        if count == lines[uri] and (path := place_of(other)) in pairs[uri]
+    ]
 
 
 def summed(lines: DataFrame) -> DataFrame:

@@ -12,12 +12,15 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
+BOM = b"\xef\xbb\xbf"
 # The format that the ending of a name promises.
 ENDINGS: Mapping[str, str] = {
     ".gz": "gzip",
@@ -79,8 +82,8 @@ _MAGIC_BYTES = 10
 _NO_MAGIC = ("zlib", "lz4", "snappy")
 _TAR, _TAR_AT = b"ustar", 257
 # What a hole in a file leaves before a line: a row of its own. In a file that grows the line may not be there yet.
-_NULS_AT_LINE = re.compile(rb"(?<![^\n])\0{4,}")
 _NULS_BEFORE_LINE = re.compile(rb"(?<![^\n])\0{4,}(?=[^\0])")
+_NULS_AT_END = re.compile(rb"(?<![^\n])\0{4,}\Z")
 # Fewer NULs may be those of a few odd lines.
 _SOME_NULS = 16
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -206,7 +209,8 @@ def content_in(file: BinaryIO, path: str, size: int, reader: Reader) -> Content:
     ending = ending_of(path)
     head = file.read(_HEAD)
     if ending not in reader.endings:
-        return _unnamed(_format_of(head), ending, _behind_hole(file, head), reader)
+        text = _beginning(chain([head], iter(partial(file.read, _BLOCK), b"")))
+        return _unnamed(_format_of(head), ending, text, reader)
     try:
         return _of_packed(_Packed(file, ENDINGS[ending], ending, size, head), reader)
     except (zlib.error, EOFError, OSError) as error:
@@ -215,12 +219,14 @@ def content_in(file: BinaryIO, path: str, size: int, reader: Reader) -> Content:
         return Content(aside=Aside.NOT_WHOLE, why=f"its {ENDINGS[ending]} data is damaged")
 
 
-def _behind_hole(file: BinaryIO, head: bytes) -> bytes:
-    """Return the first bytes behind the NULs that a file begins with, if these are all of its first bytes."""
-    text = head
-    while text and not text.strip(b"\0"):
-        text = file.read(_BLOCK)
-    return text[:_HEAD] or head
+def _beginning(blocks: Iterable[bytes]) -> bytes:
+    """Return the first bytes of a text, without its byte order mark and the NULs before a line, however many."""
+    text = b""
+    for block in blocks:
+        text = _NULS_BEFORE_LINE.sub(b"", text + block if text else block.removeprefix(BOM))[:_HEAD]
+        if text and not _NULS_AT_END.search(text):
+            break
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +255,7 @@ def _of_packed(packed: _Packed, reader: Reader) -> Content:
     if data_format != packed.format and (data_format is not None or packed.format not in _NO_MAGIC):
         holds = f"it holds {data_format}" if data_format else f"it holds no {packed.format}"
         return Content(aside=Aside.NOT_UNPACKED, why=f"{holds}, though its name ends in {packed.ending}")
-    inner = _no_text(_unpacked(packed), reader)
+    inner = _no_text(_beginning(_unpacked(packed)), reader)
     if inner:
         return Content(aside=Aside.NO_TEXT, why=f"when it is unpacked, {inner}")
     why = "" if reader.grows else _not_whole(packed)
@@ -306,7 +312,7 @@ def _no_text(head: bytes, reader: Reader) -> str:
     nuls = head.count(0)
     if nuls and head.startswith(_UTF_16):
         return "it holds UTF-16 or UTF-32, and lines are read byte by byte; convert it to UTF-8"
-    text = (_NULS_AT_LINE if reader.grows else _NULS_BEFORE_LINE).sub(b"", head)
+    text = _NULS_AT_END.sub(b"", head) if reader.grows else head
     nuls = text.count(0)
     if nuls * 5 <= len(text) and (nuls < _SOME_NULS or nuls * 20 <= len(text)):
         return ""
@@ -315,17 +321,23 @@ def _no_text(head: bytes, reader: Reader) -> str:
     return f"{nuls:,} of its first {len(text):,} bytes are NULs, so it is no text"
 
 
-def _unpacked(packed: _Packed) -> bytes:
-    """Return the first bytes that a compressed file holds; none if Python cannot unpack it."""
-    if packed.format in _WBITS:
-        return zlib.decompressobj(_WBITS[packed.format]).decompress(packed.head, _HEAD)
-    if packed.format != "bzip2":
-        return b""
+def _unpacked(packed: _Packed) -> Iterator[bytes]:
+    """Yield what a compressed file holds, in blocks; nothing if Python cannot unpack it."""
     packed.file.seek(0)
-    unpacker, text = bz2.BZ2Decompressor(), b""
-    while not text and not unpacker.eof and (block := packed.file.read(_BLOCK)):
-        text = unpacker.decompress(block, _HEAD)
-    return text
+    if packed.format == "bzip2":
+        with suppress(EOFError):
+            yield from iter(partial(bz2.BZ2File(packed.file).read1, _BLOCK), b"")
+    if packed.format not in _WBITS:
+        return
+    unpacker = zlib.decompressobj(_WBITS[packed.format])
+    for block in iter(partial(packed.file.read, _HEAD), b""):
+        data, text = block, b""
+        while data or len(text) == _BLOCK:
+            text = unpacker.decompress(data, _BLOCK)
+            yield text
+            data = unpacker.unconsumed_tail
+            if unpacker.eof:
+                data, unpacker = unpacker.unused_data, zlib.decompressobj(_WBITS[packed.format])
 
 
 def _not_whole(packed: _Packed) -> str:  # guard: archive-end-checked

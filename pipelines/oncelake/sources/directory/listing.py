@@ -30,6 +30,7 @@ from oncelake.common.lake import local_path
 from oncelake.sources.directory.content import ENDINGS
 
 _PATTERN = frozenset(b"*?[]{}\\")
+_PATTERN_CHARACTER = re.compile(r"[*?\[\]{}\\]")
 _NEVER = re.compile(r"(?!)")
 _KEPT = (b"_metadata", b"_common_metadata")
 # The system's errors for a path that leads nowhere, or back to itself.
@@ -131,6 +132,11 @@ def loops(path: str) -> list[str]:
 def has_pattern(path: str) -> bool:
     """Return True if a path holds a character that Hadoop reads as a pattern."""
     return not _PATTERN.isdisjoint(path.encode(errors="surrogateescape"))
+
+
+def literal(path: str) -> str:
+    """Return a pattern that matches one path only, whatever characters it holds."""
+    return _PATTERN_CHARACTER.sub(r"\\\g<0>", path)
 
 
 def above(path: str) -> str:

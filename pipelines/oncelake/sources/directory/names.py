@@ -26,6 +26,21 @@ def unpacked(path: str) -> str:
     return stem if dot + ending.lower() in COMPRESSED else path
 
 
+# The modification time, and the size or the path without the ending of a compressed file.
+RenameKey = tuple[int, int | str]
+
+
+def rename_keys(path: str, modified: int, size: int) -> tuple[RenameKey, RenameKey]:
+    """Return what a file has in common with its other names, and with its compressed or unpacked form.
+
+    Args:
+        path: its path.
+        modified: its modification time in milliseconds.
+        size: its size in bytes.
+    """
+    return (modified, size), (modified, unpacked(path))  # guard: packed-rename-recognized
+
+
 def origins(name: str) -> Iterator[str]:
     """Yield the names of the logs that a file with this name may be rotated from; none of them is compressed."""
     name = unpacked(name)

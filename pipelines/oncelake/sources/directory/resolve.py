@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from oncelake.common.wording import shown_path
 from oncelake.sources.directory.accepted import write_accepted
 from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import SET_ASIDE, Fault, Faulty
-from oncelake.sources.directory.comparison import broken_of, same_lines_as
+from oncelake.sources.directory.comparison import broken_of, holding
 from oncelake.sources.directory.listing import has_pattern, is_hidden_file, is_named, is_packed, may_be_broken
 from oncelake.sources.proof import Ingestion
 
@@ -27,7 +26,6 @@ ACCEPTED = _ANEW | SET_ASIDE | {Fault.DANGLING, Fault.SOURCE_EMPTY}
 # Faults of files without lines in bronze: if they are excluded, a rebuild loses nothing.
 EXCLUDED = SET_ASIDE | {Fault.NEVER_READ, Fault.NAME, Fault.COLON, Fault.LOOP, Fault.DANGLING, Fault.RIGHTS}
 REREAD = _ANEW | {Fault.COLON}
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,12 @@ class Resolve:
         """
         self._local()
         _allowed(faulty, REREAD, "read again")
-        if faulty.fault is Fault.GREW and (is_packed(faulty.path) or self._starts_as_read(faulty)):
+        if self._holds_lines_read(faulty):
+            of = shown_path(faulty.earlier) if faulty.earlier else "it"
             raise StateError(  # guard: grown-file-keeps-name
-                f"{shown_path(faulty.path)} grew, so it is not read again from its start: the lines that bronze "
-                "has of it would count twice. To count the added lines, read all files again: oncelake rebuild "
-                f"{self.ingestion.stage}. To leave them out, run: {_accept(faulty)}"
+                f"{shown_path(faulty.path)} is not read again from its start: it holds the lines that bronze has of "
+                f"{of}, and they would count twice. To count lines that were added, read all files again: "
+                f"oncelake rebuild {self.ingestion.stage}. To leave them out, run: {_accept(faulty)}"
             )
         if faulty.fault not in (Fault.NAME, Fault.COLON):
             self._refuse_broken(faulty)
@@ -198,14 +197,14 @@ class Resolve:
                 "or run oncelake census accept with its name"
             )
 
-    def _starts_as_read(self, faulty: Faulty) -> bool:
-        """Return True if a file that grew starts with exactly the lines that bronze holds of it."""
-        uri = next(file.uri for file in self.bronze.files if file.place == faulty.path)
-        assert self.bronze.rows is not None
-        with tempfile.TemporaryDirectory(prefix="oncelake-census-") as directory:
-            start = Path(directory) / "start.log"
-            copy_start(Path(faulty.path), start, faulty.was or 0)
-            return bool(same_lines_as(self.bronze.rows(), {uri: [str(start)]}, self.bronze.versions))
+    def _holds_lines_read(self, faulty: Faulty) -> bool:
+        """Return True if a file holds all lines that bronze has of it, maybe under a name that is gone."""
+        if faulty.earlier or (faulty.fault is Fault.GREW and is_packed(faulty.path)):
+            return True
+        uri = next((file.uri for file in self.bronze.files if file.place == faulty.path), None)
+        if uri is None or self.bronze.rows is None:
+            return False
+        return bool(holding(self.bronze.rows(), {uri: [faulty.path]}, self.bronze.versions))
 
 
 # Files at fault, each with what resolves the faults of its source.
@@ -334,14 +333,3 @@ def _readable(name: str) -> str:
     return "".join(f"%{ord(mark) - 0xDC00:02X}" if 0xDC80 <= ord(mark) <= 0xDCFF else mark for mark in text).replace(
         ":", "-"
     )
-
-
-def copy_start(source: Path, target: Path, size: int) -> None:
-    """Copy the first bytes of a file."""
-    with source.open("rb") as read, target.open("wb") as write:
-        remaining = size
-        while remaining > 0 and (chunk := read.read(min(_CHUNK, remaining))):
-            remaining -= write.write(chunk)
-    if remaining:
-        # guard: file-cut-during-comparison
-        raise StateError(f"{source} was cut short while it was copied; nothing was changed")

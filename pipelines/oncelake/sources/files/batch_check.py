@@ -23,13 +23,12 @@ from oncelake.common.lake import is_local, place_of
 from oncelake.common.spark.jvm import elements, hadoop, jvm
 from oncelake.common.spark.rows import Count
 from oncelake.common.wording import count_of, listed, shown_path
-from oncelake.sources.directory.content import Content
+from oncelake.sources.directory.content import BOM, Content
 from oncelake.sources.directory.listing import COMPRESSED, Problem, is_hidden_file, is_packed
 
 if TYPE_CHECKING:
     import pyarrow
 
-BOM = b"\xef\xbb\xbf"
 _SCAN = "org.apache.spark.sql.execution.datasources.FileScanRDD"
 _FILE = re.compile(r"path: (\S+), range: (\d+)-(\d+), partition values: ")
 _IN_TABLE = (

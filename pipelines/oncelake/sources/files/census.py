@@ -1,7 +1,9 @@
 """Account for every file of the source: read, waiting for the next run, ignored by design, or at fault."""
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -13,12 +15,22 @@ from oncelake.common.lake import BRONZE, Table, bronze_stage, is_local, place_of
 from oncelake.common.spark.jvm import file_name_encoding, hadoop, jvm
 from oncelake.common.wording import count_of, listed, shown_name, shown_path
 from oncelake.exactly_once.link import Link, Uncompared
-from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
+from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted, renamed_states
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, fault_message, take
-from oncelake.sources.directory.comparison import broken_of, differing, lines_of, same_lines_as
-from oncelake.sources.directory.listing import ListedFile, Problem, above, has_pattern, listing, may_be_broken, may_read
-from oncelake.sources.directory.names import unpacked
+from oncelake.sources.directory.comparison import RenamedStates, broken_of, differing, holding, lines_of, same_lines_as
+from oncelake.sources.directory.content import BOM
+from oncelake.sources.directory.listing import (
+    ListedFile,
+    Problem,
+    above,
+    has_pattern,
+    is_packed,
+    listing,
+    may_be_broken,
+    may_read,
+)
+from oncelake.sources.directory.names import RenameKey, rename_keys, unpacked
 from oncelake.sources.files.position import listing_number
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource
 from oncelake.sources.proof import Ingestion
@@ -57,7 +69,7 @@ def count_files(source: FilesSource, ingestion: Ingestion, bronze: BronzeFiles) 
         accepted=accepted,
         source=(source.path, *_identity(source.path, bronze)),
     )
-    return _whole(session, _compared(take(files, inputs), bronze, inputs))
+    return _whole(session, _with_earlier_names(_compared(take(files, inputs), bronze, inputs), bronze, inputs))
 
 
 def census_link(source_path: str, census: Census, bronze: BronzeFiles) -> Link:
@@ -170,6 +182,102 @@ def _compared(census: Census, bronze: BronzeFiles, inputs: CensusInputs) -> Cens
     )
 
 
+# guard: unread-file-compared-with-gone
+def _with_earlier_names(census: Census, bronze: BronzeFiles, inputs: CensusInputs) -> Census:
+    """Compare the files that bronze has no line of with those that are gone: they may be new names of these.
+
+    A file that a run has recognized as renamed, and that still holds the same lines, is no fault. Another one that
+    holds all lines of a file that is gone is at fault, as its lines count under that name already. Each file that is
+    gone has one other name at most.
+    """
+    unread = [fault for fault in census.faults if fault.fault is Fault.NEVER_READ and is_local(fault.path)]
+    if not unread or bronze.rows is None:
+        return census
+    states = renamed_states(inputs.accepted)
+    gone = _nameless([file for file in bronze.files if file.place in {*census.gone}], census.renamed, states)
+    pairs = _candidates(unread, gone, states)
+    found = sorted(holding(bronze.rows(), pairs, bronze.versions), key=lambda one: (one[2], one))
+    renamed, faults, earlier = list(census.renamed), list[Faulty](), dict[str, tuple[str, int]]()
+    for uri, path, added in found:
+        if path not in earlier and all(uri != other for other, _ in earlier.values()):
+            earlier[path] = uri, added
+    for fault in unread:
+        uri, added = earlier.get(fault.path, ("", 0))
+        if uri and not added and fault.path in states:
+            renamed.append(fault.path)
+        elif uri:
+            kind = Fault.GREW if added else Fault.CHANGED
+            faults.append(replace(fault, fault=kind, earlier=place_of(uri)))
+        elif any(fault.path in others for others in pairs.values()) and fault.path in states:
+            faults.append(replace(fault, fault=Fault.CHANGED))
+        else:
+            faults.append(fault)
+    accepted = [fault for fault in faults if fault.key in inputs.accepted]
+    return replace(
+        census,
+        renamed=renamed,
+        faults=sorted({*census.faults} - {*unread} | {*faults} - {*accepted}),
+        accepted=sorted([*census.accepted, *accepted]),
+    )
+
+
+def _nameless(gone: Sequence[ReadFile], renamed: Sequence[str], states: RenamedStates) -> list[ReadFile]:
+    """Return the files that are gone without those whose other name is among the renamed files."""
+    nameless = list(gone)
+    for path in renamed:
+        keys = _keys(path, states[path])
+        old = next((file for file in nameless if keys & _keys_of(file)), None)
+        if old is not None:  # guard: gone-file-has-one-name
+            nameless.remove(old)
+    return nameless
+
+
+def _candidates(unread: Sequence[Faulty], gone: Sequence[ReadFile], states: RenamedStates) -> dict[str, list[str]]:
+    """Return for each file that is gone the unread files that may hold its lines, at most `FEW` in all.
+
+    Those come first that have the size and time of the file, or had them when a run recognized them as renamed. Then
+    those that have a line's end where the file had its own, the longest file first.
+    """
+    ranked: list[tuple[bool, int, str, str]] = []
+    for fault in unread:
+        keys = _keys(fault.path, [(fault.size, fault.modified), *states.get(fault.path, ())])
+        ends = cache(partial(_ends_line, fault.path, fault.size))
+        for file in gone:
+            same = bool(keys & _keys_of(file))
+            if same or (not is_packed(file.place) and not is_packed(fault.path) and ends(file.size)):
+                ranked.append((not same, -file.size, file.uri, fault.path))
+    pairs: dict[str, list[str]] = {}
+    for *_, uri, path in sorted(ranked)[:FEW]:
+        pairs.setdefault(uri, []).append(path)
+    return pairs
+
+
+def _keys_of(file: ReadFile) -> set[RenameKey]:
+    return _keys(file.place, [(file.size, file.modified)])
+
+
+def _keys(path: str, states: Iterable[tuple[int, int]]) -> set[RenameKey]:
+    return {key for size, modified in states for key in rename_keys(path, modified, size)}
+
+
+def _ends_line(path: str, size: int, at: int) -> bool:
+    """Return True if a file may begin with the lines of another one, of which it may lack the last line's end.
+
+    Args:
+        path: the file.
+        size: its size in bytes.
+        at: the size of the other file in bytes.
+    """
+    if size <= at + len(BOM):
+        return size >= at - len(BOM) - 1
+    try:
+        with Path(os.fsdecode(path.encode("utf-8", "surrogateescape"))).open("rb") as file:
+            file.seek(at - 1)
+            return b"\n" in file.read(2)
+    except OSError:
+        return False
+
+
 def _whole(session: Callable[[], SparkSession], census: Census) -> Census:  # guard: cut-archive-does-not-wait
     """Read the waiting files that may be broken; a broken file would stop the next run, so it is at fault.
 
@@ -225,11 +333,14 @@ def _gone(census: Census, bronze: BronzeFiles) -> Iterator[str]:
         by_path = {file.place: file.uri for file in bronze.files}
         candidates = {by_path[one]: others for one, others in pairs.items()}
         same = same_lines_as(bronze.rows(), candidates, bronze.versions)
-        renames = [
-            f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone" for one, other in same
-        ]
-        if renames:
-            yield f"renamed after they were read, so their lines count under both names: {listed(renames)}"
+        for counts, read in (("their lines count", True), ("the next run counts their lines", False)):
+            renames = [
+                f"{shown_path(other)} holds the lines of {shown_path(place_of(one))}, which is gone"
+                for one, other in same
+                if (other in sizes) is read
+            ]
+            if renames:
+                yield f"renamed after they were read, so {counts} under both names: {listed(renames)}"
 
 
 def _renamed(gone: dict[str, int], existing: dict[str, int]) -> dict[str, list[str]]:

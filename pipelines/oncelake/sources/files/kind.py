@@ -25,7 +25,7 @@ from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.link import Link
-from oncelake.sources.directory.accepted import write_renamed
+from oncelake.sources.directory.accepted import read_accepted, renamed_states, write_renamed
 from oncelake.sources.directory.bronze_files import BronzeFiles
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import files_lost
@@ -177,7 +177,9 @@ class FilesKind(DirectoryKind):
 
     def lost(self, bronze: DataFrame, metadata: CommitMetadata | None, versions: MaskVersions) -> str | None:
         """Return the first file that cannot give all of its lines again, and how many more there are."""
-        lost = files_lost(bronze, self.name, versions)
+        assert self.lake is not None, "only a source of a lake is rebuilt"
+        accepted = read_accepted(files_at(self.lake.root, versions.spark), self.lake.root)
+        lost = files_lost(bronze, self.name, versions, renamed_states(accepted))
         return listed(lost, separator="; ", most=1) or None
 
 

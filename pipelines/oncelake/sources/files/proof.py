@@ -16,8 +16,8 @@ from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.exactly_once.span import Span, clock, miscounted
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile, bronze_files
 from oncelake.sources.directory.comparison import SUMS, ReadOtherwise, differing, summed
+from oncelake.sources.directory.content import BOM
 from oncelake.sources.directory.listing import is_packed
-from oncelake.sources.files.batch_check import BOM
 from oncelake.sources.files.census import auto_loader_files, census_link, count_files
 from oncelake.sources.files.source import AutoLoaderSource, FilesSource
 from oncelake.sources.proof import Ingestion

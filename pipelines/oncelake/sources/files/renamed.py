@@ -21,12 +21,9 @@ from oncelake.common.lake import place_of
 from oncelake.common.wording import shown_path
 from oncelake.exactly_once.table_version import TableVersion
 from oncelake.sources.directory.comparison import SUMS, summed
-from oncelake.sources.directory.names import unpacked
+from oncelake.sources.directory.names import RenameKey, rename_keys
 from oncelake.sources.files.batch_check import Reading, size_of
 from oncelake.sources.files.spark_list import FileSourceLog
-
-# The modification time, and the size or the path without the ending of a compressed file.
-_Key = tuple[int, int | str]
 
 
 @dataclass
@@ -83,8 +80,8 @@ def renamed(  # guard: renamed-file-left-out
     counted = gone_rows.groupBy("file").agg(F.max("file_size").alias("size")).collect()
     recorded = {place_of(row["file"]): row["size"] for row in counted}
     gone, spent = _gone({modified: listed[modified] for _, modified in new}, recorded)
-    keys = ((path, key) for path, modified in new for key in _keys(path, modified, sizes[path]) if key in gone)
-    same: dict[str, _Key] = {}
+    keys = ((path, key) for path, modified in new for key in rename_keys(path, modified, sizes[path]) if key in gone)
+    same: dict[str, RenameKey] = {}
     for path, key in keys:
         same.setdefault(path, key)
     if not same:
@@ -100,29 +97,26 @@ def renamed(  # guard: renamed-file-left-out
     return result
 
 
-def _gone(listed: Mapping[int, list[str]], recorded: Mapping[str, int]) -> tuple[dict[_Key, list[str]], Counter[_Key]]:
+def _gone(
+    listed: Mapping[int, list[str]], recorded: Mapping[str, int]
+) -> tuple[dict[RenameKey, list[str]], Counter[RenameKey]]:
     """Return the files that bronze has read and that are gone, and how many of them have another name already.
 
     Args:
         listed: the URIs of the files that were listed before, by modification time.
         recorded: the sizes of the files that have rows, by path.
     """
-    gone: dict[_Key, list[str]] = {}
-    spent: Counter[_Key] = Counter()
+    gone: dict[RenameKey, list[str]] = {}
+    spent: Counter[RenameKey] = Counter()
     for modified, uris in listed.items():
         for place in sorted(map(place_of, uris)):
             size = size_of(place)
             if size is None and place in recorded:
-                for key in _keys(place, modified, recorded[place]):
+                for key in rename_keys(place, modified, recorded[place]):
                     gone.setdefault(key, []).append(place)
             elif size is not None and place not in recorded:  # the other name of a file that is gone has no row
-                spent.update(_keys(place, modified, size))
+                spent.update(rename_keys(place, modified, size))
     return gone, spent
-
-
-def _keys(path: str, modified: int, size: int) -> tuple[_Key, _Key]:
-    """Return what a file has in common with its other names, and with its compressed or unpacked form."""
-    return (modified, size), (modified, unpacked(path))  # guard: packed-rename-recognized
 
 
 def _digests(rows: DataFrame) -> dict[str, tuple[str, tuple[int, ...]]]:

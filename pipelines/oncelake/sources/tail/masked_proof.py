@@ -11,6 +11,7 @@ from oncelake.bronze.records import bounded_reader
 from oncelake.bronze.stand_in import HEAD, identified, lines_of
 from oncelake.common.lake import place_of
 from oncelake.common.wording import count_of
+from oncelake.sources.directory.comparison import load
 from oncelake.sources.directory.listing import ListedFile
 
 _BOM_BYTES = 3
@@ -59,7 +60,7 @@ def masked_changed(
 def _uris(spark: SparkSession, known: Mapping[int, ListedFile]) -> DataFrame:
     """Return the files' IDs by their URIs as Spark spells them; columns: `uri`, `file_id`."""
     ids = {file.path: number for number, file in known.items()}
-    listed = spark.read.format("binaryFile").option("__globPaths__", "false").load([f"file:{path}" for path in ids])
+    listed = load(spark.read.format("binaryFile"), ids)
     uris = [row[0] for row in listed.select("_metadata.file_path").collect()]
     pairs = [(uri, ids[place_of(uri)]) for uri in uris if place_of(uri) in ids]
     return spark.createDataFrame(pairs, "uri string, file_id bigint")
@@ -89,8 +90,8 @@ def _lines(rows: DataFrame) -> DataFrame:
 def _now(spark: SparkSession, version: MaskVersion | None, files: DataFrame) -> DataFrame:
     """Return what the files hold now, masked by a version of the rules."""
     records, max_line = (version.records, version.max_line) if version is not None else (None, HEAD)
-    places = [f"file:{place_of(uri)}" for (uri, _) in files.collect()]
-    rows = bounded_reader(spark.read, records, max_line).option("__globPaths__", "false").load(places)
+    paths = [place_of(uri) for (uri, _) in files.collect()]
+    rows = load(bounded_reader(spark.read, records, max_line), paths)
     path, start = F.col("_metadata.file_path").alias("file"), F.col("start").alias("file_offset")
     rows = rows.select(path, start, "value", "headers")
     if version is None:

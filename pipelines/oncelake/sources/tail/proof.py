@@ -18,7 +18,7 @@ from oncelake.exactly_once.span import HALF, INGESTED_MS, Span, batch_names, mis
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted
 from oncelake.sources.directory.census import FaultKey, fault_message
-from oncelake.sources.directory.comparison import summed, unequal
+from oncelake.sources.directory.comparison import load, summed, unequal
 from oncelake.sources.directory.listing import ListedFile, is_packed
 from oncelake.sources.proof import Ingestion
 from oncelake.sources.tail.masked_proof import masked_changed
@@ -244,14 +244,13 @@ def _changed(span: Span, known: Mapping[int, ListedFile], versions: MaskVersions
         return [f"no longer as they were read: {listed(names)}"] if names else [], len(known), notes
     then = summed(as_lines(rows.withColumn("file", F.col("file_id").cast("string"))))
     ids = {file.path: number for number, file in known.items()}
-    places = [f"file:{path}" for path in ids]
-    existing = spark.read.format("binaryFile").option("__globPaths__", "false").load(places)
+    existing = load(spark.read.format("binaryFile"), ids)
     reach = [
         (row[0], str(number), position.files[number].start, position.files[number].offset)
         for row in existing.select("_metadata.file_path").collect()
         if (number := ids.get(place_of(row[0]))) is not None
     ]
-    lines = bounded_reader(spark.read, max_line=HEAD).option("__globPaths__", "false").load(places)
+    lines = load(bounded_reader(spark.read, max_line=HEAD), ids)
     lines = lines.withColumn("uri", F.col("_metadata.file_path"))
     lines = lines.join(spark.createDataFrame(reach, "uri string, file string, first bigint, reach bigint"), "uri")
     now = summed(as_lines(lines.where("start >= first AND start < reach")))

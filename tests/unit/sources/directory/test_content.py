@@ -219,6 +219,26 @@ def test_a_growing_file_may_begin_with_nuls_and_need_not_be_whole(tmp_path: Path
     assert "what is: .gz, .bz2" in of(tmp_path, "a.lz4", LZ4, GROWING).why
 
 
+@pytest.mark.parametrize("reader", [COMPLETE, GROWING], ids=["complete", "growing"])
+@pytest.mark.parametrize("nuls", [4, 50, 8_192, 16_385, 300_000, 3_000_000])
+@pytest.mark.parametrize(
+    "before",
+    [b"", b"\xef\xbb\xbf", b"a line\n", b"a line\n" + b"\0" * 20_000 + b"a second line\n"],
+    ids=["nothing", "mark", "line", "hole"],
+)
+def test_the_line_behind_nuls_decides_however_many_there_are(
+    tmp_path: Path, before: bytes, nuls: int, reader: Reader
+) -> None:
+    held = before + b"\0" * nuls
+    assert of(tmp_path, "a.log", held + b"a line\n", reader) == TEXT
+    assert of(tmp_path, "a.gz", gzip.compress(held + b"a line\n"), reader) == PACKED
+    assert of(tmp_path, "a.bz2", bz2.compress(held) + bz2.compress(b"a line\n"), reader) == PACKED
+    assert of(tmp_path, "b.log", held + LINES.decode().encode("utf-16-le"), reader).aside is Aside.NO_TEXT
+    alone = of(tmp_path, "alone.log", b"\0" * nuls, reader)
+    assert alone.aside is (None if reader.grows else Aside.NO_TEXT)
+    assert reader.grows or f"{min(nuls, 8_192):,} of its first {min(nuls, 8_192):,} bytes are NULs" in alone.why
+
+
 def test_a_file_is_looked_at_again_when_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(GZIP[:-1])

@@ -1,7 +1,7 @@
 """A proof fails and names every file of the source whose lines are missing in bronze; without Spark."""
 
 import bz2
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import Diagnosis, State
-from oncelake.sources.directory.accepted import write_accepted
+from oncelake.sources.directory.accepted import write_accepted, write_renamed
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, Fault, Faulty
 from oncelake.sources.directory.listing import ListedFile, Problem
@@ -94,6 +94,52 @@ def test_a_file_that_spark_listed_and_bronze_lacks_is_a_fault(house: House, monk
     planned(house, "a.log", "b.log")
     (fault,) = counted(house, bronze_of(house)).faults
     assert (Path(fault.path).name, fault.fault) == ("b.log", Fault.NEVER_READ)
+
+
+def test_a_gone_file_with_another_name_is_compared_with_no_other_file(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the renamed file is another file."""
+    asked: list[str] = []
+
+    def holding(rows: DataFrame, pairs: Mapping[str, Sequence[str]], _: MaskVersions) -> list[tuple[str, str, int]]:
+        assert rows is ROWS
+        asked.extend(pairs)
+        return [(uri, path, 0) for uri, others in pairs.items() for path in others]
+
+    monkeypatch.setattr(module, "lines_of", lambda _, paths: set(paths))
+    monkeypatch.setattr(module, "holding", holding)
+    planned(house, "a.log", "b.log")
+    of = held(read(house.logs / "gone.log", 4, modified(house, "a.log")))
+    found = counted(house, of).faults
+    assert [(Path(fault.path).name, fault.fault) for fault in found] == [
+        ("a.log", Fault.CHANGED),
+        ("b.log", Fault.NEVER_READ),
+    ]
+    assert found[0].earlier == str(house.logs / "gone.log")
+    write_renamed(LocalFiles(), str(house.lake), [str(house.logs / "a.log")], datetime.now(UTC))
+    asked.clear()
+    found = counted(house, of).faults
+    assert [(Path(fault.path).name, fault.fault) for fault in found] == [("b.log", Fault.NEVER_READ)]
+    assert asked == []
+
+
+def test_a_file_is_compared_with_one_that_is_gone_only_if_it_may_begin_with_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Sequence[str]] = {}
+    monkeypatch.setattr(module, "lines_of", lambda _, paths: set(paths))
+    monkeypatch.setattr(module, "holding", lambda _, pairs, __: asked.update(pairs) or [])
+    house.logs.joinpath("b.log").write_text("one\ntwo, longer\nthree\n")
+    planned(house, "a.log", "b.log")
+    sizes = {"long": 99, "whole": 22, "whole, no end": 21, "two": 16, "two, no end": 15, "within": 10, "one": 4}
+    counted(house, held(bronze_of(house).files[0], *(read(f"/gone/{name}", size) for name, size in sizes.items())))
+    expected = ["whole", "whole, no end", "two", "two, no end", "one"]
+    assert sorted(asked) == sorted(f"file:///gone/{name}" for name in expected)
+    monkeypatch.setattr(module, "FEW", 2)
+    asked.clear()
+    counted(house, held(bronze_of(house).files[0], *(read(f"/gone/{name}", size) for name, size in sizes.items())))
+    assert sorted(asked) == ["file:///gone/whole", "file:///gone/whole, no end"]
 
 
 def test_a_file_that_a_run_read_after_bronze_was_pinned_is_no_fault(house: House) -> None:
@@ -194,7 +240,8 @@ def test_a_proof_link_with_a_fault_fails_and_names_the_file(fault: Fault) -> Non
 def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "same_lines_as", lambda *_: [("file:///logs/old.log", "/logs/a.log")])
+    same = [("file:///logs/old.log", "/logs/a.log"), ("file:///logs/old.log", "/logs/new.log")]
+    monkeypatch.setattr(module, "same_lines_as", lambda *_: same)
     census = Census(
         read=["/logs/a.log"],
         waiting=[ListedFile("/logs/new.log", 3, 1)],
@@ -210,6 +257,8 @@ def test_a_proof_link_without_a_fault_counts_files_and_notes_what_it_leaves_out(
         "1 file was read and is gone: old.log",
         "renamed after they were read, so their lines count under both names: /logs/a.log holds the lines of "
         "/logs/old.log, which is gone",
+        "renamed after they were read, so the next run counts their lines under both names: /logs/new.log holds the "
+        "lines of /logs/old.log, which is gone",
         "1 file is ignored, as a name starts with _ or a dot: .h.log",
         "1 file is ignored, as it holds no line: e.log",
         "1 file waits for the next run: new.log",
