@@ -9,6 +9,7 @@ _FENCING, _PLANS = "unit/exactly_once/test_fencing.py::", "unit/exactly_once/tes
 _AGAIN = "spark/sources/directory/test_comparison.py::"
 _RESOLVED = "unit/sources/directory/test_resolve.py::"
 
+_LEASE, _STORE_LEASE = "unit/exactly_once/test_lease.py::", "unit/exactly_once/test_store_lease.py::"
 _CHANGED = "streaming/test_changed_gold.py::"
 
 GUARDS = (
@@ -160,6 +161,89 @@ GUARDS = (
         "two writers",
         removed(),
         tests=(f"{_FENCING}test_a_lease_ends_with_its_file",),
+    ),
+    Guard(
+        "lease-checked-with-lock",
+        "a driver on S3 checks its lease where another one checks its lock",
+        "a driver that was paused goes on beside its successor",
+        removed(),
+        tests=(f"{_LEASE}test_a_driver_on_s3_has_its_hosts_checkpoints_and_the_lease",),
+    ),
+    Guard(
+        "one-process-on-checkpoints",
+        "the lock of a host's checkpoints of a lake on S3",
+        "two processes of one host write the same checkpoints",
+        becomes("nullcontext(Lease())"),
+        tests=(f"{_LEASE}test_a_driver_on_s3_has_its_hosts_checkpoints_and_the_lease",),
+    ),
+    Guard(
+        "lease-waits-for-term",
+        "a lease is taken over only when nobody has renewed it for a term",
+        "a second driver starts beside a running one",
+        always(),
+        tests=(
+            f"{_STORE_LEASE}test_a_driver_that_renews_is_left_alone",
+            f"{_STORE_LEASE}test_the_term_of_a_dead_driver_is_waited_for_and_named_in_one_line",
+        ),
+    ),
+    Guard(
+        "live-driver-not-waited-for",
+        "a start beside a driver that renews its lease ends",
+        "it waits forever",
+        removed(),
+        tests=(f"{_STORE_LEASE}test_a_driver_that_renews_is_left_alone",),
+    ),
+    Guard(
+        "late-holder-asks-store",
+        "a holder whose renewal is late asks whether it still has the lease",
+        "a driver that was paused works on beside its successor, until a commit of the two is refused",
+        never(),
+        tests=(
+            f"{_STORE_LEASE}test_a_holder_that_was_paused_ends_if_another_one_has_it",
+            f"{_STORE_LEASE}test_no_two_drivers_work_in_one_term_and_no_earlier_one_after_a_later_one",
+        ),
+    ),
+    Guard(
+        "other-token-ends-holder",
+        "the newest number of another driver ends the lease",
+        "a driver renews a lease that another one holds",
+        never(),
+        tests=(
+            f"{_STORE_LEASE}test_a_holder_that_was_paused_ends_if_another_one_has_it",
+            f"{_STORE_LEASE}test_no_two_drivers_work_in_one_term_and_no_earlier_one_after_a_later_one",
+        ),
+    ),
+    Guard(
+        "lost-lease-stops-holder",
+        "a driver that has lost its lease ends",
+        "it works on beside its successor",
+        removed(),
+        tests=(f"{_STORE_LEASE}test_a_holder_that_was_paused_ends_if_another_one_has_it",),
+    ),
+    Guard(
+        "highest-number-counts",
+        "a number that was put is the highest",
+        "a driver that was paused before its put holds a lease that others have held since",
+        reads("self.store.newest() != number + 1", "False"),
+        tests=(
+            f"{_STORE_LEASE}test_a_number_that_was_removed_is_not_the_lease",
+            f"{_STORE_LEASE}test_no_two_drivers_work_in_one_term_and_no_earlier_one_after_a_later_one",
+        ),
+    ),
+    Guard(
+        "checkpoints-stay-on-store",
+        "a lake that has its checkpoints on S3 keeps them there",
+        "a driver begins with other checkpoints than those that the lake has",
+        never(),
+        tests=("unit/engine/test_open_lake.py::test_a_lake_that_has_its_checkpoints_on_s3_keeps_them_there",),
+    ),
+    Guard(
+        "moved-driver-recovers",
+        "the checkpoints of a host that did not run the lake last are written again by the next run",
+        "a driver that moves to another host is refused until somebody recovers the lake",
+        answers("False"),
+        tests=("unit/engine/test_moved.py::test_a_checkpoint_that_another_host_left_behind_is_recovered",),
+        also=("s3/test_lease.py::test_a_driver_that_moves_to_another_host_and_back_goes_on_exactly",),
     ),
     Guard(
         "written-lake-not-copied",

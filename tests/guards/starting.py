@@ -145,6 +145,13 @@ GUARDS = (
         tests=(f"{_SOURCES}a_source_that_silver_has_never_read_is_not_removed",),
     ),
     Guard(
+        "removed-source-of-another-host",
+        "a removed source of a lake on S3 is found by its table",
+        "its lines never reach silver, if another host has read them",
+        never(),
+        tests=(f"{_SOURCES}a_source_that_another_host_has_read_is_not_removed",),
+    ),
+    Guard(
         "accepted-loss-stays-accepted",
         "a removed source whose loss a rebuild of silver accepted is not asked for again",
         "no run starts any more",

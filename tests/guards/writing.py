@@ -15,6 +15,7 @@ _CRASHES = "model/test_guards.py::test_a_crash_without_a_guard_is_caught_or_wron
 _RECEIPTS = "model/test_receipts.py::test_a_write_of_too_few_or_too_many_rows_fails_the_batch"
 
 _LOCAL_TESTS = "unit/exactly_once/test_local_write.py::"
+_S3_TESTS = "unit/exactly_once/test_s3_write.py::"
 _FILES_TESTS = "unit/exactly_once/test_new_files.py::"
 _FILES_BY_SPARK = (
     "spark/exactly_once/test_new_files.py::test_a_table_that_only_spark_s_writer_writes_rightly_is_left_to_it"
@@ -220,6 +221,20 @@ GUARDS = (
         tests=(f"{_LOCAL_TESTS}test_a_batch_that_lost_its_version_to_maintenance_is_written_after_it",),
     ),
     Guard(
+        "lost-answer-settled",
+        "a commit on S3 whose answer is lost is read back, and not made again",
+        "a run finds its own commit in the way, and stops",
+        always(),
+        tests=(f"{_S3_TESTS}test_a_batch_is_committed_once_though_the_answer_is_lost",),
+    ),
+    Guard(
+        "delta-rs-reaches-as-spark",
+        "delta-rs commits on S3 only where Spark has the address and the credentials of the environment",
+        "batches go to another store than the one that Spark reads",
+        never(),
+        tests=(f"{_S3_TESTS}test_spark_commits_where_delta_rs_would_find_another_store_or_commit_in_another_way",),
+    ),
+    Guard(
         "snapshot-before-log-check",
         "the snapshot is read before the log is checked",
         "a commit of another run between both goes unnoticed",
@@ -279,7 +294,7 @@ GUARDS = (
         "replaced-checksum-removed",
         "the checksum of a checkpoint file that delta-rs replaces is removed",
         "Spark takes the file for broken and reads it three times, a second apart",
-        calls("unlink", "None"),
+        calls("remove", "None"),
         tests=(f"{_UPKEEP_TESTS}test_the_checksum_of_a_replaced_file_goes",),
     ),
     Guard(
@@ -401,7 +416,7 @@ GUARDS = (
         "commits-after-cleanup-read",
         "commits are read on behind those that the log's clean-up removed",
         "a table that gets a row once a month stops its stage, or another run's commit goes unnoticed",
-        never(part=2),
+        never(part=3),
         tests=(
             f"{_FENCING}test_a_batch_is_written_after_the_log_was_cut_behind_the_last_one",
             f"{_FENCING}test_another_run_is_seen_behind_commits_that_are_gone",

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3.house import S3House
-from tests.s3.server import Server
 from tests.support.processes import SMALL
+from tests.support.s3_house import S3House
+from tests.support.s3_server import Server
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[S3House]:
+def writer() -> list[str]:
+    """Return the settings of the writer that is the default."""
+    return []
+
+
+@pytest.fixture
+def house(tmp_path: Path, writer: list[str]) -> Iterator[S3House]:
     with Server() as server:
-        yield S3House(tmp_path, sets=[*SMALL], server=server)
+        yield S3House(tmp_path, sets=[*SMALL, *writer], server=server)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.house import S3House, error_of
+from tests.support.s3_house import S3House, error_of
 
 pytestmark = pytest.mark.chain
 

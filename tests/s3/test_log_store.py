@@ -19,8 +19,8 @@ from oncelake.common.spark.s3 import Places, check_lake, only_version
 from oncelake.common.spark.session import build
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.exactly_once.write import is_conflict
-from tests.s3.house import variables
-from tests.s3.server import BUCKET, Server
+from tests.support.s3_house import variables
+from tests.support.s3_server import BUCKET, Server
 from tests.support.spark_handles import java_session
 
 ROOT = f"s3://{BUCKET}/lake"
@@ -156,3 +156,24 @@ def test_a_batch_is_committed_only_after_the_version_that_was_looked_at(spark: S
     assert spark.read.format("delta").load(at).count() == 9
     rows.write.format("delta").mode("append").save(at)
     assert spark.read.format("delta").load(at).count() == 12
+
+
+def test_a_commit_is_read_once_and_again_when_it_is_another(spark: SparkSession, server: Server) -> None:
+    conf = java_session(spark).sessionState().newHadoopConf()
+    log_store = jvm(spark).oncelake.S3LogStore(conf)
+    name = f"read/_delta_log/{1:020d}.json"
+
+    def read() -> tuple[list[str], list[str]]:
+        before = len(server.requests)
+        lines = log_store.read(jvm(spark).org.apache.hadoop.fs.Path(f"{ROOT}/{name}"), conf)
+        text = []
+        while lines.hasNext():
+            text.append(lines.next())
+        lines.close()
+        return text, [request.method for request in server.requests[before:]]
+
+    server.put(f"lake/{name}", b"one\ntwo\n", {}, absent=True, tag=None)
+    assert read() == (["one", "two"], ["HEAD", "GET"])
+    assert read() == (["one", "two"], ["HEAD"])
+    server.put(f"lake/{name}", b"three\n", {}, absent=False, tag=None)
+    assert read() == (["three"], ["HEAD", "GET"])

@@ -4,12 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.s3.server import BUCKET, Server
+from tests.support.s3_server import BUCKET, Server
 
 
-def put(server: Server, content: bytes, **headers: str) -> int:
+def put(server: Server, content: bytes, key: str = "a", **headers: str) -> int:
     """Put one object, and return the status of the answer."""
-    request = Request(f"{server.endpoint}/{BUCKET}/a", data=content, headers=headers, method="PUT")
+    request = Request(f"{server.endpoint}/{BUCKET}/{key}", data=content, headers=headers, method="PUT")
     try:
         with urlopen(request, timeout=10) as answer:
             return int(answer.status)
@@ -32,3 +32,13 @@ def test_a_put_replaces_only_the_object_with_the_given_tag() -> None:
             tag = answer.headers["ETag"]
         assert put(server, b"two", **{"If-Match": tag}) == 200
         assert put(server, b"three", **{"If-Match": tag}) == 412
+
+
+def test_a_client_sees_only_its_own_leases_if_a_test_wants_that() -> None:
+    key = "lake/_oncelake/lease/1"
+    one, two = ({"Authorization": f"AWS4 Credential={name}/x", "If-None-Match": "*"} for name in ("one", "two"))
+    with Server(apart=True) as server:
+        assert [put(server, b"", key, **headers) for headers in (one, two, one)] == [200, 200, 412]
+        asked = f"{server.endpoint}/{BUCKET}?list-type=2&prefix=lake/_oncelake/lease/"
+        with urlopen(Request(asked, headers=one), timeout=10) as answer:
+            assert answer.read().count(f"<Key>{key}</Key>".encode()) == 1

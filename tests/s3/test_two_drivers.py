@@ -2,16 +2,17 @@
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from oncelake.lab.demo.made_log import lines_of, write_late_and_broken, write_log
-from tests.s3.house import S3House, error_of
-from tests.s3.server import Server
 from tests.support.house import kill_group
 from tests.support.processes import SMALL
+from tests.support.s3_house import WRITERS, S3House, error_of
+from tests.support.s3_server import BUCKET, Server
 
 pytestmark = pytest.mark.chain
 
@@ -28,12 +29,23 @@ def wait_until(house: S3House, version: int, drivers: Sequence[subprocess.Popen[
         time.sleep(0.1)
 
 
-def test_two_drivers_at_once_lose_and_double_nothing(house: S3House) -> None:
+@pytest.fixture
+def unleased(tmp_path: Path) -> Iterator[S3House]:
+    """Yield a lake whose lease keeps nobody apart, with checkpoints that all drivers share."""
+    with Server(apart=True) as server:
+        yield S3House(tmp_path, sets=[*SMALL, f"checkpoints=s3://{BUCKET}/lake/_checkpoints"], server=server)
+
+
+@WRITERS
+def test_two_drivers_at_once_lose_and_double_nothing(unleased: S3House, writer: list[str]) -> None:
+    house = replace(unleased, sets=[*unleased.sets, *writer])
     write_log(house.logs, 500)
     for number in range(ROUNDS):
         write_late_and_broken(house.logs / f"more-{number}", late=20, broken=6, seed=10 + number)
         before = house.newest(BRONZE)
-        drivers = [house.start("run"), house.start("run")]
+        drivers = []
+        for house.host in ("one", "two"):
+            drivers.append(house.start("run"))
         one, other = drivers[number % 2], drivers[1 - number % 2]
         try:
             wait_until(house, max(1, before + 1), drivers)
@@ -66,18 +78,27 @@ def test_a_store_that_lets_a_put_replace_another_is_refused_before_anything_is_w
         assert server.names() in ([], ["lake/"])  # Hadoop leaves the mark of a directory
 
 
-def test_lost_answers_to_commits_change_nothing(tmp_path: Path) -> None:
+@WRITERS
+def test_lost_answers_to_commits_and_to_the_lease_change_nothing(tmp_path: Path, writer: list[str]) -> None:
     lost: list[str] = []
 
     def loses(key: str) -> bool:
-        is_commit = "/_delta_log/0" in key and key.endswith(".json") and key not in lost
-        lost.extend([key] if is_commit else [])
-        return is_commit
+        is_commit = "/_delta_log/0" in key and key.endswith(".json")
+        is_lost = (is_commit or "/_oncelake/lease/" in key) and key not in lost
+        lost.extend([key] if is_lost else [])
+        return is_lost
 
     with Server(loses=loses) as server:
-        house = S3House(tmp_path, sets=[*SMALL], server=server)
+        house = S3House(tmp_path, sets=[*SMALL, *writer], server=server)
         write_log(house.logs, 200)
         house.call("run", "--once")
         house.must_be([*lines_of(house.logs)])
-        assert len(lost) > 5
+        assert len([key for key in lost if "/_delta_log/" in key]) > 5
+        assert len([key for key in lost if "/_oncelake/" in key]) > 1
+        clients = {
+            request.client.partition("/")[0]
+            for request in server.requests
+            if request.method == "PUT" and request.key in lost and not request.key.endswith(f"{0:020}.json")
+        }
+        assert ("object_store" in clients) is (not writer)
         assert '"holds": true' in house.call("prove", "--json")

@@ -35,7 +35,7 @@ def status(
             show = showing(console, "oncelake status", as_json=as_json, board=LiveBoard)
             lake.watch(show, every=every, stopping=stopping)
             return
-        from oncelake.observe.status import quality_lines, status_table, waiting_lines
+        from oncelake.observe.status import checkpoint_lines, quality_lines, status_table, waiting_lines
 
         rows = lake.status()
         warnings = [text for row in rows for text in row.warnings]
@@ -45,7 +45,7 @@ def status(
             typer.echo(result_line("status", {"stages": [row.to_dict() for row in rows]}, warnings=warnings))
         else:
             table = status_table(rows, console.width if console.is_terminal else None)
-            for line in (*table, *waiting_lines(rows), *quality_lines(rows)):
+            for line in (*table, *waiting_lines(rows), *quality_lines(rows), *checkpoint_lines(lake.settings.places())):
                 console.print(line)
 
 
@@ -64,7 +64,10 @@ def doctor(
     oncelake's that does not fit the installed Spark, and what a run does without it.
     """
     with opened(conf, sets, as_json=as_json, verbose=verbose, quiet=quiet) as (_, lake):
+        from oncelake.observe.status import checkpoint_lines
+
         result = lake.doctor()
+        places = lake.settings.places()
     with reported(as_json=as_json, verbose=verbose, quiet=quiet) as console:
         if as_json:
             stages = [row.to_dict() for row in result.stages]
@@ -72,6 +75,8 @@ def doctor(
         for row in result.stages if not as_json else ():
             line = f"{row.stage}: {row.state}: {row.detail}" if row.may_start else row.detail
             console.print("ok " if row.may_start else "no ", line)
+        for line in checkpoint_lines(places) if not as_json else ():
+            console.print(line)
         for text in (*result.warnings, *(text for row in result.stages for text in row.warnings)):
             warning(text)
         if result.begun:

@@ -1,5 +1,6 @@
 """The places of a lake's tables and checkpoints."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
     from arro3.core import Table as ArrowTable
     from deltalake import DeltaTable
 
+S3 = ("s3", "s3a")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?/", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 # A URI that has none of these after `file://` is the path itself; urlsplit takes ten times as long to find that.
 _ESCAPED = re.compile("[%?#]")
 _SLASHES = re.compile("(?<!^)/{2,}")
+# The characters of a lake's URL in the name of its directory of checkpoints.
+_READABLE = 80
 _MISREAD = frozenset("%\\[]^|")
 
 
@@ -63,12 +67,19 @@ class Lake:
         checkpoints: the directory of the checkpoints; a stage's is at `<checkpoints>/<stage>`.
         catalog: the catalog of the tables, which are `<catalog>.<schema>.<name>`; None for tables below the root.
         schemas: the schema of each layer, if it is not the layer's name.
+        per_host: True if each host has checkpoints of its own, as a lake on S3 has them by default.
     """
 
     root: str
     checkpoints: str
     catalog: str | None = None
     schemas: Mapping[str, str] = field(default_factory=dict)
+    per_host: bool = False
+
+    @property
+    def lease(self) -> str:
+        """The directory of the lease on a lake on S3."""
+        return f"{self.root}/_oncelake/lease"
 
     def at(self, table: Table) -> str:
         """Return the path or the quoted catalog name of a table; `oncelake.common.tables` opens both."""
@@ -95,11 +106,41 @@ class Beside(Lake):
     def of(cls, lake: Lake, table: Table) -> Self:
         """Return the places below the lake's root."""
         root = f"{lake.root}/_beside/{table}"
-        return cls(root, f"{root}/_checkpoints", lake=lake, table=table)
+        return cls(root, checkpoints_below(root), lake=lake, table=table)
+
+    @property
+    def lease(self) -> str:
+        """The directory of the lease on these places, which outlives them: they are removed while it is held."""
+        return f"{self.lake.lease}-{self.table}"
 
     def at(self, table: Table) -> str:
         """Return the path or the quoted catalog name of a table."""
         return super().at(table) if table == self.table else self.lake.at(table)
+
+
+def checkpoints_below(root: str) -> str:
+    """Return the directory of the checkpoints below a lake's root."""
+    return f"{root}/_checkpoints"
+
+
+def checkpoints_here(root: str) -> str | None:
+    """Return the directory of this user's state for the checkpoints of a lake on a store; None without a home.
+
+    Its name has the lake's URL, and a hash of it and of the store's address.
+    """
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - raises nothing
+    if home.startswith("~"):
+        return None
+    store, slash, path = root.partition("://")[2].partition("/")
+    name = f"{store.rpartition('@')[2]}{slash}{path}"  # without a key that the URL may have
+    known = f"{endpoint()} {name}"
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_READABLE]
+    return place(f"{home}/oncelake/{readable}-{hashlib.sha256(known.encode()).hexdigest()[:8]}")
+
+
+def endpoint() -> str:
+    """Return the address of the store with S3's API, as Amazon's own programs find it; empty for Amazon's."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def place(text: str) -> str:
@@ -125,6 +166,11 @@ def is_local(text: str) -> bool:
     return scheme_of(text) in ("", "file")
 
 
+def is_s3(text: str) -> bool:
+    """Return True if a place is on S3 or on a store with its API."""
+    return scheme_of(text) in S3
+
+
 def scheme_of(text: str) -> str:
     """Return the scheme of a URL in lower case, such as `s3a`; empty for a path."""
     scheme = _SCHEME.match(text)
@@ -147,7 +193,8 @@ def opens_in_delta_rs(path: str) -> bool:
 
     delta-rs takes `a%41b` for `aAb` and `\\` for `/`, and panics on brackets, `^` and `|`.
     """
-    return is_local(path) and path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+    fits = path.isprintable() and not _MISREAD & set(path)  # guard: path-fits-delta-rs
+    return fits and (is_local(path) or is_s3(path))
 
 
 def listed_files(table: "DeltaTable") -> "ArrowTable":
@@ -167,7 +214,8 @@ def micros(times: "ChunkedArray") -> list[Any]:
 
 def opened_by_delta_rs(at: str, version: int | None = None) -> "DeltaTable | None":
     """Return a table at a version, by default the newest; None if delta-rs is not installed or cannot read it."""
-    is_here = not is_name(at) and opens_in_delta_rs(at)  # guard: opened-path-fits-delta-rs
+    # guard: opened-path-fits-delta-rs
+    is_here = not is_name(at) and is_local(at) and opens_in_delta_rs(at)
     if not is_here or find_spec("deltalake") is None:
         return None
     from deltalake import DeltaTable  # noqa: PLC0415 - few tables need it

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, TargetError
+from oncelake.common.errors import ConfigError, StateError, TargetError
 from oncelake.common.lake import DUPLICATES, SILVER, Lake, Table, is_local, is_name
 from oncelake.common.spark.runtime import on_databricks
 from oncelake.common.table_rows import TableRows
@@ -21,7 +21,7 @@ from oncelake.exactly_once.delta_source import DeltaSource
 from oncelake.exactly_once.diagnosis import diagnose
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage, find_damage
-from oncelake.exactly_once.recovery import Case
+from oncelake.exactly_once.recovery import Case, plan
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.span import Span
 from oncelake.exactly_once.state import Diagnosis, State
@@ -31,6 +31,9 @@ from oncelake.silver.rules import Silver
 from oncelake.sources.kind import SourceKind
 from oncelake.sources.proof import Ingestion, StageView
 
+# What the checkpoint of a host can be after the lake was run, rebuilt or restored by another one.
+_OF_ANOTHER_HOST = (State.CHECKPOINT_LOST, State.CHECKPOINT_BEHIND, State.FOREIGN)
+
 
 @dataclass(frozen=True)
 class StageState:
@@ -38,6 +41,7 @@ class StageState:
 
     Attributes:
         damaged: the table, written or read, whose newest version readers cannot read, and why; None if they can.
+        per_host: True if other hosts have checkpoints of their own, see `Lake`.
     """
 
     stage: Stage
@@ -48,6 +52,21 @@ class StageState:
     source: Source
     diagnosis: Diagnosis
     damaged: tuple[Table, LogDamage] | None = None
+    per_host: bool = False
+
+    @property
+    def recovers(self) -> bool:  # guard: moved-driver-recovers
+        """Return True if a run first writes the checkpoint again: another host has run the lake since, or always.
+
+        The table then shows exactly how far the stage has come.
+        """
+        if not self.per_host or self.damaged is not None or self.diagnosis.state not in _OF_ANOTHER_HOST:
+            return False
+        try:
+            plan(case(self))
+        except StateError:
+            return False
+        return True
 
     @property
     def first(self) -> TableState:
@@ -118,7 +137,8 @@ class Chain:
             table_states, diagnosis = dict.fromkeys(commit_logs, TableState()), Diagnosis(State.TARGET_AWAY, str(error))
         else:
             diagnosis = diagnose(checkpoint, {str(table): state for table, state in table_states.items()}, source)
-        return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis)
+        per_host = self.lake.per_host
+        return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis, per_host=per_host)
 
     def damage(self, table: Table) -> LogDamage:
         """Return what is damaged in the Delta log of a table; nothing for a table that is not on a local disk."""
@@ -204,7 +224,9 @@ class Chain:
 
 
 def _view(state: StageState) -> StageView:
-    return StageView(state.source, state.first.metadata, state.diagnosis)
+    # a run on this host first writes the checkpoint again, and reads on where the table has come to
+    diagnosis = replace(state.diagnosis, state=State.ALIGNED) if state.recovers else state.diagnosis
+    return StageView(state.source, state.first.metadata, diagnosis)
 
 
 def case(state: StageState, run: str = "") -> Case:

@@ -9,10 +9,11 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, LockedError, StageError
+from oncelake.common.errors import ConfigError, LockedError, SourceError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.common.spark.s3 import check_lake
 from oncelake.common.table_rows import TableRows
+from oncelake.common.wording import listed
 from oncelake.engine.before_spark import has_small_backlog, nothing_new, passed_preflight, record_preflight
 from oncelake.engine.chain import Chain, StageState, selected
 from oncelake.engine.gold_change import Change, waits_for_the_lock, was_stopped
@@ -26,7 +27,7 @@ from oncelake.engine.replay import Replay, ReplayResult
 from oncelake.engine.runner import Follower, Reporter, Run
 from oncelake.engine.source_rebuild import SourceRebuild, whole_reason
 from oncelake.engine.sources import Failed, failure_lines, unreadable, without
-from oncelake.engine.start_gate import refuse_other_rebuild, startable
+from oncelake.engine.start_gate import refuse_other_rebuild, startable, unfinished
 from oncelake.exactly_once.lease import Lease, sole_writer
 from oncelake.quality.suite_check import left_out
 
@@ -94,6 +95,7 @@ class Exclusive:
         preflight(spark, without(chain, failed), passed=passed_preflight(chain), failed=failed)
         with self._lock(chain) as lease:
             self._warn(set_spare_aside(chain, spark))
+            self._recover_moved(chain)
             follow_settings(chain, spark)
             chain = startable(chain, failed)
             if not failed:
@@ -150,6 +152,7 @@ class Exclusive:
         with self._lock(chain) as lease:
             if not dry_run:
                 self._warn(set_spare_aside(chain, spark))
+                self._recover_moved(chain)
             for step in work.plan():
                 say(step)
             if not dry_run:
@@ -189,6 +192,7 @@ class Exclusive:
             moved(outcome)
             return outcome
         with self._lock(chain) as lease:
+            self._recover_moved(chain)
             outcome = Replay(chain, spark, chain.silver, lease.check).go(rules)
             moved(outcome)
             # an earlier replay may have ended before gold counted its lines, so this runs even if no line moved
@@ -234,8 +238,30 @@ class Exclusive:
     @contextmanager
     def _lock(self, chain: Chain) -> Iterator[Lease]:
         check_lake(self.spark, chain.lake)
-        with sole_writer(self.spark, chain.lake, self.chain.settings.run.lock_wait) as lease:
+        with sole_writer(self.spark, chain.lake, self.chain.settings.run.lock_wait, self.warn) as lease:
             yield lease
+
+    def _recover_moved(self, chain: Chain) -> None:
+        """Write again the checkpoints that this host lacks, or has from before another host ran the lake.
+
+        The caller holds the lease. What is not known exactly stays for the start gate, which names it.
+        """
+        names = []
+        for stage in chain.stages if chain.lake.per_host and unfinished(chain) is None else ():
+            try:
+                if not chain.stage_state(stage).recovers:
+                    continue
+            except SourceError:
+                continue  # the start gate names it
+            recovery = recover(chain, self.spark, stage, accept_loss=False, dry_run=False)
+            if recovery.kept is not None:  # where this host stopped, long ago
+                chain.checkpoint_files.remove(recovery.kept)
+            names += [stage.name] if recovery.refused is None else []
+        if names:
+            self.warn(
+                f"this host's checkpoints of {listed(names)} were missing or of an earlier time, as another host has "
+                "run the lake; they were written again from the tables"
+            )
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for text in warnings:

@@ -11,13 +11,15 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
+from oncelake.common.lake import checkpoints_below
 from oncelake.common.spark.machine import low_limits
 from oncelake.common.spark.runtime import is_given, untested_runtime
-from oncelake.common.spark.s3 import Places
+from oncelake.common.spark.s3 import Places, has_lease
 from oncelake.common.spark.session import spark_session
 from oncelake.engine.chain import Chain, chain_of, keeping_duplicates, needs_spark, tables_need_spark
 from oncelake.engine.configuration import code_places, configured
 from oncelake.engine.settings import Settings
+from oncelake.exactly_once.files import files_at
 from oncelake.silver.parsing.parser import Parser
 
 
@@ -44,6 +46,7 @@ class OpenLake:
     started: Callable[[], None] = unheard
     _spark: SparkSession | None = field(default=None, repr=False)
     _ending: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    _has_looked: bool = field(default=False, init=False, repr=False)
 
     @classmethod
     def open(
@@ -99,7 +102,18 @@ class OpenLake:
                 spark_session(self.settings.spark, verbose=self.verbose, quick=quick, places=self._places)
             )
             self.started()
+        self._find_checkpoints(self._spark)
         return self._spark
+
+    def _find_checkpoints(self, spark: SparkSession) -> None:
+        """Leave the checkpoints on S3 if the lake has them there, or no lease; only Spark can look."""
+        if self._has_looked or not (lake := self.settings.places()).per_host:
+            return
+        on_store = checkpoints_below(lake.root)
+        if not has_lease(spark, lake) or files_at(on_store, spark).names(on_store):  # guard: checkpoints-stay-on-store
+            self.settings = self.settings.model_copy(update={"checkpoints": on_store})
+            self.__dict__.pop("_declared", None)
+        self._has_looked = True
 
     @property
     def _places(self) -> Places:

@@ -17,8 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelake.common.errors import LockedError, OncelakeError, StageError
 from oncelake.common.explain import explain
-from oncelake.common.lake import SILVER, Table, opens_in_delta_rs
+from oncelake.common.lake import SILVER, Table, is_s3, opens_in_delta_rs
 from oncelake.common.spark.collect import SmallBatches, can_collect
+from oncelake.common.spark.s3 import delta_rs_options
 from oncelake.common.spark.wake import Wake, can_wake
 from oncelake.engine.backpressure import Backpressure, Prefetch
 from oncelake.engine.chain import Chain, StageState
@@ -30,11 +31,12 @@ from oncelake.engine.sources import Failed, failure_lines, stands_alone
 from oncelake.engine.start_gate import block_reason, refuse_unless_startable, waits
 from oncelake.exactly_once.batch import BatchCallback, Event, EventSink, ForeignWriter, Notice, Writer
 from oncelake.exactly_once.checkpoint import position, read_checkpoint
-from oncelake.exactly_once.files import remove_staged
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import files_at, remove_staged
 from oncelake.exactly_once.lease import has_lock, links_are_missing
 from oncelake.exactly_once.positions import as_object, in_table
 from oncelake.exactly_once.write import TableWriter, no_fence
-from oncelake.exactly_once.writers import Engine
+from oncelake.exactly_once.writers import Access, Engine
 from oncelake.exactly_once.writers.registry import engines_before_spark
 from oncelake.gold.declaration import LOG_TIME
 
@@ -107,13 +109,24 @@ class Run:
 
     @cached_property
     def small_batches(self) -> SmallBatches | None:
-        """Return what collects the rows of small batches; None if Spark commits every batch, also large ones.
+        """Return what collects the rows of small batches; None if Spark commits every batch, also large ones."""
+        most = int(self.chain.settings.run.small_batch)
+        by_delta_rs = most and can_collect(self.spark) and self._delta_rs_options is not None
+        return SmallBatches(MAX_ROWS, most) if by_delta_rs else None
 
-        delta-rs commits only to lakes on a local disk with hard links, under the lake's lock, at a path that it opens.
+    @cached_property
+    def _delta_rs_options(self) -> Mapping[str, str] | None:
+        """Return how delta-rs reaches the lake's tables; None if it may not commit to them.
+
+        It commits to lakes on a local disk with hard links, under the lake's lock, and to those on S3, at a path that
+        it opens.
         """
-        lake, most = self.chain.lake, int(self.chain.settings.run.small_batch)
-        local = lake.catalog is None and has_lock(lake) and opens_in_delta_rs(lake.root) and not links_are_missing(lake)
-        return SmallBatches(MAX_ROWS, most) if most and local and can_collect(self.spark) else None
+        lake = self.chain.lake
+        if lake.catalog is not None or not opens_in_delta_rs(lake.root):
+            return None
+        if is_s3(lake.root):
+            return delta_rs_options(self.spark, lake.root)
+        return {} if has_lock(lake) and not links_are_missing(lake) else None
 
     def once(self) -> None:
         """Process all available input through the last stage, then return.
@@ -280,12 +293,14 @@ class Run:
             kind = self.chain.kinds.get(table)
             target = bronze_target(table, masked=kind is not None and bool(kind.rules))
             make_table(self.spark, target, self.chain.lake.at(table), self.chain.commit_log(table))
-        make_tables(self.spark, self.chain, stage, by_delta_rs=self.small_batches is not None)
+        make_tables(self.spark, self.chain, stage, by_delta_rs=bool(self.small_batches) and has_lock(self.chain.lake))
         state = self.chain.stage_state(stage)
         callback = self._callback(state, once=backpressure is None)
         if backpressure is not None:
             backpressure.join(stage, callback)
-        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", state.path)
+        # a path alone is on the cluster's own file system
+        at = f"file:{state.path}" if self.chain.lake.per_host else state.path
+        writer = stage.read(self.spark).writeStream.queryName(stage.name).option("checkpointLocation", at)
         writer = writer.foreachBatch(callback)
         if backpressure is not None:
             wakes = bool(stage.reads) and can_wake(self.spark)
@@ -314,12 +329,12 @@ class Run:
         writers: dict[Table, Writer] = {
             table: TableWriter(
                 lake.at(table),
-                self.chain.commit_log(table),
+                commit_log,
                 state.table_states[table],
                 every_batch=table == first,
-                engines=self._engines(table),
+                engines=self._engines(table, commit_log),
             )
-            for table in written
+            for table, commit_log in ((table, self.chain.commit_log(table)) for table in written)
         }
         wait = self.chain.settings.serving.wait
         return BatchCallback(
@@ -340,12 +355,17 @@ class Run:
             small_batches=self.small_batches,
         )
 
-    def _engines(self, table: Table) -> Sequence[Engine]:
+    def _engines(self, table: Table, commit_log: DeltaLog) -> Sequence[Engine]:
         """Return the engines that are tried before Spark's writer: none where only Spark may commit."""
-        if self.small_batches is None:
+        options, at = self._delta_rs_options, self.chain.lake.at(table)
+        if self.small_batches is None or options is None:
             return ()
-        windows = LOG_TIME if table.layer == "gold" else None
-        return engines_before_spark(self.chain.lake.at(table), windows=windows, needed=partial(self.needed, table))
+        return engines_before_spark(
+            at,
+            windows=LOG_TIME if table.layer == "gold" else None,
+            needed=partial(self.needed, table),
+            access=Access(files_at(at, self.spark), commit_log, options),
+        )
 
     def needed(self, table: Table) -> int | None:
         """Return the oldest version of a table that a stage may still read, also again at a start; None if none."""

@@ -11,8 +11,19 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from oncelake.bronze.records import Records
 from oncelake.bronze.settings import SECRETS, SourceSettings
-from oncelake.common.lake import BRONZE, Lake, bronze_of, bronze_stage, is_local, place
+from oncelake.common.lake import (
+    BRONZE,
+    Lake,
+    bronze_of,
+    bronze_stage,
+    checkpoints_below,
+    checkpoints_here,
+    is_local,
+    is_s3,
+    place,
+)
 from oncelake.common.models import Duration, Strict, later
+from oncelake.common.spark.runtime import on_databricks
 from oncelake.common.spark.settings import SparkSettings
 from oncelake.common.wording import did_you_mean, shown
 from oncelake.engine.alerts import AlertSettings, check_alert
@@ -90,8 +101,9 @@ class RunSettings(Strict):
     small_batch: ByteSize = Field(
         ByteSize(32 * 1024**2),
         ge=0,
-        description="on a local disk, rows of a batch of at most this many bytes are collected, and larger ones are "
-        "appended as files; both without Spark's slower writer; 0: Spark commits every batch",
+        description="on a local disk and on S3, rows of a batch of at most this many bytes are collected, and on a "
+        "local disk larger ones are appended as files; both without Spark's slower writer; 0: Spark commits every "
+        "batch",
     )
     lock_wait: Duration = Field(
         timedelta(seconds=10), description="how long to wait for another process to release the lake's lock"
@@ -127,7 +139,9 @@ class Settings(BaseSettings):
     )
     lake: LakeSettings
     checkpoints: str | None = Field(
-        None, description="the directory of the checkpoints; unset: `<lake.root>/_checkpoints`; required with a catalog"
+        None,
+        description="the directory of the checkpoints; unset: `<lake.root>/_checkpoints`, of a new lake on S3 a "
+        "directory below `~/.local/state/oncelake`; required with a catalog",
     )
     silver: SilverSettings = SilverSettings()
     quality: QualitySettings = QualitySettings()
@@ -250,4 +264,5 @@ class Settings(BaseSettings):
             assert checkpoints is not None, "validated"
             return Lake(checkpoints, checkpoints, self.lake.catalog, self.lake.schemas.model_dump())
         root = place(self.lake.root)
-        return Lake(root, checkpoints or f"{root}/_checkpoints")
+        here = checkpoints_here(root) if checkpoints is None and is_s3(root) and not on_databricks() else None
+        return Lake(root, checkpoints or here or checkpoints_below(root), per_host=here is not None)

@@ -18,6 +18,7 @@ from oncelake.engine.markers import emptied
 from oncelake.engine.settings import Settings
 from oncelake.exactly_once.delta_log import ChainCommit
 from oncelake.exactly_once.delta_sources import DeltaSources, table_ids
+from oncelake.exactly_once.files import files_at
 from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.kind import DirectoryKind
 from oncelake.sources.directory.overlap import Claims
@@ -79,7 +80,7 @@ def _never_read(chain: Chain, recorded: Collection[str]) -> Iterator[str]:  # gu
     """
     former = [
         table
-        for table in map(_read_by, sorted(chain.checkpoint_files.names(chain.lake.checkpoints)))
+        for table in map(_read_by, _bronze_stages(chain))
         if table is not None and table.name not in chain.settings.by_name and str(table) not in recorded
     ]
     lasts = {table: chain.commit_log(table).state().last for table in former}
@@ -89,6 +90,15 @@ def _never_read(chain: Chain, recorded: Collection[str]) -> Iterator[str]:  # gu
             return
         if last is not None and last.rows_in_all and last.timestamp >= made:  # guard: accepted-loss-stays-accepted
             yield str(table)
+
+
+def _bronze_stages(chain: Chain) -> list[str]:
+    """Return the stages that have a checkpoint, or of which the lake has a table, if each host has its own."""
+    lake = chain.lake
+    if lake.per_host:  # guard: removed-source-of-another-host
+        names = files_at(lake.root, chain.spark).names(f"{lake.root}/{BRONZE.layer}")
+        return sorted(map(bronze_stage, names))
+    return sorted(chain.checkpoint_files.names(lake.checkpoints))
 
 
 def _read_by(stage: str) -> Table | None:

@@ -206,6 +206,7 @@ class DeltaLog:
         self._files = files
         self.place = table_path
         self._log = f"{table_path}/_delta_log"
+        self._last_read: tuple[int, str] | None = None
 
     def versions(self) -> list[int]:
         """Return the versions whose commit files still exist, oldest first; empty without a table."""
@@ -277,12 +278,16 @@ class DeltaLog:
 
     def since(self, version: int) -> Iterator[Commit]:
         """Yield the commits after a version, oldest first; without those that the log's clean-up has removed."""
+        commit = self.commit(version + 1)
         # guard: commits-after-cleanup-read
-        if version >= 0 and self.commit(version) is None:  # clean-up removes the oldest, and never the newest
+        if commit is None and version >= 0 and self.commit(version) is None:
+            # clean-up removes the oldest, and never the newest
             version = next((number for number in self.versions() if number > version), version + 1) - 1
-        while (commit := self.commit(version + 1)) is not None:
+            commit = self.commit(version + 1)
+        while commit is not None:
             yield commit
             version += 1
+            commit = self.commit(version + 1)
 
     def state(self) -> TableState:
         """Return the state of the table: the chain's last commits, with those that a RESTORE removed left out."""
@@ -476,10 +481,18 @@ class DeltaLog:
         except ValueError:
             return {}
 
+    def text(self, version: int) -> str | None:
+        """Return the text of a commit as it was last read, if no other one was read since; otherwise read it."""
+        last = self._last_read
+        return last[1] if last is not None and last[0] == version else self._text(version)
+
     def _text(self, version: int) -> str | None:
         """Return the text of a commit; None if its file is gone, or empty or cut, so that no reader can read it."""
         text = self._files.read(f"{self._log}/{version:020d}.json")
-        return text if text is not None and text[-4:].rstrip().endswith("}") else None
+        if text is None or not text[-4:].rstrip().endswith("}"):
+            return None
+        self._last_read = version, text
+        return text
 
 
 def _metadata_in_checkpoint(path: str) -> Mapping[str, Any] | None:

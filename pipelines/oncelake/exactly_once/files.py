@@ -3,16 +3,18 @@
 Local paths need no JVM, so states can be found, and tested, without starting Spark.
 """
 
+import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from oncelake.common.lake import is_local
-from oncelake.common.spark.jvm import hadoop, jvm
+from oncelake.common.spark.jvm import hadoop, jvm, unless_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +66,20 @@ class Files(Protocol):
         """Remove a file, or a directory with its content; no-op if it does not exist."""
 
 
-class LocalFiles(Files):
+class TableFiles(Files, Protocol):
+    """The files of tables beside those of states, as this process writes them."""
+
+    def write_new(self, path: str, text: str) -> None:
+        """Write a whole file into a directory that exists, unless the file does; on a store it may be replaced."""
+
+    def creating(self, path: str) -> AbstractContextManager[IO[bytes]]:
+        """Return a context with a new file for bytes, in a directory that exists; no file is left if it fails."""
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds since 1970; None if it does not exist."""
+
+
+class LocalFiles(TableFiles):
     """Files on this machine."""
 
     def read(self, path: str) -> str | None:
@@ -96,6 +111,29 @@ class LocalFiles(Files):
         # guard: old-checksum-removed
         target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the old text
 
+    def write_new(self, path: str, text: str) -> None:
+        partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}")
+        partial.write_text(text, encoding="utf-8")
+        try:
+            Path(path).hardlink_to(partial)
+        finally:
+            partial.unlink()
+
+    @contextmanager
+    def creating(self, path: str) -> Iterator[IO[bytes]]:
+        try:
+            with Path(path).open("xb") as file:
+                yield file
+        except BaseException:
+            Path(path).unlink(missing_ok=True)
+            raise
+
+    def modified(self, path: str) -> float | None:
+        try:
+            return Path(path).stat().st_mtime
+        except OSError:
+            return None
+
     def move(self, path: str, to: str) -> None:
         if Path(path).exists():
             Path(to).parent.mkdir(parents=True, exist_ok=True)
@@ -108,24 +146,26 @@ class LocalFiles(Files):
             Path(path).unlink(missing_ok=True)
 
 
-class HadoopFiles(Files):
+class HadoopFiles(TableFiles):
     """Files on any store that Hadoop supports, through its JVM client and Spark's credentials."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
 
     def read(self, path: str) -> str | None:
-        where, store = hadoop(self._spark, path)
-        if not store.exists(where):
-            return None
-        with closing(store.open(where)) as stream:
-            return str(jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        def text() -> str:
+            where, store = hadoop(self._spark, path)
+            with closing(store.open(where)) as stream:
+                return str(jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+
+        return unless_missing(self._spark, text)
 
     def names(self, path: str) -> list[str]:
-        where, store = hadoop(self._spark, path)
-        if not store.exists(where):
-            return []
-        return [status.getPath().getName() for status in store.listStatus(where)]
+        def names() -> list[str]:
+            where, store = hadoop(self._spark, path)
+            return [status.getPath().getName() for status in store.listStatus(where)]
+
+        return unless_missing(self._spark, names) or []
 
     def is_sound(self, path: str) -> bool:
         """Return True: Hadoop itself checks what it reads against its checksums."""
@@ -135,6 +175,25 @@ class HadoopFiles(Files):
         where, store = hadoop(self._spark, path)
         with closing(store.create(where, True)) as stream:
             stream.write(bytearray(text.encode()))
+
+    def write_new(self, path: str, text: str) -> None:
+        with self.creating(path) as file:
+            file.write(text.encode())
+
+    @contextmanager
+    def creating(self, path: str) -> Iterator[IO[bytes]]:
+        file = BytesIO()
+        yield file
+        where, store = hadoop(self._spark, path)
+        opening = store.createFile(where).overwrite(True)
+        opening.opt("fs.s3a.create.performance", True)  # without it, S3's client looks for a directory of that name
+        with closing(opening.build()) as stream:
+            stream.write(file.getvalue())
+
+    def modified(self, path: str) -> float | None:
+        where, store = hadoop(self._spark, path)
+        status: Any = unless_missing(self._spark, lambda: store.getFileStatus(where))
+        return None if status is None else float(status.getModificationTime()) / 1000
 
     def move(self, path: str, to: str) -> None:
         where, store = hadoop(self._spark, path)
@@ -156,7 +215,7 @@ def _checksums(text: bytes) -> bytes:
     return b"crc\0" + struct.pack(">i", 512) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
 
 
-def files_at(place: str, spark: "SparkSession | None") -> Files:
+def files_at(place: str, spark: "SparkSession | None") -> TableFiles:
     """Return the file access for a path or URL; one that is not local needs a Spark session."""
     if is_local(place):
         return LocalFiles()

@@ -5,8 +5,9 @@ is killed, the JVM lives on for seconds and could still commit. A Python process
 could commit when it continues. So the lake is free only when both have ended.
 
 A lock is on a file, not on its name: a process that removes the file can lock a new file with that name. So the holder
-writes its identity into the file, and checks before each batch that the name still leads to its own file. Other stores
-have no such lock. There, Delta's own conflict check and the commits of the other run decide between two writers.
+writes its identity into the file, and checks before each batch that the name still leads to its own file. A lake
+on S3 has a lease in place of the lock, see `store_lease.py`; the lock is then on the host's own checkpoints. On other
+stores, Delta's own conflict check and the commits of the other run decide between two writers.
 """
 
 import errno
@@ -18,9 +19,9 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -31,7 +32,9 @@ from pyspark.sql import SparkSession
 from oncelake.common.errors import ConfigError, LockedError
 from oncelake.common.lake import Lake, is_local
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.spark.s3 import has_lease
 from oncelake.exactly_once.files import lines_of
+from oncelake.exactly_once.store_lease import S3LeaseStore, StoreLease
 
 NAME = ".oncelake.lock"
 # Written into the lock file if the file system has no hard links, which commits need; `doctor` reads it from there.
@@ -56,18 +59,23 @@ class Lease:
         path: the lock file; None on a store without locks.
         text: the holder's text in the lock file: its identity, and a line that is unique to this start.
         identity: the file's device and inode, which no other file has while this one is open.
+        on_store: the lease on a lake on S3; None elsewhere.
     """
 
     path: Path | None = None
     text: str = ""
     identity: tuple[int, int] = (0, 0)
+    on_store: StoreLease | None = None
 
     def check(self) -> None:
         """Raise LockedError if this process no longer holds the lake; costs two reads of one small file.
 
         Raises:
-            LockedError: the lock file was removed, replaced or written by another process.
+            LockedError: the lock file was removed, replaced or written by another process, or another driver has the
+                lease.
         """
+        if self.on_store is not None:
+            self.on_store.check()  # guard: lease-checked-with-lock
         # guard: lock-file-names-holder
         if self.path is None or (_identity(self.path) == self.identity and _text(self.path) == self.text):
             return
@@ -81,18 +89,31 @@ class Lease:
 
 
 @contextmanager
-def sole_writer(spark: SparkSession | None, lake: Lake, wait: timedelta) -> Iterator[Lease]:
-    """Hold the lake's lock; wait up to `wait` for a run that is just ending.
+def sole_writer(
+    spark: SparkSession | None, lake: Lake, wait: timedelta, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Lease]:
+    """Hold the lake's lock, or its lease on S3; wait up to `wait` for a run that is just ending.
 
     Args:
         spark: the session whose JVM writes the lake too; None if no JVM does.
         lake: the lake.
         wait: how long to wait for another process.
+        say: called with one line if the end of a lease's term is waited for.
 
     Raises:
         LockedError: another process holds the lake.
         ConfigError: the lake's directory cannot be created, or its file system has no locks.
     """
+    if spark is not None and has_lease(spark, lake):
+        own = Lake(lake.checkpoints, lake.checkpoints)
+        lease = StoreLease(S3LeaseStore(spark, lake.lease), lake.root, _process())
+        with (
+            # guard: one-process-on-checkpoints
+            sole_writer(spark, own, wait) if lake.per_host else nullcontext(Lease()) as lock,
+            lease.held(wait.total_seconds(), say),
+        ):
+            yield replace(lock, on_store=lease)
+        return
     if not has_lock(lake):
         yield Lease()
         return
@@ -100,7 +121,8 @@ def sole_writer(spark: SparkSession | None, lake: Lake, wait: timedelta) -> Iter
         Path(lake.root).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"lake.root {lake.root} cannot be created ({error.strerror}); name a directory that this process may write"
+            f"{lake.root} cannot be created ({error.strerror}); name a directory that this process may write, with "
+            "lake.root, or with checkpoints for a lake on S3"
         ) from None
     path = Path(lake.root) / NAME
     text = who(path.parent)
@@ -132,8 +154,12 @@ def writing(lake: Lake) -> str | None:
 
 def who(directory: Path) -> str:
     """Return the text that a holder writes into the lock file of a directory."""
-    own = (f"process {os.getpid()} on {socket.gethostname()}", uuid.uuid4().hex)
+    own = (_process(), uuid.uuid4().hex)
     return "".join(f"{line}\n" for line in (*own, *(() if _has_links(directory) else (_NO_LINKS,))))
+
+
+def _process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def links_are_missing(lake: Lake) -> bool:

@@ -11,16 +11,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
-from oncelake.common.lake import listed_files
+from oncelake.common.lake import is_local, listed_files
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.delta_log import ChainCommit
-from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
 
 if TYPE_CHECKING:
     from oncelake.exactly_once.writers.local import LocalTable
@@ -66,22 +64,22 @@ def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCom
         since: the version at the last call.
         commit: the commit of a batch.
     """
-    log, windows = Path(local.path, "_delta_log"), local.windows
+    log, windows = f"{local.path}/_delta_log", local.windows
     steps: list[Callable[[], None]] = []
     properties = table.metadata().configuration
     retention = properties.get("delta.logRetentionDuration", "interval 30 days")
     cleans = properties.get("delta.enableExpiredLogCleanup", "true")  # guard: cleanup-property-respected
     is_due = commit.version // EVERY > since // EVERY
-    cuts = is_due and cleans == "true" and _would_cut(log, local.needed(), retention)
+    cuts = is_due and cleans == "true" and _would_cut(local, retention)
     understood = _is_understood(retention, cleans) and not cuts
     if is_due:
         # Hadoop's checksum of the file that a checkpoint replaces: with it, Spark would take the new file for broken
         # guard: replaced-checksum-removed
-        steps.append(lambda: (log / "._last_checkpoint.crc").unlink(missing_ok=True))
+        steps.append(lambda: local.files.remove(f"{log}/._last_checkpoint.crc"))
         if understood:
             steps.append(lambda: _sort(table, commit, windows) if windows else _compact(table))
-        steps.append(lambda: _checkpoint(table, log))
-        steps.append(lambda: _checksums(table, log, since))
+        steps.append(lambda: _checkpoint(table, local.files.read(f"{log}/_last_checkpoint")))
+        steps.append(lambda: _checksums(table, local, since))
     if understood and cleans == "true" and commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
         steps.append(table.cleanup_metadata)
     for step in steps:
@@ -89,11 +87,12 @@ def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCom
             step()
 
 
-def _checksums(table: DeltaTable, log: Path, since: int) -> None:
+def _checksums(table: DeltaTable, local: "LocalTable", since: int) -> None:
     """Write the newest version's checksum, and remove those from before: files in a log make each commit slower."""
     newest = table.version()
-    write_checksum(log, newest)
-    remove_checksums(log, since - EVERY, newest - KEPT)
+    local.checksums.write(newest)
+    if is_local(local.path):  # a store lists a log from the newest checkpoint on
+        local.checksums.remove(since - EVERY, newest - KEPT)
 
 
 def _is_understood(retention: str, cleans: str) -> bool:
@@ -106,20 +105,17 @@ def _is_understood(retention: str, cleans: str) -> bool:
     return cleans == "false" or (cleans == "true" and _DURATION.fullmatch(retention) is not None)
 
 
-def _would_cut(log: Path, needed: int | None, retention: str) -> bool:  # guard: upkeep-keeps-unread-commits
+def _would_cut(local: "LocalTable", retention: str) -> bool:  # guard: upkeep-keeps-unread-commits
     """Return True if a clean-up may take a commit that a stage still reads, as it is older than the retention."""
-    match = _DURATION.fullmatch(retention)
+    match, needed = _DURATION.fullmatch(retention), local.needed()
     if needed is None or match is None:
         return False
     try:
         oldest = (timedelta(**{f"{match[2]}s": int(match[1])}) - _MARGIN).total_seconds()
     except OverflowError:  # for ever
         return False
-    try:
-        age = time.time() - (log / f"{needed:020}.json").stat().st_mtime
-    except OSError:
-        return False
-    return age >= oldest
+    written = local.files.modified(f"{local.path}/_delta_log/{needed:020}.json")
+    return written is not None and time.time() - written >= oldest
 
 
 def _compact(table: DeltaTable) -> None:
@@ -148,11 +144,11 @@ def _sort(table: DeltaTable, commit: ChainCommit, column: str) -> None:
         )
 
 
-def _checkpoint(table: DeltaTable, log: Path) -> None:
-    """Write a checkpoint if it is due, so that readers start without the older commits."""
+def _checkpoint(table: DeltaTable, last_one: str | None) -> None:
+    """Write a checkpoint if it is due after the last one, so that readers start without the older commits."""
     last: dict[str, int] = {}
-    with suppress(OSError, ValueError):
-        last = json.loads((log / "_last_checkpoint").read_text())
+    with suppress(ValueError):
+        last = json.loads(last_one or "{}")
     if table.version() - last.get("version", 0) < max(EVERY, last.get("size", 0) // ENTRIES_PER_COMMIT):
         return
     table.create_checkpoint()

@@ -5,11 +5,12 @@ new version takes a job. delta-rs does not write it. Source: Delta's PROTOCOL.md
 """
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
+
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import TableFiles
 
 # A checksum is computed from the one of an earlier version, at most this many versions before.
 _BACK = 10
@@ -18,38 +19,62 @@ _REPLACED = {"metaData": "metadata", "protocol": "protocol"}
 _EMPTY: Mapping[str, Any] = {"tableSizeBytes": 0, "numFiles": 0}
 
 
-def write_checksum(log: Path, version: int) -> None:
-    """Write a committed version's checksum into a table's log; nothing if it is there, or cannot be computed.
+class VersionChecksums:
+    """The version checksums of one table, written beside its commits.
 
-    It is the sum of an earlier checksum and the commits after it. It cannot be computed if no such checksum is near,
-    or if a commit uses what small batches never use: deletion vectors, and times of commits in the log.
+    Args:
+        commit_log: the table's log.
+        files: the access to its directory.
     """
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
-        checksum = _computed(log, version)
-        if checksum is not None:
-            _put(_path(log, version), json.dumps(checksum, separators=(",", ":")))
 
+    def __init__(self, commit_log: DeltaLog, files: TableFiles) -> None:
+        self._log = commit_log
+        self._files = files
+        self._last: tuple[int, Mapping[str, Any]] | None = None
 
-def remove_checksums(log: Path, first: int, end: int) -> None:
-    """Remove the checksums of the versions from `first` up to, not including, `end`: nobody looks at them again."""
-    for version in range(max(first, 0), end):
-        with suppress(OSError):
-            _path(log, version).unlink()
+    def write(self, version: int) -> None:
+        """Write a committed version's checksum; nothing if it is there, or cannot be computed.
 
+        It is the sum of an earlier checksum and the commits after it. It cannot be computed if no such checksum is
+        near, or if a commit uses what small batches never use: deletion vectors, and times of commits in the log.
+        """
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
+            checksum = self._computed(version)
+            if checksum is not None:
+                self._files.write_new(self._path(version), json.dumps(checksum, separators=(",", ":")))
+                self._last = version, checksum
 
-def _computed(log: Path, version: int) -> dict[str, Any] | None:
-    base = next((old for old in range(version - 1, version - 1 - _BACK, -1) if _path(log, old).exists()), None)
-    if base is None and version >= _BACK:
-        return None
-    checksum = dict(json.loads(_path(log, base).read_text(encoding="utf-8")) if base is not None else _EMPTY)
-    result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
-    result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
-    for number in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
-        for text in (log / f"{number:020}.json").read_text(encoding="utf-8").split("\n"):
-            if text and not _add(json.loads(text), result):
-                return None
-    result |= {"numMetadata": 1, "numProtocol": 1}
-    return result if "metadata" in result and "protocol" in result else None
+    def remove(self, first: int, end: int) -> None:
+        """Remove the checksums of the versions from `first` up to, not including, `end`: nobody looks at them again."""
+        for version in range(max(first, 0), end):
+            with suppress(OSError):
+                self._files.remove(self._path(version))
+
+    def _computed(self, version: int) -> dict[str, Any] | None:
+        base, checksum = self._before(version)
+        if base is None and version >= _BACK:
+            return None
+        result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
+        result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
+        for number in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
+            for text in str(self._log.text(number)).split("\n"):
+                if text and not _add(json.loads(text), result):
+                    return None
+        result |= {"numMetadata": 1, "numProtocol": 1}
+        return result if "metadata" in result and "protocol" in result else None
+
+    def _before(self, version: int) -> tuple[int | None, Mapping[str, Any]]:
+        """Return the last checksum of the versions before one, as it was written here or is in the log."""
+        for old in range(version - 1, max(version - 1 - _BACK, -1), -1):
+            if self._last is not None and self._last[0] == old:
+                return self._last
+            text = self._files.read(self._path(old))
+            if text is not None:
+                return old, dict(json.loads(text))
+        return None, _EMPTY
+
+    def _path(self, version: int) -> str:
+        return f"{self._log.place}/_delta_log/{version:020}.crc"
 
 
 def _add(action: Mapping[str, Any], result: dict[str, Any]) -> bool:
@@ -64,17 +89,3 @@ def _add(action: Mapping[str, Any], result: dict[str, Any]) -> bool:
         result[_REPLACED[kind]] = value
         return True
     return kind in ("txn", "cdc") or (kind == "commitInfo" and value.get("inCommitTimestamp") is None)
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a whole file, unless it exists."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    try:
-        path.hardlink_to(partial)
-    finally:
-        partial.unlink()
-
-
-def _path(log: Path, version: int) -> Path:
-    return log / f"{version:020}.crc"

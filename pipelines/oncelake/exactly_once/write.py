@@ -235,12 +235,18 @@ class TableWriter:
         alone = partial(self.must_be_alone, metadata)
         return next(engine for engine, change in changes if change(metadata, alone, fence))
 
-    def must_be_alone(self, metadata: CommitMetadata) -> int:
+    def must_be_alone(self, metadata: CommitMetadata, newest: int | None = None) -> int:
         """Raise LockedError if another run of the stage has written since this run last read the Delta log.
 
+        Args:
+            metadata: the metadata of the batch to write.
+            newest: the version after which the batch is to be committed, or not at all; None to look for it.
+
         Returns:
-            The newest version of the log.
+            The newest version of the log that was looked at.
         """
+        if newest == self._seen:
+            return newest
         for commit in self.log.since(self._seen):
             if _is_other(commit, metadata):
                 raise LockedError(  # guard: no-foreign-commit-before-write

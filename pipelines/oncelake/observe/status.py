@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from oncelake.common.errors import SourceError
-from oncelake.common.lake import DUPLICATES, QUARANTINE, Table
+from oncelake.common.lake import DUPLICATES, QUARANTINE, Lake, Table
 from oncelake.common.wording import age, ago, count_of, is_ahead
 from oncelake.engine.chain import Chain, StageState
 from oncelake.engine.graph import Stage
@@ -95,17 +95,21 @@ def stage_status(state: StageState, now: datetime | None = None) -> StageStatus:
     behind = 0.0 if waits.unit == "rows" and waits.count == 0 else None
     if waits.since_ms:
         behind = seconds_between(waits.since_ms, now_ms)
+    recovers = state.recovers
+    detail = state.diagnosis.seen if state.diagnosis.may_start else block_reason(state)
+    if recovers:
+        detail = f"{state.diagnosis.seen}; the next run on this host writes it again from the table"
     row = StageStatus(
         stage=state.stage.name,
         state=state.diagnosis.state.value,
-        may_start=state.diagnosis.may_start,
+        may_start=state.diagnosis.may_start or recovers,
         batch_id=state.first.batch_id,
         rows={str(table): table_state.rows for table, table_state in state.table_states.items()},
         backlog=waits.count,
         backlog_unit=waits.unit,
         freshness_seconds=seconds_between(last.timestamp, now_ms) if last else None,
         seconds_behind=behind,
-        detail=state.diagnosis.seen if state.diagnosis.may_start else block_reason(state),
+        detail=detail,
         warnings=state.source.warnings(),
         quality=_quality(state),
         page=state.diagnosis.state.page,
@@ -211,6 +215,12 @@ def quality_lines(rows: Iterable[StageStatus]) -> Iterator[str]:
         rules = f"broke rules: {broken or 'none'}"
         lines = count_of(row.quality["lines"], "line")
         yield f"{row.stage}: batch {row.quality['batch_id']}, {lines}, {rules}{warned}"
+
+
+def checkpoint_lines(lake: Lake) -> Iterator[str]:
+    """Yield where the checkpoints are, if each host has its own."""
+    if lake.per_host:
+        yield f"the checkpoints of this host are in {lake.checkpoints}"
 
 
 def waiting_lines(rows: Iterable[StageStatus]) -> Iterator[str]:

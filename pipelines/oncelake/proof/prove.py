@@ -396,6 +396,6 @@ def _damaged(table: Table, damage: LogDamage) -> str:
 
 
 def _state(state: StageState) -> str:
-    if state.diagnosis.may_start:
+    if state.diagnosis.may_start or state.recovers:
         return ""
     return f"{state.stage.name} would not start: {state.diagnosis.state}: {state.diagnosis.seen}; see oncelake doctor"

@@ -35,7 +35,9 @@ def test_a_path_is_written_as_hadoop_writes_it(text: str, spelled: str, monkeypa
     [
         ("/data/lake", True),
         ("/my data/größe 日本/a'b#c?d{e}~", True),
-        ("s3://bucket/lake", False),
+        ("s3://bucket/lake", True),
+        ("s3://bucket/a%41", False),
+        ("hdfs:///lake", False),
         *((f"/data/a{misread}b/lake", False) for misread in ("%41", "%", "\\", "[", "]", "^", "|", "\n")),
     ],
 )

@@ -1,5 +1,6 @@
 """A configuration is typed and strict: an error is one line, with the value and the way out."""
 
+import re
 import sys
 import types
 from datetime import timedelta
@@ -31,6 +32,39 @@ def message(conf: Path, *sets: str) -> str:
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     return str(caught.value)
+
+
+def test_a_lake_on_s3_has_its_checkpoints_in_the_users_state(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+    def at(root: str) -> str:
+        lake = load(conf, [f"lake.root={root}"]).places()
+        assert lake.per_host
+        return lake.checkpoints
+
+    one = at("s3://bucket/logs/lake 1/")
+    assert re.fullmatch(r"/home/somebody/.local/state/oncelake/bucket-logs-lake-1-[0-9a-f]{8}", one)
+    assert at("s3a://bucket/logs/lake 1") == one, "the same lake"
+    assert at("s3a://key:secret@bucket/logs/lake 1") == one, "a key is no part of a name"
+    assert at("s3://bucket/logs/lake-1") != one
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert at("s3://bucket/logs/lake 1") != one, "the same name on another store"
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/lib")
+    assert at("s3://bucket/lake").startswith("/var/lib/oncelake/bucket-lake-")
+
+
+def test_checkpoints_are_on_the_store_without_a_home_and_on_databricks(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.0")
+    assert load(conf, ["lake.root=s3://bucket/lake"]).places().checkpoints == "s3://bucket/lake/_checkpoints"
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda text: text)
+    assert load(conf, ["lake.root=s3://bucket/lake"]).places().checkpoints == "s3://bucket/lake/_checkpoints"
 
 
 def test_places_are_below_the_root(conf: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,6 +109,19 @@ def test_a_source_that_silver_has_never_read_is_not_removed(lake: Several) -> No
     lake.declare("access_log", "app")
     said = "bronze.web has lines that silver has not read, and sources.web is not in the settings. Put it back, run"
     assert str(refused_change(lake.chain())).startswith(said)
+
+
+def test_a_source_that_another_host_has_read_is_not_removed(lake: Several) -> None:
+    """On S3, the checkpoint of the source is on the host that has read it."""
+    files = MemoryFiles()
+    commit(files, "bronze/web", 0, operation="CREATE TABLE")
+    write(files, "bronze/web", 0, {"kind": "files", "path": str(lake.logs / "web")})
+    put(lake, files)
+    chain = lake.chain()
+    assert refused_change(chain) is None
+    moved = replace(chain, lake=replace(chain.lake, per_host=True))
+    said = "bronze.web has lines that silver has not read, and sources.web is not in the settings. Put it back, run"
+    assert str(refused_change(moved)).startswith(said)
 
 
 def test_a_source_whose_loss_was_accepted_stays_removed(lake: Several) -> None:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from oncelake.common.errors import ConfigError, LockedError
 from oncelake.common.lake import Lake
 from oncelake.exactly_once.lease import NAME, sole_writer, writer
+from tests.support.lease_objects import Objects
 from tests.support.spark_handles import session_over
 
 SECOND = timedelta(seconds=1)
@@ -87,6 +88,30 @@ def test_a_locked_lake_is_not_written_and_its_holder_is_named(lake: Lake) -> Non
         pytest.fail("it holds a lake that is held")
     assert held.read_text() == "process 2 on there\nabc\n"
     assert all(file.closed for file in opened)
+
+
+def test_a_driver_on_s3_has_its_hosts_checkpoints_and_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    monkeypatch.setattr("oncelake.exactly_once.lease.has_lease", lambda _, lake: lake.root.startswith("s3:"))
+    monkeypatch.setattr("oncelake.exactly_once.lease.S3LeaseStore", lambda *_: objects)
+    lake = Lake("s3://bucket/lake", str(tmp_path / "checkpoints"), per_host=True)
+    with sole_writer(spark([], lambda _: True), lake, SECOND) as lease:
+        lease.check()
+        assert writer(Lake(lake.checkpoints, lake.checkpoints)) is not None
+        said = f"{lake.checkpoints} is being written by process {os.getpid()}"
+        with (
+            pytest.raises(LockedError, match=said),
+            sole_writer(spark([], lambda _: False), lake, timedelta(0)),
+        ):
+            pytest.fail("it holds the checkpoints of another process")
+        assert lease.on_store is not None
+        objects.texts = {99: objects.texts[1].replace('"token": "', '"token": "another')}
+        with pytest.raises(LockedError, match="no longer holds s3://bucket/lake"):
+            lease.on_store.renew()
+        with pytest.raises(LockedError, match="no longer holds s3://bucket/lake"):
+            lease.check()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])

@@ -13,7 +13,7 @@ from oncelake.common.errors import LockedError, ReplayError
 from oncelake.common.spark.rows import Collected
 from oncelake.exactly_once.delta_log import DeltaLog
 from oncelake.exactly_once.files import LocalFiles
-from oncelake.exactly_once.version_checksum import write_checksum
+from oncelake.exactly_once.version_checksum import VersionChecksums
 from oncelake.exactly_once.write import TableWriter, no_fence
 from oncelake.exactly_once.writers import MergeSql, TransactionHeldError, VersionTakenError
 from oncelake.exactly_once.writers.local import LocalTable
@@ -68,7 +68,8 @@ def test_a_commit_that_comes_in_after_the_snapshot_takes_the_version(path: str, 
 
     checks = [no_fence, another_commits] if how == "append" else [another_commits]
 
-    def alone() -> int:
+    def alone(newest: int | None = None) -> int:
+        del newest
         checks.pop(0)()
         return 0
 
@@ -161,7 +162,7 @@ def test_a_batch_whose_transaction_the_table_holds_is_said_to_be_another_s(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = writer(path)
-    monkeypatch.setattr(first, "must_be_alone", lambda _: None)
+    monkeypatch.setattr(first, "must_be_alone", lambda *_: None)
     writer(path).append(rows(("b", 1)), metadata(0, run="other"))
     with pytest.raises(LockedError, match=r"another run of silver .* was not written twice"):
         first.append(rows(("b", 1)), metadata(0))
@@ -193,7 +194,7 @@ def test_a_merge_writes_the_change_data_feed(tmp_path: Path) -> None:
     DeltaTable.create(path, schema=SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
     for batch, given in enumerate([[("a", 1), ("b", 2)], [("b", 3), ("c", 4)], []]):
         commit(LocalTable(path, "key").merge(rows(*given), lambda _: SQL), metadata(batch))
-        write_checksum(tmp_path / "_delta_log", batch + 1)
+        VersionChecksums(DeltaLog(LocalFiles(), str(tmp_path)), LocalFiles()).write(batch + 1)
         assert (tmp_path / "_delta_log" / f"{batch + 1:020}.crc").exists()
     DeltaTable(path).optimize.z_order(["key"])
     feed = pa.table(DeltaTable(path).load_cdf(starting_version=1).read_all())

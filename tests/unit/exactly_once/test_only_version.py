@@ -43,6 +43,6 @@ def test_a_batch_on_s3_is_the_next_version_or_a_conflict(
     monkeypatch.setattr(spark_writer, how, lambda *_, **__: during.append({**conf}))
     table = SparkTable(at)
     change = table.append(rows) if how == "append" else table.merge(rows, lambda _: MergeSql("true", {}))
-    assert change(metadata(0), lambda: 4, no_fence)
+    assert change(metadata(0), lambda _=None: 4, no_fence)
     assert during == [expected]
     assert conf == {}

@@ -9,7 +9,9 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from oncelake.exactly_once.version_checksum import remove_checksums, write_checksum
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.version_checksum import VersionChecksums
 
 
 @pytest.fixture
@@ -31,7 +33,11 @@ def path(table: Path, version: int) -> Path:
 
 def write(table: Path, *versions: int) -> None:
     for version in versions:
-        write_checksum(table / "_delta_log", version)
+        checksums(table).write(version)
+
+
+def checksums(table: Path) -> VersionChecksums:
+    return VersionChecksums(DeltaLog(LocalFiles(), str(table)), LocalFiles())
 
 
 def read(table: Path, version: int) -> dict[str, Any]:
@@ -115,6 +121,6 @@ def test_a_log_that_begins_later_gets_none(table: Path) -> None:
 
 def test_old_checksums_are_removed(table: Path) -> None:
     write(table, 0, 1, 2, 3)
-    remove_checksums(table / "_delta_log", -5, 3)
+    checksums(table).remove(-5, 3)
     assert [version for version in range(4) if path(table, version).exists()] == [3]
     assert DeltaTable(table).to_pyarrow_table().num_rows == 10

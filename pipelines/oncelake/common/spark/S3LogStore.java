@@ -1,24 +1,33 @@
 package oncelake;
 
+import io.delta.storage.CloseableIterator;
 import io.delta.storage.HadoopFileSystemLogStore;
+import io.delta.storage.LineCloseableIterator;
+import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.io.StringReader;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.Arrays;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.UUID;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.util.functional.FutureIO;
 
 /**
  * Delta's log store on S3: put a commit only if its name is free, in one request.
@@ -32,6 +41,8 @@ import org.apache.hadoop.fs.Path;
  *
  * Of two appends, Delta lets the later one take the next version. A batch must not: what was looked at before it is
  * the version before. So a session can say which version of a table its next commit is, and each other one is taken.
+ *
+ * A stream reads each commit four times. The second time, the store is only asked whether it is still the same.
  */
 public class S3LogStore extends HadoopFileSystemLogStore {
   private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
@@ -39,6 +50,27 @@ public class S3LogStore extends HadoopFileSystemLogStore {
   private static final Pattern COMMIT = Pattern.compile("(\\d{20})\\.json");
   private static final int TRIES = 6;
   private static final long FIRST_PAUSE_MS = 50;
+  private static final int KEPT = 32;
+  private static final long LONGEST_KEPT = 1 << 20;
+
+  /** The last commits that were read, by path; static, as Delta makes a log store for each of its own logs. */
+  private static final Map<Path, Commit> READ =
+      new LinkedHashMap<Path, Commit>(KEPT, 0.75f, true) {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Path, Commit> eldest) {
+          return size() > KEPT;
+        }
+      };
+
+  private static final class Commit {
+    private final String tag;
+    private final String text;
+
+    Commit(String tag, String text) {
+      this.tag = tag;
+      this.text = text;
+    }
+  }
 
   public S3LogStore(Configuration conf) {
     super(conf);
@@ -57,6 +89,31 @@ public class S3LogStore extends HadoopFileSystemLogStore {
       checkVersion(path, conf);
       putIfAbsent(store, path, text.toByteArray());
     }
+  }
+
+  @Override
+  public CloseableIterator<String> read(Path path, Configuration conf) throws IOException {
+    if (!COMMIT.matcher(path.getName()).matches()) {
+      return super.read(path, conf);
+    }
+    FileSystem store = path.getFileSystem(conf);
+    FileStatus status = store.getFileStatus(path);
+    String tag = status instanceof EtagSource ? ((EtagSource) status).getEtag() : null;
+    if (tag == null || status.getLen() > LONGEST_KEPT) {
+      return super.read(path, conf);
+    }
+    Commit commit;
+    synchronized (READ) {
+      commit = (Commit) READ.get(path);
+    }
+    if (commit == null || !commit.tag.equals(tag)) {
+      FSDataInputStream in = (FSDataInputStream) FutureIO.awaitFuture(store.openFile(path).withFileStatus(status).build());
+      commit = new Commit(tag, new String(all(in), StandardCharsets.UTF_8));
+      synchronized (READ) {
+        READ.put(path, commit);
+      }
+    }
+    return new LineCloseableIterator(new BufferedReader(new StringReader(commit.text)));
   }
 
   /** Check that a commit is the one that the session has announced, if it has. */
@@ -100,6 +157,31 @@ public class S3LogStore extends HadoopFileSystemLogStore {
     }
   }
 
+  /** Put a text if its name is free; return false if it is not. */
+  public static boolean putsIfAbsent(String name, String text, Configuration conf) throws IOException {
+    Path path = new Path(name);
+    try {
+      putIfAbsent(path.getFileSystem(conf), path, text.getBytes(StandardCharsets.UTF_8));
+    } catch (FileAlreadyExistsException taken) {
+      return false;
+    }
+    return true;
+  }
+
+  /** Return the names in a directory, one a line. */
+  public static String names(String directory, Configuration conf) throws IOException {
+    Path path = new Path(directory);
+    StringBuilder names = new StringBuilder();
+    try {
+      for (FileStatus file : path.getFileSystem(conf).listStatus(path)) {
+        names.append(file.getPath().getName()).append('\n');
+      }
+    } catch (FileNotFoundException absent) {
+      return "";
+    }
+    return names.toString();
+  }
+
   /** Put a file whole: what S3A has of it when it is closed, it puts, so after a failed write nothing may be put. */
   static void put(FSDataOutputStream out, byte[] text) throws IOException {
     try {
@@ -113,12 +195,14 @@ public class S3LogStore extends HadoopFileSystemLogStore {
 
   /** Return the content of a file; null if there is none. */
   private static byte[] read(FileSystem store, Path path) throws IOException {
-    FSDataInputStream in;
     try {
-      in = store.open(path);
+      return all(store.open(path));
     } catch (FileNotFoundException absent) {
       return null;
     }
+  }
+
+  private static byte[] all(FSDataInputStream in) throws IOException {
     try {
       ByteArrayOutputStream all = new ByteArrayOutputStream();
       byte[] part = new byte[65536];

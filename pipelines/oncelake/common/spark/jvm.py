@@ -1,14 +1,15 @@
 """Access to Spark's JVM for what PySpark does not offer; Spark Connect has no such access."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 # The classes that PySpark looks up by name for each column and each plan.
 _OFTEN = (
     "PythonUtils",
@@ -42,6 +43,19 @@ def hadoop(spark: "SparkSession", place: Any) -> tuple[Any, Any]:
     """Return Hadoop's path of a place (text or java.net.URI), and its file system with Spark's credentials."""
     path = jvm(spark).org.apache.hadoop.fs.Path(place)
     return path, path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+def unless_missing(spark: "SparkSession", look: "Callable[[], T]") -> T | None:
+    """Return what a look at a file by Hadoop returns; None if Hadoop finds no such file."""
+    from py4j.java_gateway import is_instance_of  # noqa: PLC0415 - --help imports this module, and py4j takes long
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+
+    try:
+        return look()
+    except Py4JJavaError as error:
+        if not is_instance_of(spark.sparkContext._gateway, error.java_exception, "java.io.FileNotFoundException"):
+            raise
+        return None
 
 
 def file_name_encoding(spark: "SparkSession") -> str:

@@ -10,14 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelake.common.errors import ConfigError, OncelakeError
 from oncelake.common.explain import cause_of
-from oncelake.common.lake import Lake, scheme_of
+from oncelake.common.lake import S3, Lake, endpoint, is_s3, scheme_of
 from oncelake.common.spark import jars
 from oncelake.common.spark.compiled import left_out
 from oncelake.common.spark.jvm import jvm
 from oncelake.common.spark.runtime import has_class, on_databricks
 from oncelake.common.spark.versions import Artifact, installed
 
-SCHEMES = ("s3", "s3a")
 _LOG_STORE, _CHECKPOINT_WRITER = "S3LogStore", "S3Checkpoints"
 # Delta's log store that keeps drivers apart by a table of DynamoDB.
 _DYNAMO = "io.delta.storage.S3DynamoDBLogStore"
@@ -40,23 +39,24 @@ _VERSIONS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
 # The version that the next commit of a table is to be, for our log store: Hadoop's settings, which it gets, hold those
 # of the session. Delta's own compaction after a commit would be the version after it.
 _NEXT, _COMPACTION = "spark.oncelake.next.", "spark.databricks.delta.autoCompact.enabled"
-_LOG_STORES = {scheme: f"spark.delta.logStore.{scheme}.impl" for scheme in SCHEMES}
+_LOG_STORES = {scheme: f"spark.delta.logStore.{scheme}.impl" for scheme in S3}
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 # By setting, the classes with which two drivers on S3 are safe, ours first.
 _SAFE: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_LOG_STORES.values(), (f"oncelake.{_LOG_STORE}", _DYNAMO)),
     _CHECKPOINTS: (f"oncelake.{_CHECKPOINT_WRITER}",),
 }
+_CLIENT = "spark.hadoop.fs.s3a."
+_SET_BY_SPARK = f"{_CLIENT}vectored.read."
+# The variables with which delta-rs commits in another way than by a put under a condition.
+_OTHER_COMMITS = frozenset(
+    {"AWS_S3_LOCKING_PROVIDER", "AWS_S3_ALLOW_UNSAFE_RENAME", "AWS_COPY_IF_NOT_EXISTS", "COPY_IF_NOT_EXISTS"}
+)
 # Hadoop's own list of where credentials come from has neither profiles nor the tokens of pods.
 _CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 )
-
-
-def is_s3(place: str) -> bool:
-    """Return True if a place is on S3 or on a store with its API."""
-    return scheme_of(place) in SCHEMES
 
 
 def artifacts() -> tuple[Artifact, ...]:
@@ -133,10 +133,10 @@ def conf(places: Places, user_keys: Mapping[str, str]) -> Mapping[str, str]:
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     }
-    settings |= {f"spark.hadoop.fs.s3a.{key}": value for key, value in _client().items()}
+    settings |= {f"{_CLIENT}{key}": value for key, value in _client().items()}
     keys = [
         *(_LOG_STORES.values() if is_s3(places.root) else ()),
-        *([_CHECKPOINTS] if is_s3(places.checkpoints) else ()),
+        *([_CHECKPOINTS] if places.written else ()),  # a lake on S3 can have them there
     ]
     return settings | {key: _SAFE[key][0] for key in keys}
 
@@ -164,14 +164,41 @@ def _check_writing(user_keys: Mapping[str, str]) -> None:
 
 
 def _client() -> Mapping[str, str]:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    address = endpoint()
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     settings = {"aws.credentials.provider": _CREDENTIALS}
-    if endpoint:
-        settings |= {"endpoint": endpoint, "path.style.access": "true"}
-    if region or endpoint:
+    if address:
+        settings |= {"endpoint": address, "path.style.access": "true"}
+    if region or address:
         settings["endpoint.region"] = region or "us-east-1"
     return settings
+
+
+def delta_rs_options(spark: SparkSession, root: str) -> Mapping[str, str] | None:
+    """Return how delta-rs reaches tables on S3 and commits as our log store does; None if only Spark may commit.
+
+    That is so if the session commits by another log store, or has settings of S3A that are not ours, as delta-rs knows
+    neither: it finds the address, the region and the credentials as Amazon's own programs do. And if the environment
+    lets delta-rs itself commit in another way.
+
+    Args:
+        spark: the session that commits too.
+        root: the directory of the tables.
+    """
+    ours = {f"{_CLIENT}{key}": value for key, value in _client().items()}
+    used = dict(spark.sparkContext.getConf().getAll())
+    # guard: delta-rs-reaches-as-spark
+    if {key: used[key] for key in used if key.startswith(_CLIENT) and not key.startswith(_SET_BY_SPARK)} != ours:
+        return None
+    log_store = _LOG_STORES[scheme_of(root)]
+    if used.get(log_store) != _SAFE[log_store][0] or any(key.upper() in _OTHER_COMMITS for key in os.environ):
+        return None
+    endpoint, region = ours.get(f"{_CLIENT}endpoint"), ours.get(f"{_CLIENT}endpoint.region")
+    return {
+        "AWS_CONDITIONAL_PUT": "etag",
+        **({"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"} if endpoint else {}),
+        **({"AWS_REGION": region} if region else {}),
+    }
 
 
 @contextmanager
@@ -201,6 +228,14 @@ def check_lake(spark: SparkSession, lake: Lake) -> None:
     """Check a lake in the same way as a place, see `check_two_drivers`; a catalog says itself where its tables are."""
     if lake.catalog is None:
         check_two_drivers(spark, lake.root, lake.checkpoints)
+
+
+def has_lease(spark: SparkSession, lake: Lake) -> bool:
+    """Return True if a lease keeps the drivers of a lake apart: it is on S3, and commits with our log store."""
+    if lake.catalog is not None or not is_s3(lake.root) or on_databricks():
+        return False
+    log_store = _LOG_STORES[scheme_of(lake.root)]
+    return spark.sparkContext.getConf().get(log_store) == _SAFE[log_store][0]
 
 
 def check_two_drivers(spark: SparkSession, root: str, checkpoints: str = "") -> None:

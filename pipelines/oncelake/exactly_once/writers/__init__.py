@@ -4,13 +4,14 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.commit import CommitMetadata
-from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.delta_log import ChainCommit, DeltaLog
+from oncelake.exactly_once.files import TableFiles
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
 Dialect = Literal["spark", "datafusion"]
 # Raises LockedError if something is no longer so.
 Check = Callable[[], None]
-# The same of the table's log; returns the newest version that it has looked at.
-LogCheck = Callable[[], int]
+
+
+class LogCheck(Protocol):
+    """The same of the table's log."""
+
+    def __call__(self, newest: int | None = None) -> int:
+        """Check the commits since the last call; return the newest version that it has looked at.
+
+        Args:
+            newest: the version after which the commit is to be, or none: if it has been looked at, nothing is read.
+        """
 
 
 class TransactionHeldError(Exception):
@@ -52,6 +62,21 @@ class MergeSql:
 
 # Returns the MERGE in a dialect; None if the engine would not merge the values as Spark does.
 MergeFor = Callable[[Dialect], MergeSql | None]
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a table's directory is reached.
+
+    Attributes:
+        files: its files, as this process reads and writes them.
+        commit_log: its log, as the table's writer reads it.
+        options: how delta-rs reaches it; empty on a local disk.
+    """
+
+    files: TableFiles
+    commit_log: DeltaLog
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class TableChange(Protocol):

@@ -7,6 +7,7 @@ they are read from there.
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from pyarrow import parquet
 
 from oncelake.common.errors import ReceiptError
 from oncelake.common.spark.rows import BatchRows
-from oncelake.exactly_once.files import STAGED
+from oncelake.exactly_once.files import STAGED, TableFiles
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = ("byte", "short", "integer", "long")
@@ -57,13 +58,15 @@ class NewFiles:
         table: the table's directory.
         indexed: the columns that get statistics, each with its Delta type.
         schema: the table's schema, as JSON; the rows fit it.
+        files: the access to the directory, which is on this machine if Spark computes the rows.
     """
 
-    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str) -> None:
+    def __init__(self, rows: BatchRows, table: str, indexed: Mapping[str, str], schema: str, files: TableFiles) -> None:
         self.columns = rows.columns
         self.schema = schema
         self._rows = rows
-        self._table = Path(table)
+        self._table = table
+        self._files = files
         self._indexed = indexed
         self._written: Sequence[DataFile] | None = None
 
@@ -80,21 +83,19 @@ class NewFiles:
 
     def _of(self, rows: pyarrow.Table) -> Sequence[DataFile]:
         """Write one file; only columns with statistics have bounds in it, but no float: a NaN would be in none."""
-        path, footers = self._table / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", list[Any]()
+        name, footers = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", list[Any]()
         indexed = (field for field in rows.schema if field.name in self._indexed)
         bounded = [field.name for field in indexed if not pyarrow.types.is_floating(field.type)]
         # as Spark's writer does; that a column is never null is known for a plan, not for a table
         nullable = pyarrow.schema([field.with_nullable(True) for field in rows.schema])
-        try:
-            parquet.write_table(rows.cast(nullable), path, write_statistics=bounded, metadata_collector=footers)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return [self._file(path, footers[0])]
+        with self._files.creating(f"{self._table}/{name}") as file:
+            parquet.write_table(rows.cast(nullable), file, write_statistics=bounded, metadata_collector=footers)
+            size = file.tell()
+        return [DataFile(name, size, time.time_ns() // 1_000_000, statistics(footers[0], self._indexed))]
 
     def _by_spark(self) -> Sequence[DataFile]:
         """Run the job that writes the files, and move them into the table's directory."""
-        staged = self._table / f"{STAGED}{uuid.uuid4().hex}"
+        staged = Path(self._table, f"{STAGED}{uuid.uuid4().hex}")
         begun = staged / "_begun"
         staged.mkdir()
         begun.touch()
@@ -107,14 +108,14 @@ class NewFiles:
                 )
             footers = {path: parquet.read_metadata(path) for path in sorted(staged.glob("*.parquet"))}
             moved = {path: footer for path, footer in footers.items() if footer.num_rows}
-            return [self._file(path.rename(self._table / path.name), footer) for path, footer in moved.items()]
+            return [self._file(path.rename(Path(self._table, path.name)), footer) for path, footer in moved.items()]
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
     def discard(self) -> None:
         """Remove the files, which no commit may have named."""
         for file in self._written or ():
-            (self._table / file.name).unlink(missing_ok=True)
+            self._files.remove(f"{self._table}/{file.name}")
         self._written = None
 
     def _file(self, path: Path, footer: parquet.FileMetaData) -> DataFile:

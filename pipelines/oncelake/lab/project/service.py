@@ -204,7 +204,7 @@ def _written(settings: Settings, others: tuple[Path, ...]) -> Iterator[Path]:
         )
     if is_local(lake.root):
         yield Path(lake.root)
-    if is_local(lake.checkpoints) and not Path(lake.checkpoints).is_relative_to(lake.root):
+    if is_local(lake.checkpoints) and not lake.per_host and not Path(lake.checkpoints).is_relative_to(lake.root):
         yield Path(lake.checkpoints)
     if (scratch := settings.spark.conf.get("spark.local.dir")) is not None:
         yield from (Path(place(path)) for path in scratch.split(","))

@@ -7,8 +7,9 @@ a list shows each object that was put before it, and a conditional put is one st
 import hashlib
 import re
 import threading
+import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -20,6 +21,7 @@ from xml.etree.ElementTree import fromstring
 from xml.sax.saxutils import escape
 
 BUCKET = "lake"
+_LEASES = "/_oncelake/"
 _MOST = 1000  # names in one answer to a list
 
 
@@ -30,6 +32,38 @@ class _Object:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request that was answered.
+
+    Attributes:
+        client: what the client calls itself.
+        method: its method.
+        key: the object's key; of a list, the prefix.
+        is_list: whether it is a list.
+        status: that of the answer.
+        began: when it came, on the monotonic clock.
+        ended: when its answer was sent.
+    """
+
+    client: str
+    method: str
+    key: str
+    is_list: bool
+    status: int
+    began: float
+    ended: float
+
+
+def rounds(requests: Sequence[Request]) -> int:
+    """Return how many of the requests follow one another: the most of which no two overlap."""
+    count, end = 0, 0.0
+    for request in sorted(requests, key=lambda request: request.ended):
+        if request.began >= end:
+            count, end = count + 1, request.ended
+    return count
+
+
 class Server:
     """A bucket that ends with the block.
 
@@ -38,6 +72,9 @@ class Server:
         loses: the answers to puts that get lost after their effect: called with the key of each put.
         refuses: the requests that it refuses, with the status and the code of the error, and None for the others:
             called with the method and the key of each request.
+        apart: whether each client, by its access key, sees only its own leases, so that none keeps drivers apart.
+        delay: the seconds that each answer takes longer.
+        requests: the requests so far, in the order of their answers.
         endpoint: its address.
     """
 
@@ -47,10 +84,15 @@ class Server:
         honours: bool = True,
         loses: Callable[[str], bool] = lambda _: False,
         refuses: Callable[[str, str], tuple[int, str] | None] = lambda *_: None,
+        apart: bool = False,
+        delay: float = 0.0,
     ) -> None:
         self.honours = honours
         self.loses = loses
         self.refuses = refuses
+        self.apart = apart
+        self.delay = delay
+        self.requests = list[Request]()
         self._objects = dict[str, _Object]()
         self._names = list[str]()  # sorted
         self._uploads = dict[str, dict[int, bytes]]()
@@ -140,19 +182,35 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _handle(self) -> None:
+        began = time.monotonic()
         address = urlsplit(self.path)
         bucket, _, key = unquote(address.path).removeprefix("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(address.query, keep_blank_values=True).items()}
         content = self._content()
         refused = self._server.refuses(self.command, key)
         if refused is not None:
-            self._send(_error(*refused))
-            return
-        answer = self._effect(key, query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
-        if self.command == "PUT" and self._server.loses(key):
+            answer = _error(*refused)
+        else:
+            answer = self._effect(self._own(key), query, content) if bucket == BUCKET else _error(404, "NoSuchBucket")
+        time.sleep(self._server.delay)
+        client, asked, is_list = self.headers.get("User-Agent", ""), key or query.get("prefix", ""), "prefix" in query
+        self._server.requests.append(
+            Request(client, self.command, asked, is_list, answer.status, began, time.monotonic())
+        )
+        if refused is None and self.command == "PUT" and self._server.loses(key):
             self.close_connection = True
             return
         self._send(answer)
+
+    def _own(self, key: str) -> str:
+        """Return the key under which an object is kept."""
+        return f"{self._client}{key}" if self._server.apart and _LEASES in key else key
+
+    @property
+    def _client(self) -> str:
+        """Return what the keys of a client's own objects begin with."""
+        asked = re.search(r"Credential=([^/]+)", self.headers.get("Authorization", ""))
+        return f"of-{asked[1]}/" if asked else ""
 
     @property
     def _server(self) -> "Server":
@@ -249,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _Answer(206, stored.content[first : last + 1], headers)
 
     def _list(self, query: dict[str, str]) -> "_Answer":
-        prefix, delimiter = query["prefix"], query.get("delimiter", "")
+        prefix, delimiter = self._own(query["prefix"]), query.get("delimiter", "")
         after = max(query.get(name, "") for name in ("start-after", "continuation-token", "marker"))
         most = min(int(query.get("max-keys", _MOST)), _MOST)
         entries = dict[str, str]()  # by name: its XML
@@ -270,7 +328,8 @@ class _Handler(BaseHTTPRequestHandler):
         return _xml("ListBucketResult", f"<Name>{BUCKET}</Name>{counted}{coded}{end}{''.join(entries.values())}")
 
     def _entry(self, name: str, query: dict[str, str], *, of_group: bool) -> str:
-        text = quote(name) if query.get("encoding-type") == "url" else escape(name)
+        shown = name.removeprefix(self._client) if self._server.apart else name
+        text = quote(shown) if query.get("encoding-type") == "url" else escape(shown)
         if of_group:
             return f"<CommonPrefixes><Prefix>{text}</Prefix></CommonPrefixes>"
         stored = self._server.get(name)
