@@ -291,6 +291,13 @@ GUARDS = (
         tests=(f"{_UPKEEP_TESTS}test_a_step_that_fails_fails_no_batch",),
     ),
     Guard(
+        "store-away-at-upkeep",
+        "a store that does not answer at the upkeep fails no batch",
+        "a batch that is committed stops the run",
+        becomes("suppress()"),
+        tests=("unit/exactly_once/test_s3_write.py::test_a_store_that_is_away_at_the_upkeep_fails_no_batch",),
+    ),
+    Guard(
         "replaced-checksum-removed",
         "the checksum of a checkpoint file that delta-rs replaces is removed",
         "Spark takes the file for broken and reads it three times, a second apart",

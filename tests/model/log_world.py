@@ -213,7 +213,7 @@ class World:
     def _wait_for_second_of_twin(self, node: Node) -> None:
         """Wait while another file with the same first line was written in this second.
 
-        Otherwise nobody knows of which of them an archive is that has its time in seconds.
+        Otherwise an archive with this second as its time could be made of either file.
         """
         first = node.text.partition(b"\n")[0]
         other, second = self.last_written.get(first, (node, 0))

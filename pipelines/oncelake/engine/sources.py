@@ -93,7 +93,7 @@ def _never_read(chain: Chain, recorded: Collection[str]) -> Iterator[str]:  # gu
 
 
 def _bronze_stages(chain: Chain) -> list[str]:
-    """Return the stages that have a checkpoint, or of which the lake has a table, if each host has its own."""
+    """Return the stages with a checkpoint; if each host has its own checkpoints, those with a bronze table."""
     lake = chain.lake
     if lake.per_host:  # guard: removed-source-of-another-host
         names = files_at(lake.root, chain.spark).names(f"{lake.root}/{BRONZE.layer}")

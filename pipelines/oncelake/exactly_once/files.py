@@ -13,6 +13,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from py4j.protocol import Py4JError
+
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import hadoop, jvm, unless_missing
 
@@ -42,6 +44,10 @@ def lines_of(text: str) -> list[str]:
     """
     lines = text.split("\n")  # guard: lines-end-at-newlines-only
     return lines if lines[-1] else lines[:-1]
+
+
+# The errors of a local disk, and of a store that Hadoop reaches.
+FAILURES = (OSError, Py4JError)
 
 
 class Files(Protocol):

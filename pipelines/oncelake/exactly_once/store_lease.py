@@ -1,13 +1,13 @@
 """The lease on a lake on S3: one driver holds it, renews it while it works, and frees it when it ends.
 
-The lease is a row of numbered objects, of which the highest counts. Each one is put only if its name is free, so of
-several drivers that put the same number, one wins. A holder puts the next number every few seconds. Who waits takes the
+The lease is a row of numbered objects; only the highest number counts. Each object is put only if its name is free, so
+if several drivers put the same number, one wins. A holder puts the next number every few seconds. Who waits takes the
 lease over when no number has come for a whole term, by its own clock: the clocks of two hosts are never compared.
 
 The holder believes in its lease for a term after it sent the last number, which is before anyone could see that. A
-process that was paused for longer asks the store before it goes on. A pause between that and a commit is not seen: what
-keeps two drivers from doubling a line is the commit, see `S3LogStore.java`. The lease saves work, and keeps a recovery
-to one driver.
+process that was paused for longer asks the store before it goes on. A pause between that question and a commit is not
+noticed: what keeps two drivers from doubling a line is the commit, see `S3LogStore.java`. The lease saves work, and
+keeps a recovery to one driver.
 """
 
 import json
@@ -76,7 +76,8 @@ class S3LeaseStore(LeaseStore):
         return HadoopFiles(self.spark).read(self._at(number))
 
     def put(self, number: int, text: str) -> bool:
-        return bool(jvm(self.spark).oncelake.S3LogStore.putsIfAbsent(self._at(number), text, self._conf))
+        conf = self.spark._jsc.hadoopConfiguration()
+        return bool(jvm(self.spark).oncelake.S3LogStore.putsIfAbsent(self._at(number), text, conf))
 
     def remove_before(self, number: int) -> None:
         for lower in self._numbers():
@@ -84,15 +85,10 @@ class S3LeaseStore(LeaseStore):
                 HadoopFiles(self.spark).remove(self._at(lower))
 
     def _numbers(self) -> list[int]:
-        names = str(jvm(self.spark).oncelake.S3LogStore.names(self.directory, self._conf)).split("\n")
-        return [int(name) for name in names if name.isdigit()]
+        return [int(name) for name in HadoopFiles(self.spark).names(self.directory) if name.isdigit()]
 
     def _at(self, number: int) -> str:
         return f"{self.directory}/{number:020d}"
-
-    @property
-    def _conf(self) -> object:
-        return self.spark._jsc.hadoopConfiguration()
 
 
 @dataclass(frozen=True)
@@ -172,16 +168,16 @@ class StoreLease:
         Raises:
             LockedError: another driver renews it, or has it first.
         """
-        began, seen, since, said = self.clock(), -1, 0.0, False
+        began, number, first_seen_at, is_told = self.clock(), -1, 0.0, False
         entry: LeaseEntry | None = None
         while True:
             newest, now = self.store.newest(), self.clock()
-            is_renewed = newest != seen >= 0
-            if newest != seen:
-                seen, since = newest, now
+            is_renewed = newest != number >= 0
+            if newest != number:
+                number, first_seen_at = newest, now
                 entry = LeaseEntry.of(self.store.read(newest)) if newest else None
             is_free = newest == 0 or (entry is not None and entry.free)
-            if is_free or now - since > TERM:  # guard: lease-waits-for-term
+            if is_free or now - first_seen_at > TERM:  # guard: lease-waits-for-term
                 self.term = 1 + (entry.term if entry is not None else 0)
                 if self._advance(newest):
                     return
@@ -192,8 +188,8 @@ class StoreLease:
                     f"{self.lake} is being written by {held_by}; only one process at a time may write a lake. Stop "
                     "that process, or wait until it ends"
                 )
-            if now - since > _LATE and not said:
-                said = True
+            if now - first_seen_at > _LATE and not is_told:
+                is_told = True
                 say(f"{held_by} holds {self.lake} and does not renew its lease: waiting up to {TERM:.0f} s for its end")
             self.sleep(_POLL)
 

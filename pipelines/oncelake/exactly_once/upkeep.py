@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from oncelake.common.lake import is_local, listed_files
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.delta_log import ChainCommit
+from oncelake.exactly_once.files import FAILURES
 
 if TYPE_CHECKING:
     from oncelake.exactly_once.writers.local import LocalTable
@@ -83,7 +84,7 @@ def keep_up(table: DeltaTable, local: "LocalTable", since: int, commit: ChainCom
     if understood and cleans == "true" and commit.version // CLEAN_EVERY > since // CLEAN_EVERY:
         steps.append(table.cleanup_metadata)
     for step in steps:
-        with suppress(DeltaError, OSError):  # guard: upkeep-fails-no-batch
+        with suppress(DeltaError, *FAILURES):  # guard: upkeep-fails-no-batch
             step()
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from oncelake.exactly_once.delta_log import DeltaLog
-from oncelake.exactly_once.files import TableFiles
+from oncelake.exactly_once.files import FAILURES, TableFiles
 
 # A checksum is computed from the one of an earlier version, at most this many versions before.
 _BACK = 10
@@ -38,7 +38,7 @@ class VersionChecksums:
         It is the sum of an earlier checksum and the commits after it. It cannot be computed if no such checksum is
         near, or if a commit uses what small batches never use: deletion vectors, and times of commits in the log.
         """
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
+        with suppress(*FAILURES, ValueError, KeyError, TypeError, AttributeError):  # also a file of any other content
             checksum = self._computed(version)
             if checksum is not None:
                 self._files.write_new(self._path(version), json.dumps(checksum, separators=(",", ":")))
@@ -47,7 +47,7 @@ class VersionChecksums:
     def remove(self, first: int, end: int) -> None:
         """Remove the checksums of the versions from `first` up to, not including, `end`: nobody looks at them again."""
         for version in range(max(first, 0), end):
-            with suppress(OSError):
+            with suppress(*FAILURES):
                 self._files.remove(self._path(version))
 
     def _computed(self, version: int) -> dict[str, Any] | None:
@@ -57,7 +57,10 @@ class VersionChecksums:
         result = {name: checksum[name] for name in ("tableSizeBytes", "numFiles")}
         result |= {name: checksum[name] for name in _REPLACED.values() if checksum.get(name)}
         for number in range(0 if base is None else base + 1, version + 1):  # guard: checksum-counts-all-commits
-            for text in str(self._log.text(number)).split("\n"):
+            commit = self._log.text(number)
+            if commit is None:
+                return None
+            for text in commit.split("\n"):
                 if text and not _add(json.loads(text), result):
                     return None
         result |= {"numMetadata": 1, "numProtocol": 1}

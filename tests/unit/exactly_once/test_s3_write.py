@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
 from pyarrow import parquet
 
 from oncelake.common.spark import s3
@@ -225,6 +227,44 @@ def test_upkeep_on_a_store_joins_files_and_writes_a_checkpoint(server: Server, m
     assert server.get(f"{LOG}_last_checkpoint") is not None
     assert len(DeltaTable(AT, storage_options=options(server)).file_uris()) < 6
     assert held(server) == [1] * 12
+
+
+class AwayFiles(ServerFiles):
+    """The files of a bucket that cannot be reached for one thing, as Hadoop reports it."""
+
+    def __init__(self, server: Server, fails: str) -> None:
+        super().__init__(server)
+        self._fails = fails
+
+    def _answer(self, what: str) -> None:
+        if what == self._fails:
+            raise Py4JError("the store does not answer")
+
+    def read(self, path: str) -> str | None:
+        self._answer("read" if path.endswith("_last_checkpoint") else "")
+        return super().read(path)
+
+    def write_new(self, path: str, text: str) -> None:
+        self._answer("write_new")
+        super().write_new(path, text)
+
+    def modified(self, path: str) -> float | None:
+        self._answer("modified")
+        return super().modified(path)
+
+
+@pytest.mark.parametrize("fails", ["read", "write_new", "modified"])
+def test_a_store_that_is_away_at_the_upkeep_fails_no_batch(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    monkeypatch.setattr(upkeep, "EVERY", 2)
+    reached = access(server)
+    engine = LocalTable(AT, needed=lambda: 0, access=replace(reached, files=AwayFiles(server, fails)))
+    chain = TableWriter(AT, reached.commit_log, reached.commit_log.state(), every_batch=True, engines=[engine])
+    for batch in range(5):
+        chain.append(rows(batch), metadata(batch))
+    assert engine.snapshot(SCHEMA.names) is not None
+    assert held(server) == [1] * 5
 
 
 def spark(**settings: str) -> Any:

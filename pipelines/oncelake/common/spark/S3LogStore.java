@@ -168,20 +168,6 @@ public class S3LogStore extends HadoopFileSystemLogStore {
     return true;
   }
 
-  /** Return the names in a directory, one a line. */
-  public static String names(String directory, Configuration conf) throws IOException {
-    Path path = new Path(directory);
-    StringBuilder names = new StringBuilder();
-    try {
-      for (FileStatus file : path.getFileSystem(conf).listStatus(path)) {
-        names.append(file.getPath().getName()).append('\n');
-      }
-    } catch (FileNotFoundException absent) {
-      return "";
-    }
-    return names.toString();
-  }
-
   /** Put a file whole: what S3A has of it when it is closed, it puts, so after a failed write nothing may be put. */
   static void put(FSDataOutputStream out, byte[] text) throws IOException {
     try {

@@ -193,10 +193,10 @@ def delta_rs_options(spark: SparkSession, root: str) -> Mapping[str, str] | None
     log_store = _LOG_STORES[scheme_of(root)]
     if used.get(log_store) != _SAFE[log_store][0] or any(key.upper() in _OTHER_COMMITS for key in os.environ):
         return None
-    endpoint, region = ours.get(f"{_CLIENT}endpoint"), ours.get(f"{_CLIENT}endpoint.region")
+    address, region = ours.get(f"{_CLIENT}endpoint"), ours.get(f"{_CLIENT}endpoint.region")
     return {
         "AWS_CONDITIONAL_PUT": "etag",
-        **({"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"} if endpoint else {}),
+        **({"AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"} if address else {}),
         **({"AWS_REGION": region} if region else {}),
     }
 

@@ -33,7 +33,7 @@ from oncelake.common.spark.rows import BatchRows
 from oncelake.exactly_once.bounds import without_float_bounds
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.delta_log import ChainCommit, Commit, DeltaLog
-from oncelake.exactly_once.files import LocalFiles
+from oncelake.exactly_once.files import FAILURES, LocalFiles
 from oncelake.exactly_once.upkeep import NOTHING_AFTER, keep_up
 from oncelake.exactly_once.version_checksum import VersionChecksums
 from oncelake.exactly_once.writers import (
@@ -260,7 +260,8 @@ class LocalTable:
     def _keep_up(self, table: DeltaTable, since: int, commit: ChainCommit) -> None:
         with suppress(DeltaError, OSError):
             table.update_incremental()  # a commit of files leaves it at the version before
-        keep_up(table, self, since, commit)
+        with suppress(*FAILURES):  # guard: store-away-at-upkeep
+            keep_up(table, self, since, commit)
 
 
 class _Recorded:

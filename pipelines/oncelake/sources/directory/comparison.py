@@ -8,7 +8,7 @@ from typing import Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from oncelake.bronze.mask import VERSION
@@ -187,11 +187,7 @@ def _renamed(bronze: DataFrame, now: DataFrame, versions: MaskVersions, states: 
         others = {path for key in rename_keys(place_of(uri), modified, size) for path in by_key.get(key, ())}
         if others:
             pairs[uri] = sorted(others)
-    names: dict[str, str] = {}
-    for uri, path, _ in sorted(holding(bronze, pairs, versions), key=lambda found: found[2]):
-        if uri not in names and path not in names.values():  # one file stands for one other
-            names[uri] = path
-    return set(names)
+    return set(other_names(bronze, pairs, versions))
 
 
 def _listed(spark: SparkSession, source_path: str) -> DataFrame:
@@ -338,29 +334,49 @@ def _holding(files: ReadSame, pairs: Mapping[str, Sequence[str]]) -> list[tuple[
     paths = sorted({path for others in pairs.values() for path in others})
     if not paths:
         return []
-    counted = F.count("*").alias("times")
     try:
         then, now = (
-            lines.select("file", F.xxhash64("value").alias("line")).groupBy("file", "line").agg(counted)
+            lines.select("file", F.xxhash64("value").alias("line"))
+            .groupBy("file", "line")
+            .agg(F.count("*").alias("times"))
+            .withColumn("in_all", F.sum("times").over(Window.partitionBy("file")))
             for lines in (files.then, files.read(paths))
         )
-        others = now.select(F.col("file").alias("other"), "line", F.col("times").alias("now"))
-        both = then.join(others, "line").groupBy("file", "other").agg(F.sum(F.least("times", "now")).alias("lines"))
-        shared = both.collect()
-        lines, lines_now = (
-            {row["file"]: row["rows"] for row in frame.groupBy("file").agg(F.sum("times").alias("rows")).collect()}
-            for frame in (then, now)
-        )
+        others = now.select("line", *(F.col(name).alias(f"{name}_now") for name in ("file", "times", "in_all")))
+        both = then.join(others, "line").groupBy("file", "file_now", "in_all", "in_all_now")
+        shared = both.agg(F.sum(F.least("times", "times_now")).alias("lines")).collect()
     except (Py4JJavaError, PySparkException):
         broken = {*broken_of(files.spark, paths)}
         if not broken:
             raise
         return _holding(files, {uri: [path for path in some if path not in broken] for uri, some in pairs.items()})
     return [
-        (uri, path, lines_now[other] - lines[uri])
-        for uri, other, count in shared
-        if count == lines[uri] and (path := place_of(other)) in pairs[uri]
+        (uri, path, in_all_now - in_all)
+        for uri, other, in_all, in_all_now, lines in shared
+        if lines == in_all and (path := place_of(other)) in pairs[uri]
     ]
+
+
+def other_names(
+    rows: DataFrame, pairs: Mapping[str, Sequence[str]], versions: MaskVersions
+) -> dict[str, tuple[str, int]]:
+    """Return for each file the one that holds its lines and the fewest others; one file stands for one other at most.
+
+    Args:
+        rows: bronze's rows.
+        pairs: see `holding`.
+        versions: the versions of the rules that mask data.
+
+    Returns:
+        By the URI of a file, the path of the other one, and the number of lines that this one has in addition.
+    """
+    names: dict[str, tuple[str, int]] = {}
+    used: set[str] = set()
+    for uri, path, added in sorted(holding(rows, pairs, versions), key=lambda pair: (pair[2], pair)):
+        if uri not in names and path not in used:
+            names[uri] = path, added
+            used.add(path)
+    return names
 
 
 def summed(lines: DataFrame) -> DataFrame:

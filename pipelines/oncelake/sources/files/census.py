@@ -18,7 +18,14 @@ from oncelake.exactly_once.link import Link, Uncompared
 from oncelake.sources.directory.accepted import accepted_files, accepted_note, read_accepted, renamed_states
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, CensusInputs, Fault, Faulty, FileRecord, fault_message, take
-from oncelake.sources.directory.comparison import RenamedStates, broken_of, differing, holding, lines_of, same_lines_as
+from oncelake.sources.directory.comparison import (
+    RenamedStates,
+    broken_of,
+    differing,
+    lines_of,
+    other_names,
+    same_lines_as,
+)
 from oncelake.sources.directory.content import BOM
 from oncelake.sources.directory.listing import (
     ListedFile,
@@ -196,11 +203,9 @@ def _with_earlier_names(census: Census, bronze: BronzeFiles, inputs: CensusInput
     states = renamed_states(inputs.accepted)
     gone = _nameless([file for file in bronze.files if file.place in {*census.gone}], census.renamed, states)
     pairs = _candidates(unread, gone, states)
-    found = sorted(holding(bronze.rows(), pairs, bronze.versions), key=lambda one: (one[2], one))
-    renamed, faults, earlier = list(census.renamed), list[Faulty](), dict[str, tuple[str, int]]()
-    for uri, path, added in found:
-        if path not in earlier and all(uri != other for other, _ in earlier.values()):
-            earlier[path] = uri, added
+    names = other_names(bronze.rows(), pairs, bronze.versions)
+    earlier = {path: (uri, added) for uri, (path, added) in names.items()}
+    renamed, faults = list(census.renamed), list[Faulty]()
     for fault in unread:
         uri, added = earlier.get(fault.path, ("", 0))
         if uri and not added and fault.path in states:
@@ -261,7 +266,7 @@ def _keys(path: str, states: Iterable[tuple[int, int]]) -> set[RenameKey]:
 
 
 def _ends_line(path: str, size: int, at: int) -> bool:
-    """Return True if a file may begin with the lines of another one, of which it may lack the last line's end.
+    """Return True if a file may begin with all lines of another file; its own last line may have no end.
 
     Args:
         path: the file.

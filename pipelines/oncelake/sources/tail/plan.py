@@ -200,7 +200,8 @@ class TailFiles:
 
     def _pairs(self, survey: Survey) -> list[tuple[ListedFile, ListedFile | None]]:
         """Return the copies, with the files that they are copies of, also those that may be copies."""
-        names = {self._surveyor.name(file): file for file in (*survey.known.values(), *survey.new)}
+        others = (*survey.known.values(), *survey.new) if survey.undecided else ()
+        names = {self._surveyor.name(file): file for file in others}
         return [*survey.copies, *((file, names.get(name)) for file, name in survey.undecided)]
 
     def _original_of(

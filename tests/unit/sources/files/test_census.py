@@ -15,6 +15,7 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.common.table_rows import TableRows
 from oncelake.exactly_once.files import LocalFiles
 from oncelake.exactly_once.state import Diagnosis, State
+from oncelake.sources.directory import comparison
 from oncelake.sources.directory.accepted import write_accepted, write_renamed
 from oncelake.sources.directory.bronze_files import BronzeFiles, ReadFile
 from oncelake.sources.directory.census import Census, Fault, Faulty
@@ -108,7 +109,7 @@ def test_a_gone_file_with_another_name_is_compared_with_no_other_file(
         return [(uri, path, 0) for uri, others in pairs.items() for path in others]
 
     monkeypatch.setattr(module, "lines_of", lambda _, paths: set(paths))
-    monkeypatch.setattr(module, "holding", holding)
+    monkeypatch.setattr(comparison, "holding", holding)
     planned(house, "a.log", "b.log")
     of = held(read(house.logs / "gone.log", 4, modified(house, "a.log")))
     found = counted(house, of).faults
@@ -129,7 +130,7 @@ def test_a_file_is_compared_with_one_that_is_gone_only_if_it_may_begin_with_it(
 ) -> None:
     asked: dict[str, Sequence[str]] = {}
     monkeypatch.setattr(module, "lines_of", lambda _, paths: set(paths))
-    monkeypatch.setattr(module, "holding", lambda _, pairs, __: asked.update(pairs) or [])
+    monkeypatch.setattr(comparison, "holding", lambda _, pairs, __: asked.update(pairs) or [])
     house.logs.joinpath("b.log").write_text("one\ntwo, longer\nthree\n")
     planned(house, "a.log", "b.log")
     sizes = {"long": 99, "whole": 22, "whole, no end": 21, "two": 16, "two, no end": 15, "within": 10, "one": 4}
