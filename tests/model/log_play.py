@@ -250,7 +250,7 @@ class Reader:
         """Return True if a file begins with what a position says of it."""
         if number < 0:
             return True
-        start, lines = self.at.files[number].start, self.bronze[number]
+        start, lines = self.at.files[number].start, self.bronze.get(number, {})
         return node.text[start : self.at.files[number].offset] == b"".join(line + b"\n" for line in lines.values())
 
     def _skip(self) -> None:

@@ -107,7 +107,10 @@ class TailFiles:
         return {path: count for path, count in remaining.items() if count > 0}
 
     def plan(self, at: TailPosition, most: int, until: Mapping[Identity, int] | None = None) -> TailPosition:
-        """Return the end of the next batch; the same position if there is nothing to read, and no copy to remember.
+        """Return the end of the next batch; the same position if there is nothing to read or to remember.
+
+        A copy and a log that lost its end are remembered, also if no line of them is read: the next look at them may
+        find too little to know them again.
 
         Args:
             at: the position where the batch begins.
@@ -120,14 +123,17 @@ class TailFiles:
         survey = self.survey(at)
         files, read, following = dict(at.files), at.read, at.following
         numbers = {file.identity: number for number, file in survey.known.items()}
+        aside = {file.identity for file, _ in survey.aside}
         for file in sorted((*survey.known.values(), *survey.new), key=lambda file: (file.modified, file.path)):
             number = numbers.get(file.identity)
             room = most - (read - at.read)
-            if room <= 0 or (until is not None and file.identity not in until):
+            if room <= 0 or file.identity in aside or (until is not None and file.identity not in until):
                 continue
             was = at.files[number] if number is not None else _unread(file, survey)
             now = self._advanced(file, was, room, until) if was.offset >= 0 else None
-            if now is None:
+            if now is None and number is None and file.identity in survey.shortened and was.offset > 0:
+                now = self._moved(file, was)  # guard: cut-remembered-without-lines
+            if now is None or not now.digest:
                 continue
             if number is None:
                 number, following = following, following + 1
@@ -135,7 +141,8 @@ class TailFiles:
             files[number] = now
             read += now.offset - was.offset
         offsets = {identity: (number, files[number].offset) for identity, number in numbers.items()}
-        if read == at.read and not self._has_new_copy(at, survey, offsets):  # guard: copy-remembered-without-lines
+        is_known = files.keys() == at.files.keys() and not self._has_new_copy(at, survey, offsets)
+        if read == at.read and is_known:  # guard: copy-remembered-without-lines
             return at
         for number, file in survey.known.items():
             if files[number] == at.files[number]:
@@ -525,13 +532,19 @@ def _unread(file: ListedFile, survey: Survey) -> TailedFile:
 
 
 def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
-    """Return the files that are gone for too long, and the oldest of those that need too much room."""
+    """Return the files that are gone for too long, and the oldest of those that need too much room.
+
+    What was read of a file before it was cut is needed as long as the file: it tells how much is left at the next cut.
+    """
     room, dropped = REMEMBERED_BYTES, set()
     for number, file in sorted(files.items(), key=lambda item: item[1].gone, reverse=True):
         if file.gone:
             room -= len(str(file.to_json()))
             if room < 0 or now_ms - file.gone > _REMEMBERED_MS:  # guard: gone-files-remembered
                 dropped.add(number)
+    for number in files.keys() - dropped:  # guard: cut-log-kept-with-rest
+        while files[number].start and (number := files[number].original) in dropped:
+            dropped.remove(number)
     return dropped
 
 

@@ -46,6 +46,7 @@ _UNDECIDED = (
     "source.rotation to copytruncate or to rename"
 )
 HAD_NO_END = "its last line had no end when it was read, and has more text now"
+GROWN_BESIDE_LOG = "it has grown, and what was added may be the log of its name without the ending, which was read"
 CUT_AND_MASKED = "it was cut after it was read, and bronze has its lines masked, so they cannot be compared"
 
 
@@ -62,6 +63,7 @@ class Survey:
         new: the files that were not read yet.
         starts: the byte from which a new file is read, if that is not its beginning; -1 if only a run finds out.
         cut: the ID of the file that a new one goes on with, by the new file's identity: it was cut, or copied.
+        shortened: those new files that were cut, and are no copies.
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
@@ -79,6 +81,7 @@ class Survey:
     new: list[ListedFile] = field(default_factory=list)
     starts: dict[Identity, int] = field(default_factory=dict)
     cut: dict[Identity, int] = field(default_factory=dict)
+    shortened: set[Identity | None] = field(default_factory=set)
     copies: list[tuple[ListedFile, ListedFile]] = field(default_factory=list)
     undecided: list[tuple[ListedFile, str]] = field(default_factory=list)
     spent: dict[TailedFile, ListedFile] = field(default_factory=dict)
@@ -174,7 +177,7 @@ class Surveyor:
 
     def place_of(self, entry: TailedFile) -> str:
         """Return the path that a file had when it was read."""
-        return f"{self._root}{entry.path}"
+        return join(self._root, entry.path)  # if the source is one file, the entry has its whole path
 
     def survey(self, at: TailPosition) -> Survey:
         """Compare the files that are there with a position.
@@ -226,7 +229,9 @@ class Surveyor:
         What was read of a file before it was cut has another ID.
         """
         entry = files[number]
-        ingested = self._ingested(number, max(low, entry.start)) if self._ingested is not None else None
+        ingested: tuple[int, bytes] | None = entry.start, b""
+        if entry.offset > entry.start:  # guard: cut-again-before-any-line
+            ingested = self._ingested(number, max(low, entry.start)) if self._ingested is not None else None
         if ingested is None:
             raise NotComparableError(CUT_AND_MASKED)
         first, text = ingested
@@ -347,7 +352,7 @@ class _Comparison:
         for number, file in survey.known.items():
             entry = self._at.files[number]
             if is_packed(file.path) and entry.packed not in (0, file.size):
-                self._try(self._check_growth, file, entry)
+                self._try(self._check_growth, file, entry, number)
             elif entry.ended and not is_packed(file.path):
                 self._try(self._check_end, file, entry)
         survey.found = {entry: file for file, entry in copies}
@@ -416,14 +421,35 @@ class _Comparison:
         assert file.identity is not None
         return entry.device == file.identity[0] or not entry.path or self._places.get(entry.path) is file
 
-    def _check_growth(self, file: ListedFile, entry: TailedFile) -> bool:
-        """Return True if a compressed file that has grown can be read on; note why not."""
+    def _check_growth(self, file: ListedFile, entry: TailedFile, number: int) -> bool:
+        """Return True if a compressed file that has grown can be read on; note why not.
+
+        Args:
+            file: the file.
+            entry: what was read of it, or its entry as a copy.
+            number: the ID of what it holds.
+        """
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.still_begins_with(file, entry):
             problem = HAD_NO_END
+        elif problem is None and self._may_hold_log(file, number):
+            problem = GROWN_BESIDE_LOG
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
+
+    def _may_hold_log(self, file: ListedFile, number: int) -> bool:  # guard: archive-by-appending-asked
+        """Return True if a log that was read may have been appended to a compressed file.
+
+        That log has the file's name without the ending. It is there, or was read and is gone; and it is not the file
+        itself, unpacked.
+        """
+        name = unpacked(self._name(file))
+        plain = self._plain.get(name)
+        if plain is not None:
+            return not any(copy is plain and other is file for copy, other in self._survey.copies)
+        lost = set(self._lost()) - self._cut_before - {number}
+        return any(self._at.files[other].path == name for other in lost)
 
     def _check_end(self, file: ListedFile, entry: TailedFile) -> None:
         """Note an unpacked file that goes on within the last line that was read."""
@@ -643,6 +669,7 @@ class _Comparison:
         if start:
             self._survey.starts[file.identity] = start
             self._survey.cut[file.identity] = number
+            self._survey.shortened.add(file.identity)
         return start != 0
 
     def _is_at_inode(self, file: ListedFile, entry: TailedFile) -> bool:
@@ -776,7 +803,7 @@ class _Comparison:
 
     def _read_on(self, file: ListedFile, entry: TailedFile) -> None:
         """Read what a copy holds beyond what its file held, from the beginning of a line on."""
-        if is_packed(file.path) and not self._check_growth(file, entry):
+        if is_packed(file.path) and not self._check_growth(file, entry, entry.original):
             return
         assert file.identity is not None
         self._survey.starts[file.identity] = self._contents.line_start(file, entry.offset)

@@ -255,15 +255,16 @@ def test_a_big_file_is_split_between_tasks_and_small_ones_share_one(logs: LogDir
     assert len(read(files, TailPosition(), end)) == 9_005
 
 
+class Later(Disk):
+    """A disk on another day."""
+
+    days = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.days * 24 * 3600
+
+
 def test_a_file_that_is_gone_is_remembered_for_a_week(logs: LogDirectory) -> None:
-    class Later(Disk):
-        """A disk on another day."""
-
-        days = 0.0
-
-        def now(self) -> float:
-            return super().now() + self.days * 24 * 3600
-
     disk = Later()
     files = ReadFiles(logs.path, store=disk)
     (logs.path / "long-lived.log").write_bytes(LONG)
@@ -459,6 +460,58 @@ def test_a_log_that_was_cut_twice_is_read_on_twice(logs: LogDirectory, files: Re
         more, at = drain(files, at)
         lines += more
     assert lines == logs.lines
+
+
+def shorten(log: Path, lines: int) -> None:
+    """Remove the last lines of a log, as a crash of the machine does."""
+    kept = log.read_bytes().split(b"\n")[: -lines - 1]
+    os.truncate(log, sum(len(line) + 1 for line in kept))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_log_that_lost_its_end_is_remembered_before_it_grows(
+    logs: LogDirectory, files: ReadFiles, half: bool
+) -> None:
+    logs.write(30)
+    lines, at = drain(files, TailPosition())
+    shorten(logs.log, 2)
+    if half:
+        logs.write(0, half=True)
+    end = files.plan(at, EVERYTHING)
+    assert end != at
+    assert end.read == at.read
+    assert ranges(at, end) == []
+    assert sum(TailFiles(str(logs.path)).waiting(end).values()) == len(logs.half)
+    assert files.restarted().plan(end, EVERYTHING) == end
+    shorten(logs.log, 1)
+    again = files.plan(end, EVERYTHING)
+    assert again != end
+    logs.half = b""
+    logs.write(2)
+    assert lines + drain(files, again)[0] == logs.lines
+
+
+def test_a_log_that_loses_its_end_again_after_a_month_is_read_on(logs: LogDirectory) -> None:
+    disk = Later()
+    files = ReadFiles(logs.path, store=disk)
+    logs.write(30)
+    lines, at = drain(files, TailPosition())
+    for day in (10.0, 20.0, 30.0):
+        disk.days = day
+        shorten(logs.log, 1)
+        logs.write(2)
+        more, at = drain(files, at)
+        lines += more
+        assert lines == logs.lines
+    assert at.forgotten == 0
+
+
+def test_the_place_of_a_file_is_its_path_also_if_the_source_is_one_file(logs: LogDirectory) -> None:
+    logs.write(3)
+    for path in (logs.path, logs.log):
+        files = ReadFiles(path)
+        _, at = drain(files, TailPosition())
+        assert [files.place_of(entry) for entry in at.files.values()] == [str(logs.log)]
 
 
 def test_a_copy_beside_its_log_does_not_continue_a_log_of_another_directory(

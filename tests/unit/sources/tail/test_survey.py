@@ -20,6 +20,7 @@ from oncelake.sources.directory.names import origins, shifts
 from oncelake.sources.tail.content import BLOCK, Disk, FileMovedError, ends_of
 from oncelake.sources.tail.identity import Contents
 from oncelake.sources.tail.position import TailedFile, TailPosition
+from oncelake.sources.tail.survey import GROWN_BESIDE_LOG
 from tests.support.tailing import EVERYTHING, ReadFiles, drain, pack
 from tests.support.tailing import read as read_between
 
@@ -519,6 +520,52 @@ def test_a_log_with_its_time_goes_on_before_another_one_of_its_directory_with_th
     assert drain(files, at)[0] == []
 
 
+@pytest.mark.parametrize("end", ["cut", "deleted", "created again"])
+@pytest.mark.parametrize("has_more", [False, True])
+def test_an_archive_that_a_log_is_appended_to_is_named_and_counts_no_line_again(
+    logs: Path, end: str, has_more: bool
+) -> None:
+    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
+    if has_more:
+        packed.write_bytes(gzip.compress(lines(1, 5)))
+    at, expected = START, texts(1, 5) if has_more else []
+    read: list[bytes] = []
+    for day in range(1, 5):
+        log.write_bytes(lines(day * 100, day * 100 + 20))
+        more, at = drain(files.restarted(), at)
+        read, expected = read + more, expected + texts(day * 100, day * 100 + 20)
+        assert sorted(read) == sorted(expected)
+        with packed.open("ab") as opened:
+            opened.write(gzip.compress(log.read_bytes()))
+        if end == "cut":
+            os.truncate(log, 0)
+        else:
+            log.unlink()
+        if end == "created again":
+            log.write_bytes(b"")
+        more, at = drain(files.restarted(), at)
+        assert more == []
+        named = [reason for file, reason in files.survey(at).faults(time.time()) if file.path == str(packed)]
+        assert named == ([GROWN_BESIDE_LOG] if day > 1 or has_more else [])
+
+
+def test_lines_that_a_log_and_its_archive_both_get_count_once_and_the_archive_is_named(logs: Path) -> None:
+    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
+    log.write_bytes(lines(1, 10))
+    packed.write_bytes(gzip.compress(lines(1, 10)))
+    read, at = drain(files, START)
+    assert read == texts(1, 10)
+    for text in (lines(1, 10), lines(11, 12)):  # appended once more, and what the log gets later
+        with packed.open("ab") as opened:
+            opened.write(gzip.compress(text))
+    more, at = drain(files, at)
+    assert more == []
+    assert [reason for _, reason in files.survey(at).faults(time.time())] == [GROWN_BESIDE_LOG]
+    with log.open("ab") as opened:
+        opened.write(lines(11, 12))
+    assert drain(files, at)[0] == texts(11, 12)
+
+
 @pytest.mark.parametrize("rotation", [None, "rename", "copytruncate"])
 def test_a_log_is_cut_and_goes_on_beside_a_compressed_copy_that_was_read_on(
     logs: Path, rotation: Rotation | None
@@ -530,6 +577,7 @@ def test_a_log_is_cut_and_goes_on_beside_a_compressed_copy_that_was_read_on(
     (logs / "other.log").write_bytes(lines(50, 50))  # so that there is a batch, which records the copy
     read, at = drain(files, at)
     assert read == texts(50, 50)
+    log = log.rename(logs / "web.log")
     with packed.open("ab") as opened:
         opened.write(gzip.compress(lines(101, 102)))
     read, at = drain(files, at)
