@@ -152,8 +152,10 @@ class TailSource(Source):
             survey = self.survey(metadata.end if metadata is not None else None)
         except SourceError as error:
             return [str(error)]
+        faults = [(file, reason, _fault_of(survey, file, reason)) for file, reason in survey.faults(self.files.now())]
         return [
-            f"{shown_path(file.path)}: {reason}; it is not read" for file, reason in survey.faults(self.files.now())
+            f"{shown_path(file.path)}: {reason}; it is not read{' on' if fault is Fault.NOT_READ_ON else ''}"
+            for file, reason, fault in faults
         ]
 
 

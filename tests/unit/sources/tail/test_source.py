@@ -77,6 +77,18 @@ def test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out(logs: LogDir
     assert "; or oncelake census accept" in said
 
 
+def test_a_run_warns_of_what_is_not_read_and_of_what_is_not_read_on(logs: LogDirectory, source: TailSource) -> None:
+    packed = pack(logs.log, keep=True)
+    (logs.path / "other.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"0" * 40)
+    _, at = drain(source.files, TailPosition())
+    with packed.open("ab") as file:
+        file.write(packed.read_bytes())
+    grown, other = sorted(source.after(lambda: metadata(1, end=at.to_json())).warnings())
+    assert grown.startswith(f"{packed}: it has grown, and what was added may be the log")
+    assert grown.endswith("; it is not read on")
+    assert other.endswith("; it is not read")
+
+
 def test_a_compressed_file_counts_by_what_it_holds(logs: LogDirectory, source: TailSource) -> None:
     size = logs.log.stat().st_size
     pack(logs.log)
