@@ -83,7 +83,7 @@ def test_a_run_warns_of_what_is_not_read_and_of_what_is_not_read_on(logs: LogDir
     _, at = drain(source.files, TailPosition())
     with packed.open("ab") as file:
         file.write(packed.read_bytes())
-    grown, other = sorted(source.after(lambda: metadata(1, end=at.to_json())).warnings())
+    grown, other = sorted(source.after(lambda: metadata(1, after=offsets(json.loads(at.to_json())))).warnings())
     assert grown.startswith(f"{packed}: it has grown, and what was added may be the log")
     assert grown.endswith("; it is not read on")
     assert other.endswith("; it is not read")
