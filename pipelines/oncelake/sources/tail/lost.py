@@ -39,7 +39,7 @@ class LostFiles:
         self.old = {number: entry for number, entry in files.items() if not entry.digest}
         self._by_key: dict[tuple[object, ...], dict[int, dict[Digest | None, list[int]]]] = {}
         for number, entry in {**files, **copies}.items():
-            for key in _keys_of(entry, places, forms, is_packed=number in packed) if entry.digest else ():
+            for key in _keys_of(entry, forms, is_packed=number in packed) if entry.digest else ():
                 of_length = self._by_key.setdefault(key, {}).setdefault(entry.offset, {})
                 of_length.setdefault(Digest(entry.digest, entry.base), []).append(number)
 
@@ -113,9 +113,7 @@ def _lower(base: str) -> Iterator[tuple[str, int]]:
         yield from ((shift[0], number) for number in range(min(shift[1], _MOST_SHIFTS)))
 
 
-def _keys_of(
-    entry: TailedFile, places: Container[str], forms: Container[str], *, is_packed: bool
-) -> Iterator[tuple[object, ...]]:
+def _keys_of(entry: TailedFile, forms: Container[str], *, is_packed: bool) -> Iterator[tuple[object, ...]]:
     directory, base = split(entry.path)
     yield "path", entry.path
     yield "place", directory, unpacked(base)
@@ -131,5 +129,5 @@ def _keys_of(
     # otherwise each number may be a log of its own
     is_taken = unpacked(entry.path) in forms
     # guard: raised-number-beside-log
-    if numbered is not None and is_taken and any(join(directory, origin) in places for origin in origins(base)):
+    if numbered is not None and is_taken and any(join(directory, origin) in forms for origin in origins(base)):
         yield "number", directory, numbered
