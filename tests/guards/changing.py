@@ -238,6 +238,20 @@ GUARDS = (
         tests=("unit/engine/test_open_lake.py::test_a_lake_that_has_its_checkpoints_on_s3_keeps_them_there",),
     ),
     Guard(
+        "planned-batch-of-another-host",
+        "a batch that this host has planned, and that the table holds, may be another host's",
+        "a file that the other host's batch has, and this host's list has not, is read again",
+        becomes("diagnosis"),
+        tests=("model/test_drivers.py::test_what_was_found_stays_right",),
+    ),
+    Guard(
+        "lost-lock-is-the-cause",
+        "an error of a process that has lost the lake says so",
+        "a driver that was paused advises to recover a lake that another one runs",
+        removed(),
+        tests=("model/test_drivers.py::test_what_was_found_stays_right",),
+    ),
+    Guard(
         "moved-driver-recovers",
         "the checkpoints of a host that did not run the lake last are written again by the next run",
         "a driver that moves to another host is refused until somebody recovers the lake",

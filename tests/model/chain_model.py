@@ -136,7 +136,7 @@ class Rules:
 def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
     """Return the chain on the model's lake, as the chain's own code builds it."""
     source = SimpleNamespace(kind=kind, path="/model", topics=(NAME,), topic_pattern=None, group_id=None)
-    run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0), ServingSettings()
+    run, serving = SimpleNamespace(trigger=timedelta(0), small_batch=0, lock_wait=timedelta(0)), ServingSettings()
     kinds = {"access_log": kind_of(cast(SourceSettings, source))}
     settings = SimpleNamespace(
         by_name={"access_log": source},
@@ -146,14 +146,15 @@ def survey_of(process: Process, kind: str, rules: str = "rules") -> Chain:
         serving=serving,
         metrics=MetricsSettings(),
     )
-    lake = Lake("lake", process.root)
+    lake = Lake("lake", process.root, per_host=process.per_host)
+    parser = SimpleNamespace(declared=SimpleNamespace(assumes_utc=False))
     return Chain(
         cast(Settings, settings),
         lake,
         chain(process, kind, rules),
         cast(SparkSession, process),
         suites={},
-        silver=cast(Silver, SimpleNamespace(records={"access_log": None}, named=False)),
+        silver=cast(Silver, SimpleNamespace(records={"access_log": None}, named=False, parsers={"access_log": parser})),
     )
 
 

@@ -136,12 +136,16 @@ def _transact(process: Process, table: str, text: str, metadata: CommitMetadata,
     if app_id is not None and _recorded(process.texts, table, app_id) >= metadata.batch_id:
         return
     process.step(f"commit {metadata.batch_id} to {table}")
+    if process.following.get(table) not in (None, newest(process.texts, table) + 1):
+        raise SparkError(f"VersionTakenError: another driver has committed version {process.following[table]}")
     for version in range(began + 1, newest(process.texts, table) + 1):
         if app_id is not None and app_id == _app_id(process.texts[log_path(table, version)]):
             raise SparkError("ConcurrentTransactionException")
         if merges and added(process.texts, table, version):
             raise SparkError("ConcurrentAppendException")
     process.texts[log_path(table, newest(process.texts, table) + 1)] = text
+    if table in process.following:
+        process.step(f"hear of the commit to {table}")
 
 
 def _added(new: list[Row], metadata: CommitMetadata, app_id: str | None) -> list[Action]:

@@ -247,15 +247,10 @@ class Reader:
             raise ViolationError("a batch fails, but its bytes are there")
 
     def _is_as_read(self, node: Node, number: int) -> bool:
-        """Return True if a file begins with what a position says of it.
-
-        A line that lost only its end may be the one that was read before, or the next one.
-        """
+        """Return True if a file begins with what a position says of it."""
         if number < 0:
             return True
-        start, lines = self.at.files[number].start, self.bronze.get(number)
-        if lines is None:
-            return node.text.endswith(b"\n")
+        start, lines = self.at.files[number].start, self.bronze[number]
         return node.text[start : self.at.files[number].offset] == b"".join(line + b"\n" for line in lines.values())
 
     def _skip(self) -> None:

@@ -5,7 +5,7 @@ killed: the texts before every step are all possible crashes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.support.memory import MemoryFiles
 
@@ -26,6 +26,8 @@ class Process(MemoryFiles):
         before: called before each step with its number and name; may inspect, run another process, or raise.
         steps: how many steps were begun.
         die_at: the number of the step at which it dies.
+        per_host: whether other hosts have checkpoints of their own.
+        following: for tables on a store, the version that the next commit is to be.
     """
 
     name: str = "run"
@@ -33,6 +35,8 @@ class Process(MemoryFiles):
     before: Callable[[int, str], None] = lambda *_: None
     steps: int = 0
     die_at: int | None = None
+    per_host: bool = False
+    following: dict[str, int] = field(default_factory=dict)
 
     def step(self, what: str) -> None:
         """Mark a point where the process can die or be suspended."""

@@ -1,8 +1,11 @@
 """Run `recover` on the model: its plan and every step of its work are the chain's own code."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -43,9 +46,15 @@ def recover_all(
 ) -> list[RecoveryResult]:
     """Recover every stage, as `oncelake recover` does."""
     chain, spark = survey_of(process, kind), cast(SparkSession, process)
+    with on_model(process), on_recovery(process), patch.object(recoveries, "RUN_ID", process.name):
+        return [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=dry_run) for stage in chain.stages]
+
+
+@contextmanager
+def on_recovery(process: RecoverProcess) -> Iterator[None]:
+    """Replace what needs Spark in a recovery; `process` makes the query IDs."""
     replaced: Replaced = {
         recoveries: {
-            "RUN_ID": process.name,
             "commit_note": _commit_note,
             "make_table": lambda process, _target, path, _ledger: delta.make(process, path),
             "files_read": lambda process, *_: _seen(process),
@@ -53,8 +62,8 @@ def recover_all(
         },
         plans: {"uuid": SimpleNamespace(uuid4=process.new_query_id)},
     }
-    with on_model(process), replacing(replaced):
-        return [recover(chain, spark, stage, accept_loss=accept_loss, dry_run=dry_run) for stage in chain.stages]
+    with replacing(replaced):
+        yield
 
 
 def _commit_note(process: Process, path: str, metadata: CommitMetadata) -> None:

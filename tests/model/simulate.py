@@ -1,4 +1,7 @@
-"""Play sequences of operations on growing files, go on where the last run stopped, and keep the results."""
+"""Play random sequences by seed, go on where the last run stopped, and keep the results.
+
+There are two games: programs that write growing files (`log_play`), and drivers on several hosts (`drivers`).
+"""
 
 import argparse
 import hashlib
@@ -7,18 +10,88 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from oncelake.sources.tail import survey as tail_survey
-from tests.model.log_play import draw, play, shortened, small_reach
+from tests.model import drivers, log_play
+from tests.model.chain_model import modelled
+from tests.model.log_play import Result, draw, shortened, small_reach
 from tests.support.page_section import keep
 from tests.support.places import ROOT
 
-_RESULTS = ROOT / "build" / "simulation.json"
-_AT_ONCE = 500
 _KEPT = 20
+_HERE = Path(__file__).parent
+_OURS = _HERE.parents[1] / "pipelines" / "oncelake"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Game:
+    """What a sequence is.
+
+    Attributes:
+        name: the section of docs/chaos.md that has the results.
+        play: plays the sequence of a seed.
+        tell: plays one that breaks the rule again, shortened if possible; called with each line.
+        inside: what is replaced while sequences are played.
+        code: the files that decide what a sequence is and how it ends.
+        at_once: how many sequences a process plays before it reports.
+    """
+
+    name: str
+    play: Callable[[int], Result]
+    tell: Callable[[int, Say], object]
+    inside: Callable[[], AbstractContextManager[None]]
+    code: Callable[[], Iterable[Path]]
+    at_once: int
+
+    @property
+    def results(self) -> Path:
+        """The file with the results of earlier runs."""
+        return ROOT / "build" / f"{self.name}.json"
+
+    @property
+    def version(self) -> str:
+        """A hash of the code."""
+        return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(self.code()))).hexdigest()[:12]
+
+
+def _tell_files(seed: int, say: Say) -> None:
+    sequence = shortened(draw(seed))
+    say(f"{sequence}"[:200])
+    log_play.play(sequence, say=say)
+
+
+def _code_of_files() -> Iterable[Path]:
+    tail = Path(tail_survey.__file__).parent
+    not_played = ("kind.py", "proof.py", "masked_proof.py")
+    yield from (path for path in tail.glob("*.py") if path.name not in not_played)
+    yield from (tail.parent / "directory" / "names.py", *_HERE.glob("log_*.py"), _HERE / "file_system.py")
+
+
+def _play_drivers(seed: int) -> Result:
+    try:
+        return Result(counts=drivers.play(seed))
+    except drivers.ViolationError as violation:
+        return Result(str(violation))
+
+
+def _code_of_drivers() -> Iterable[Path]:
+    yield from (path for name in ("engine", "exactly_once") for path in (_OURS / name).rglob("*.py"))
+    yield from _HERE.glob("*_model.py")
+    yield from (_HERE / name for name in ("drivers.py", "process.py", "recovering.py"))
+
+
+GAMES = {
+    "files": Game(
+        "simulation", lambda seed: log_play.play(draw(seed)), _tell_files, small_reach, _code_of_files, at_once=500
+    ),
+    "drivers": Game("drivers", _play_drivers, drivers.play, modelled, _code_of_drivers, at_once=20),
+}
 
 
 @dataclass
@@ -55,22 +128,13 @@ class Results:
         self.violations += other.violations
 
 
-def version() -> str:
-    """Return a hash of the code that decides what a sequence is and how it ends."""
-    tail = Path(tail_survey.__file__).parent
-    not_played = ("kind.py", "proof.py", "masked_proof.py")
-    ours = [path for path in tail.glob("*.py") if path.name not in not_played]
-    ours += [tail.parent / "directory" / "names.py", *Path(__file__).parent.glob("log_*.py")]
-    ours.append(Path(__file__).parent / "file_system.py")
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(ours))).hexdigest()[:12]
-
-
-def played(seeds: range) -> Results:
-    """Play the sequences of some seeds."""
+def played(part: tuple[str, range]) -> Results:
+    """Play the sequences of some seeds of a game."""
+    game, seeds = GAMES[part[0]], part[1]
     began, results, ended, counts = time.monotonic(), Results(seeds.start, ""), Counter[str](), Counter[str]()
-    with small_reach():
+    with game.inside():
         for seed in seeds:
-            result = play(draw(seed))
+            result = game.play(seed)
             counts += result.counts
             if result.problem:
                 results.broken.append(seed)
@@ -82,12 +146,13 @@ def played(seeds: range) -> Results:
     return results
 
 
-def told(seed: int) -> str:
-    """Return the shortened sequence of a seed."""
-    with small_reach():
-        sequence = shortened(draw(seed))
-        lines = [f"seed {seed}: {play(sequence).problem}", f"    {sequence}"[:200]]
-        play(sequence, say=lambda line: lines.append(f"    {line}"))
+def told(game: Game, seed: int) -> str:
+    """Return the events of a sequence that breaks the rule."""
+    lines: list[str] = []
+    with game.inside():
+        lines.append(f"seed {seed}: {game.play(seed).problem}")
+        with suppress(Exception):
+            game.tell(seed, lambda line: lines.append(f"    {line}"))
     return "\n".join(lines)
 
 
@@ -109,32 +174,35 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first sequence's seed; each next one's is one more")
     parser.add_argument("-n", type=int, default=1, help="how many sequences, with those of earlier runs")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    parser.add_argument("--only", choices=GAMES, default="files", help="the game")
     parser.add_argument("--keep", action="store_true", help="write the results into docs/chaos.md")
     asked = parser.parse_args()
-    results = _earlier(asked.seed)
+    game = GAMES[asked.only]
+    results = _earlier(game, asked.seed)
     first, last = asked.seed + results.count, asked.seed + asked.n
-    parts = [range(start, min(start + _AT_ONCE, last)) for start in range(first, last, _AT_ONCE)]
+    parts = [(asked.only, range(start, min(start + game.at_once, last))) for start in range(first, last, game.at_once)]
     with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:
         for part in pool.imap(played, parts):
             results.add(part)
             for seed in part.broken:
-                sys.stdout.write(f"{told(seed)}\n")
-            _RESULTS.parent.mkdir(exist_ok=True)
-            _RESULTS.write_text(json.dumps(asdict(results)), encoding="utf-8")
+                sys.stdout.write(f"{told(game, seed)}\n")
+                sys.stdout.flush()
+            game.results.parent.mkdir(exist_ok=True)
+            game.results.write_text(json.dumps(asdict(results)), encoding="utf-8")
     said = summary(results)
     sys.stdout.write(said)
     if asked.keep:
-        keep("simulation", said)
+        keep(game.name, said)
     return bool(results.violations)
 
 
-def _earlier(seed: int) -> Results:
+def _earlier(game: Game, seed: int) -> Results:
     """Return the results of the run that stopped; empty ones if it began with another seed, or with other code."""
-    if _RESULTS.exists():
-        results = Results(**json.loads(_RESULTS.read_text(encoding="utf-8")))
-        if (results.seed, results.version) == (seed, version()):
+    if game.results.exists():
+        results = Results(**json.loads(game.results.read_text(encoding="utf-8")))
+        if (results.seed, results.version) == (seed, game.version):
             return results
-    return Results(seed, version())
+    return Results(seed, game.version)
 
 
 if __name__ == "__main__":

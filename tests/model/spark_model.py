@@ -157,7 +157,7 @@ class Stream:
 
     def option(self, key: str, value: str) -> Self:
         assert key == "checkpointLocation"
-        self.checkpoint = value
+        self.checkpoint = value.removeprefix("file:")
         return self
 
     def trigger(self, **given: object) -> Self:

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from oncelake.bronze.settings import Rotation
-from oncelake.sources.tail.content import FileStore
+from oncelake.sources.tail.content import Disk, FileStore
 from oncelake.sources.tail.plan import LastStart, TailFiles
 from oncelake.sources.tail.position import TailPosition
 
@@ -94,6 +94,15 @@ def content(path: Path) -> bytes:
         text = gzip.decompress(text) if path.suffix == ".gz" else bz2.decompress(text)
         return text if text.endswith(b"\n") else text + b"\n"
     return text
+
+
+class Later(Disk):
+    """A disk on another day."""
+
+    days = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.days * 24 * 3600
 
 
 class ReadFiles(TailFiles):

@@ -18,7 +18,7 @@ from oncelake.engine.settings import Settings
 from oncelake.exactly_once.checkpoint import Checkpoint, position, read_checkpoint
 from oncelake.exactly_once.delta_log import CommitLog, DeltaLog, TableState
 from oncelake.exactly_once.delta_source import DeltaSource
-from oncelake.exactly_once.diagnosis import diagnose
+from oncelake.exactly_once.diagnosis import diagnose, planned_elsewhere
 from oncelake.exactly_once.files import Files, files_at
 from oncelake.exactly_once.log_damage import LogDamage, find_damage
 from oncelake.exactly_once.recovery import Case, plan
@@ -138,6 +138,9 @@ class Chain:
         else:
             diagnosis = diagnose(checkpoint, {str(table): state for table, state in table_states.items()}, source)
         per_host = self.lake.per_host
+        if per_host and not stage.reads and diagnosis.state is State.ALIGNED:
+            first = table_states[stage.tables[0]]
+            diagnosis = planned_elsewhere(checkpoint, first) or diagnosis  # guard: planned-batch-of-another-host
         return StageState(stage, path, checkpoint, commit_logs, table_states, source, diagnosis, per_host=per_host)
 
     def damage(self, table: Table) -> LogDamage:

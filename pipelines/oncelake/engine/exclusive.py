@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from oncelake.common.errors import ConfigError, LockedError, SourceError, StageError
+from oncelake.common.errors import ConfigError, LockedError, OncelakeError, SourceError, StageError
 from oncelake.common.lake import SILVER
 from oncelake.common.spark.s3 import check_lake
 from oncelake.common.table_rows import TableRows
@@ -239,7 +239,11 @@ class Exclusive:
     def _lock(self, chain: Chain) -> Iterator[Lease]:
         check_lake(self.spark, chain.lake)
         with sole_writer(self.spark, chain.lake, self.chain.settings.run.lock_wait, self.warn) as lease:
-            yield lease
+            try:
+                yield lease
+            except OncelakeError:
+                lease.check()  # guard: lost-lock-is-the-cause
+                raise
 
     def _recover_moved(self, chain: Chain) -> None:
         """Write again the checkpoints that this host lacks, or has from before another host ran the lake.

@@ -50,6 +50,23 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
     return source.trouble(start, end, recorded) or source.trouble_again(before, start) or diagnosis
 
 
+def planned_elsewhere(checkpoint: Checkpoint, state: TableState) -> Diagnosis | None:
+    """Return a diagnosis if the table holds the batch that the checkpoint has planned and not done.
+
+    If each host has checkpoints of its own, another host may have written that batch: in a directory, both have the
+    same position, which counts in the host's own list of files, and these lists can differ.
+
+    Args:
+        checkpoint: the content of this host's checkpoint.
+        state: the state of the table that every batch writes to.
+    """
+    batch = state.batch_id
+    if batch is None or checkpoint.open_batch != batch:
+        return None
+    seen = f"the table holds batch {batch}, which this host has planned: another one may have written it"
+    return Diagnosis(State.CHECKPOINT_BEHIND, seen, batch)
+
+
 def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:
     """Return a diagnosis if another writer added rows to a table, or changed those of gold, since the last batch.
 

@@ -1,7 +1,7 @@
 """What the listed files of a growing source hold, remembered until a file changes."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import BinaryIO
 
@@ -41,6 +41,7 @@ class Contents:
         self._digests: dict[tuple[object, ...], dict[int, Digest]] = {}
         self._packed: dict[tuple[object, ...], PackedContent] = {}
         self._aside: dict[tuple[object, ...], str | None] = {}
+        self._added: dict[tuple[tuple[object, ...], int], dict[int, Digest]] = {}
 
     def forget_all_but(self, identities: Mapping[Identity | str, ListedFile]) -> None:
         """Forget the files that are not there."""
@@ -48,6 +49,7 @@ class Contents:
         self._digests = {key: known for key, known in self._digests.items() if key[0] in identities}
         self._packed = {key: known for key, known in self._packed.items() if key[0] in identities}
         self._aside = {key: why for key, why in self._aside.items() if key[0] in identities}
+        self._added = {key: known for key, known in self._added.items() if key[0][0] in identities}
 
     def stamp(self, file: ListedFile) -> str:
         """Return a text that differs if the size or a time of a file differs; empty if it changed just now."""
@@ -225,6 +227,27 @@ class Contents:
         digest = self.digests(file, [size]).get(size)
         return digest is not None and self.digests(other, [size]).get(size) == digest
 
+    def first_added(self, file: ListedFile, offset: int, logs: Mapping[int, TailedFile]) -> int | None:
+        """Return the ID of the first log that a compressed file has from a byte on, as far as the log was read.
+
+        Raises:
+            OSError: the file cannot be opened or read.
+        """
+        room = self.written(file) - offset
+        read = {number: log for number, log in logs.items() if log.digest and 0 < log.offset <= room}
+        added = self._added_from(file, offset, {log.offset for log in read.values()})
+        same = (number for number, log in read.items() if added.get(log.offset) == (log.digest, log.base))
+        return next(same, None)
+
+    def _added_from(self, file: ListedFile, offset: int, lengths: Set[int]) -> Mapping[int, Digest]:
+        """Return digests of what a compressed file has from a byte on, by their number."""
+        known = self._added.setdefault((key_of(file), offset), {})
+        if not known.keys() >= lengths:
+            with self.store.open(file) as opened:
+                blocks = _from(content_blocks(opened, file.path, self.written(file)), offset)
+                known |= digests(blocks, lengths - known.keys())
+        return known
+
     def _begins_as_before(self, file: ListedFile, entry: TailedFile) -> bool:
         """Compare with an entry of an earlier version, which has only a hash of both ends of what was read."""
         if entry.packed and file.size != entry.packed:
@@ -234,6 +257,13 @@ class Contents:
                 return ends_of(opened, file.size) == entry.ends
             expected = is_packed(file.path) or entry.offset >= _CERTAIN
             return expected and content_ends(opened, file.path, entry.offset) == entry.ends
+
+
+def _from(blocks: Iterable[bytes], start: int) -> Iterator[bytes]:
+    """Yield the bytes of blocks from one on."""
+    for block in blocks:
+        yield block[start:]
+        start = max(start - len(block), 0)
 
 
 def has_end(opened: BinaryIO, entry: TailedFile) -> bool:  # guard: no-reading-within-line

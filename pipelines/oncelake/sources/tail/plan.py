@@ -1,7 +1,7 @@
 """Plan which bytes of a directory's growing files are read next, and find the planned bytes again."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -10,7 +10,18 @@ from urllib.parse import quote
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import SourceError
 from oncelake.sources.directory.listing import ListedFile, is_packed
-from oncelake.sources.tail.content import BLOCK, Digest, Disk, FileStore, Hasher, blocks_of, ends_of, last_end, read_at
+from oncelake.sources.tail.content import (
+    BLOCK,
+    Digest,
+    Disk,
+    FileStore,
+    Hasher,
+    based,
+    blocks_of,
+    ends_of,
+    last_end,
+    read_at,
+)
 from oncelake.sources.tail.identity import Identity, has_end
 from oncelake.sources.tail.position import TailedFile, TailPosition
 from oncelake.sources.tail.survey import Ingested, Survey, Surveyor
@@ -107,10 +118,7 @@ class TailFiles:
         return {path: count for path, count in remaining.items() if count > 0}
 
     def plan(self, at: TailPosition, most: int, until: Mapping[Identity, int] | None = None) -> TailPosition:
-        """Return the end of the next batch; the same position if there is nothing to read or to remember.
-
-        A copy and a log that lost its end are remembered, also if no line of them is read: the next look at them may
-        find too little to know them again.
+        """Return the end of the next batch; the same position if there is nothing to read, and no copy to remember.
 
         Args:
             at: the position where the batch begins.
@@ -131,9 +139,7 @@ class TailFiles:
                 continue
             was = at.files[number] if number is not None else _unread(file, survey)
             now = self._advanced(file, was, room, until) if was.offset >= 0 else None
-            if now is None and number is None and file.identity in survey.shortened and was.offset > 0:
-                now = self._moved(file, was)  # guard: cut-remembered-without-lines
-            if now is None or not now.digest:
+            if now is None:
                 continue
             if number is None:
                 number, following = following, following + 1
@@ -141,8 +147,7 @@ class TailFiles:
             files[number] = now
             read += now.offset - was.offset
         offsets = {identity: (number, files[number].offset) for identity, number in numbers.items()}
-        is_known = files.keys() == at.files.keys() and not self._has_new_copy(at, survey, offsets)
-        if read == at.read and is_known:  # guard: copy-remembered-without-lines
+        if read == at.read and not self._has_new_copy(at, survey, offsets):  # guard: copy-remembered-without-lines
             return at
         for number, file in survey.known.items():
             if files[number] == at.files[number]:
@@ -151,7 +156,7 @@ class TailFiles:
         for number in survey.away:
             files[number] = files[number]._replace(gone=files[number].gone or now_ms)
         copies = self._copies(at, survey, offsets)
-        dropped = _dropped(files, now_ms)
+        dropped = _dropped(files, now_ms, survey.archived.keys())
         remembered = {number: file for number, file in files.items() if number not in dropped}
         return TailPosition(read, following, remembered, copies, at.forgotten + len(dropped))
 
@@ -531,10 +536,16 @@ def _unread(file: ListedFile, survey: Survey) -> TailedFile:
     return TailedFile(0, 0, start, start=start, original=survey.cut.get(file.identity, -1))
 
 
-def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
+def _dropped(files: Mapping[int, TailedFile], now_ms: int, needed: Set[int]) -> set[int]:
     """Return the files that are gone for too long, and the oldest of those that need too much room.
 
     What was read of a file before it was cut is needed as long as the file: it tells how much is left at the next cut.
+    That looks at the last megabyte.
+
+    Args:
+        files: the files, by ID.
+        now_ms: the time in milliseconds since 1970.
+        needed: those that are needed in any case.
     """
     room, dropped = REMEMBERED_BYTES, set()
     for number, file in sorted(files.items(), key=lambda item: item[1].gone, reverse=True):
@@ -542,9 +553,12 @@ def _dropped(files: Mapping[int, TailedFile], now_ms: int) -> set[int]:
             room -= len(str(file.to_json()))
             if room < 0 or now_ms - file.gone > _REMEMBERED_MS:  # guard: gone-files-remembered
                 dropped.add(number)
+    dropped -= needed  # guard: log-in-archive-remembered
     for number in files.keys() - dropped:  # guard: cut-log-kept-with-rest
-        while files[number].start and (number := files[number].original) in dropped:
-            dropped.remove(number)
+        low, file = based(files[number].offset), files[number]
+        while file.start > low and file.original in files:
+            dropped.discard(file.original)
+            file = files[file.original]
     return dropped
 
 

@@ -163,7 +163,9 @@ def tail_rows(span: Span, source: TailSource, rows: TableRows, versions: MaskVer
     if deep:
         survey = source.survey(span.end)
         known = survey.known
-        cut = {file.identity for file, _ in survey.aside if is_packed(file.path)}  # guard: cut-archive-not-read-again
+        grown = {file.identity for file in survey.archived.values()}
+        aside = {file.identity for file, _ in survey.aside if is_packed(file.path)}
+        cut = aside - grown  # guard: cut-archive-not-read-again
         again = {number: file for number, file in known.items() if ":" not in file.path and file.identity not in cut}
         every = read_version(versions.spark, span.path, span.version)
         unread = every.where(~F.coalesce(F.col("file_id").isin(list(again)), F.lit(False))).count()

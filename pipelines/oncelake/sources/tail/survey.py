@@ -13,7 +13,7 @@ The rules, in this order; docs/tail.md has them for users:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from posixpath import basename, dirname, join, split
 
 from oncelake.bronze.settings import Rotation
@@ -46,7 +46,7 @@ _UNDECIDED = (
     "source.rotation to copytruncate or to rename"
 )
 HAD_NO_END = "its last line had no end when it was read, and has more text now"
-GROWN_BESIDE_LOG = "it has grown, and what was added may be the log of its name without the ending, which was read"
+GROWN_BY_LOG = "it has grown, and what was added may be the log {}"
 CUT_AND_MASKED = "it was cut after it was read, and bronze has its lines masked, so they cannot be compared"
 
 
@@ -63,7 +63,6 @@ class Survey:
         new: the files that were not read yet.
         starts: the byte from which a new file is read, if that is not its beginning; -1 if only a run finds out.
         cut: the ID of the file that a new one goes on with, by the new file's identity: it was cut, or copied.
-        shortened: those new files that were cut, and are no copies.
         copies: files that hold nothing but what another file holds, with that file.
         undecided: files that are such copies or logs of their own, with the path of the other file.
         spent: copies that the position knows, of files that were cut or are gone: all that they hold was read.
@@ -73,6 +72,7 @@ class Survey:
         aside: files that hold no text, are compressed and cannot be read to their end, or cannot be read on, with the
             reason.
         unreadable: files that cannot be opened or read, with the reason.
+        archived: the IDs of files that were appended to a compressed file, with that one.
         away: the IDs of the files that are not there.
         others: what is not read: hidden files, what is not a regular file, and what has a problem.
     """
@@ -81,7 +81,6 @@ class Survey:
     new: list[ListedFile] = field(default_factory=list)
     starts: dict[Identity, int] = field(default_factory=dict)
     cut: dict[Identity, int] = field(default_factory=dict)
-    shortened: set[Identity | None] = field(default_factory=set)
     copies: list[tuple[ListedFile, ListedFile]] = field(default_factory=list)
     undecided: list[tuple[ListedFile, str]] = field(default_factory=list)
     spent: dict[TailedFile, ListedFile] = field(default_factory=dict)
@@ -90,6 +89,7 @@ class Survey:
     doubtful: set[Identity | None] = field(default_factory=set)
     aside: list[tuple[ListedFile, str]] = field(default_factory=list)
     unreadable: list[tuple[ListedFile, str]] = field(default_factory=list)
+    archived: dict[int, ListedFile] = field(default_factory=dict)
     away: list[int] = field(default_factory=list)
     others: list[ListedFile] = field(default_factory=list)
 
@@ -228,18 +228,20 @@ class Surveyor:
 
         What was read of a file before it was cut has another ID.
         """
-        entry = files[number]
-        ingested: tuple[int, bytes] | None = entry.start, b""
-        if entry.offset > entry.start:  # guard: cut-again-before-any-line
-            ingested = self._ingested(number, max(low, entry.start)) if self._ingested is not None else None
+        entry, offset = files[number], files[number].offset
+        first, text = self._held(number, max(low, entry.start))
+        while entry.start > low and entry.original in files:
+            number, entry = entry.original, files[entry.original]
+            before, head = self._held(number, max(low, entry.start))
+            if before < first <= before + len(head):
+                first, text = before, head[: first - before] + text
+        return first, text, offset
+
+    def _held(self, number: int, low: int) -> tuple[int, bytes]:
+        ingested = self._ingested(number, low) if self._ingested is not None else None
         if ingested is None:
             raise NotComparableError(CUT_AND_MASKED)
-        first, text = ingested
-        if entry.start > low and entry.original in files:
-            before, head, _ = self._read_before(entry.original, files, low)
-            if before + len(head) >= first:
-                first, text = before, head[: first - before] + text
-        return first, text, entry.offset
+        return ingested
 
     def _common(self, file: ListedFile, low: int, first: int, text: bytes, offset: int) -> int:
         with self._store.open(file) as opened:
@@ -352,9 +354,10 @@ class _Comparison:
         for number, file in survey.known.items():
             entry = self._at.files[number]
             if is_packed(file.path) and entry.packed not in (0, file.size):
-                self._try(self._check_growth, file, entry, number)
+                self._try(self._check_growth, file, entry)
             elif entry.ended and not is_packed(file.path):
                 self._try(self._check_end, file, entry)
+        self._set_archives_aside()
         survey.found = {entry: file for file, entry in copies}
         survey.away = [number for number in self._lost() if number not in self._blocked]
         return survey
@@ -421,35 +424,54 @@ class _Comparison:
         assert file.identity is not None
         return entry.device == file.identity[0] or not entry.path or self._places.get(entry.path) is file
 
-    def _check_growth(self, file: ListedFile, entry: TailedFile, number: int) -> bool:
-        """Return True if a compressed file that has grown can be read on; note why not.
-
-        Args:
-            file: the file.
-            entry: what was read of it, or its entry as a copy.
-            number: the ID of what it holds.
-        """
+    def _check_growth(self, file: ListedFile, entry: TailedFile) -> bool:
+        """Return True if a compressed file that has grown can be read on; note why not."""
         problem = self._contents.packed(file, [entry.offset]).problem
         if problem is None and not self._contents.still_begins_with(file, entry):
             problem = HAD_NO_END
-        elif problem is None and self._may_hold_log(file, number):
-            problem = GROWN_BESIDE_LOG
         if problem is not None:
             self._survey.aside.append((file, problem))
         return problem is None
 
-    def _may_hold_log(self, file: ListedFile, number: int) -> bool:  # guard: archive-by-appending-asked
-        """Return True if a log that was read may have been appended to a compressed file.
+    def _set_archives_aside(self) -> None:  # guard: archive-by-appending-asked
+        """Set aside the compressed files that have grown by what may be a log that is read, or was read.
 
-        That log has the file's name without the ending. It is there, or was read and is gone; and it is not the file
-        itself, unpacked.
+        A compressed file that was not there before is none: it may be the log itself, with its rest.
         """
-        name = unpacked(self._name(file))
-        plain = self._plain.get(name)
-        if plain is not None:
-            return not any(copy is plain and other is file for copy, other in self._survey.copies)
-        lost = set(self._lost()) - self._cut_before - {number}
-        return any(self._at.files[other].path == name for other in lost)
+        survey, aside = self._survey, {file.identity for file, _ in self._survey.aside}
+        grown = [(file, number, self._at.files[number].offset) for number, file in survey.known.items()]
+        for file in survey.new:
+            assert file.identity is not None
+            grown.append((file, survey.cut.get(file.identity, -1), survey.starts.get(file.identity, 0)))
+        archives = {file.identity for file, _ in self._copies}
+        archives |= {file.identity for number, file in survey.known.items() if self._at.files[number].packed}
+        for file, number, offset in grown:
+            if is_packed(file.path) and offset and file.identity in archives - aside:
+                self._try(partial(self._compare_growth, number=number, offset=offset), file)
+
+    def _compare_growth(self, file: ListedFile, *, number: int, offset: int) -> None:
+        """Set aside a compressed file if a log was appended to it, by its name or by what was added.
+
+        Args:
+            file: the file.
+            number: the ID of what it held before.
+            offset: the byte from which it is to be read.
+        """
+        if self._contents.written(file) <= offset:  # guard: archive-without-growth
+            return
+        survey, name = self._survey, unpacked(self._name(file))
+        plain, log = self._plain.get(name), None
+        if plain is None:
+            lost = sorted(set(self._lost()) - self._cut_before - {number})
+            log = next((other for other in lost if self._at.files[other].path == name), None)
+        elif not any(copy is plain and other is file for copy, other in survey.copies):
+            log = self._numbers.get(plain.identity, -1)
+        if log is None:  # guard: archive-by-what-was-added
+            log = self._contents.first_added(file, offset, self._at.files)
+        if log is not None:
+            survey.archived[log] = file
+            survey.aside.append((file, GROWN_BY_LOG.format(self._at.files[log].path if log >= 0 else name)))
+            survey.new = [other for other in survey.new if other is not file]
 
     def _check_end(self, file: ListedFile, entry: TailedFile) -> None:
         """Note an unpacked file that goes on within the last line that was read."""
@@ -669,7 +691,6 @@ class _Comparison:
         if start:
             self._survey.starts[file.identity] = start
             self._survey.cut[file.identity] = number
-            self._survey.shortened.add(file.identity)
         return start != 0
 
     def _is_at_inode(self, file: ListedFile, entry: TailedFile) -> bool:
@@ -803,7 +824,7 @@ class _Comparison:
 
     def _read_on(self, file: ListedFile, entry: TailedFile) -> None:
         """Read what a copy holds beyond what its file held, from the beginning of a line on."""
-        if is_packed(file.path) and not self._check_growth(file, entry, entry.original):
+        if is_packed(file.path) and not self._check_growth(file, entry):
             return
         assert file.identity is not None
         self._survey.starts[file.identity] = self._contents.line_start(file, entry.offset)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from oncelake.sources.tail import survey as tail_survey
 from oncelake.sources.tail.content import Disk
 from oncelake.sources.tail.plan import LastStart, TailFiles, ranges
 from oncelake.sources.tail.position import TailPosition
-from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pack, read
+from tests.support.tailing import EVERYTHING, Later, LogDirectory, ReadFiles, drain, pack, read
 
 LONG = b"2026-11-26 10:00:00 INFO " + b"x" * 1200 + b"\n"
 
@@ -255,15 +256,6 @@ def test_a_big_file_is_split_between_tasks_and_small_ones_share_one(logs: LogDir
     assert len(read(files, TailPosition(), end)) == 9_005
 
 
-class Later(Disk):
-    """A disk on another day."""
-
-    days = 0.0
-
-    def now(self) -> float:
-        return super().now() + self.days * 24 * 3600
-
-
 def test_a_file_that_is_gone_is_remembered_for_a_week(logs: LogDirectory) -> None:
     disk = Later()
     files = ReadFiles(logs.path, store=disk)
@@ -468,27 +460,24 @@ def shorten(log: Path, lines: int) -> None:
     os.truncate(log, sum(len(line) + 1 for line in kept))
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_a_log_that_lost_its_end_is_remembered_before_it_grows(
-    logs: LogDirectory, files: ReadFiles, half: bool
-) -> None:
+def test_a_log_that_is_whole_again_after_it_was_listed_shorter_counts_once(logs: LogDirectory) -> None:
     logs.write(30)
+    whole = logs.log.read_bytes()
+
+    class Rewritten(Disk):
+        """A disk on which the log is written again from its beginning, and a listing meets that."""
+
+        def listing(self, path: str) -> Iterator[ListedFile]:
+            os.truncate(logs.log, len(whole) * 7 // 10)
+            yield from super().listing(path)
+            logs.log.write_bytes(whole)
+
+    files = ReadFiles(logs.path)
     lines, at = drain(files, TailPosition())
-    shorten(logs.log, 2)
-    if half:
-        logs.write(0, half=True)
-    end = files.plan(at, EVERYTHING)
-    assert end != at
-    assert end.read == at.read
-    assert ranges(at, end) == []
-    assert sum(TailFiles(str(logs.path)).waiting(end).values()) == len(logs.half)
-    assert files.restarted().plan(end, EVERYTHING) == end
-    shorten(logs.log, 1)
-    again = files.plan(end, EVERYTHING)
-    assert again != end
-    logs.half = b""
+    met = ReadFiles(logs.path, bronze=files.bronze, store=Rewritten())
+    assert met.plan(at, EVERYTHING) == at
     logs.write(2)
-    assert lines + drain(files, again)[0] == logs.lines
+    assert lines + drain(files, at)[0] == logs.lines
 
 
 def test_a_log_that_loses_its_end_again_after_a_month_is_read_on(logs: LogDirectory) -> None:

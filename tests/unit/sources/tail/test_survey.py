@@ -20,8 +20,8 @@ from oncelake.sources.directory.names import origins, shifts
 from oncelake.sources.tail.content import BLOCK, Disk, FileMovedError, ends_of
 from oncelake.sources.tail.identity import Contents
 from oncelake.sources.tail.position import TailedFile, TailPosition
-from oncelake.sources.tail.survey import GROWN_BESIDE_LOG
-from tests.support.tailing import EVERYTHING, ReadFiles, drain, pack
+from oncelake.sources.tail.survey import GROWN_BY_LOG
+from tests.support.tailing import EVERYTHING, Later, ReadFiles, drain, pack
 from tests.support.tailing import read as read_between
 
 START = TailPosition()
@@ -546,7 +546,99 @@ def test_an_archive_that_a_log_is_appended_to_is_named_and_counts_no_line_again(
         more, at = drain(files.restarted(), at)
         assert more == []
         named = [reason for file, reason in files.survey(at).faults(time.time()) if file.path == str(packed)]
-        assert named == ([GROWN_BESIDE_LOG] if day > 1 or has_more else [])
+        assert named == ([GROWN_BY_LOG.format("app.log")] if day > 1 or has_more else [])
+
+
+def named(files: ReadFiles, at: TailPosition) -> list[str]:
+    return [file.path for file, _ in files.survey(at).faults(time.time())]
+
+
+@pytest.mark.parametrize("end", ["cut", "deleted", "renamed"])
+def test_a_log_that_is_appended_to_its_copy_counts_once_when_it_is_cut(logs: Path, end: str) -> None:
+    files, log = ReadFiles(logs), logs / "app.log"
+    log.write_bytes(lines(1, 20))
+    _, at = drain(files, START)
+    packed = pack(log, keep=True)
+    _, at = drain(files, at)
+    with packed.open("ab") as opened:
+        opened.write(gzip.compress(log.read_bytes()))
+    _, at = drain(files, at)
+    assert named(files, at) == [str(packed)]
+    if end == "cut":
+        os.truncate(log, 0)
+    elif end == "deleted":
+        log.unlink()
+    else:
+        log.rename(logs / "web.log")
+    read, at = drain(files.restarted(), at)
+    assert read == []
+    assert named(files, at) == [str(packed)]
+
+
+@pytest.mark.parametrize("name", ["old/app.log.gz", "app.log-20261130.gz", "app.log.1.gz"])
+def test_an_archive_with_a_log_is_named_wherever_it_is_moved(logs: Path, name: str) -> None:
+    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
+    packed.write_bytes(gzip.compress(lines(1, 5)))
+    log.write_bytes(lines(100, 120))
+    _, at = drain(files, START)
+    with packed.open("ab") as opened:
+        opened.write(gzip.compress(log.read_bytes()))
+    log.unlink()
+    (logs / "old").mkdir()
+    moved = packed.rename(logs / name)
+    read, at = drain(files, at)
+    assert read == []
+    assert named(files, at) == [str(moved)]
+
+
+def test_a_log_that_is_renamed_and_appended_to_an_archive_each_night_counts_once(logs: Path) -> None:
+    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.1.gz"
+    at, expected, read = START, list[bytes](), list[bytes]()
+    for night in range(1, 4):
+        log.write_bytes(lines(night * 100, night * 100 + 9))
+        more, at = drain(files.restarted(), at)
+        expected, read = expected + texts(night * 100, night * 100 + 9), read + more
+        with packed.open("ab") as opened:
+            opened.write(gzip.compress(log.read_bytes()))
+        log.unlink()
+        more, at = drain(files.restarted(), at)
+        assert more == []
+        assert read == expected
+        assert named(files, at) == ([str(packed)] if night > 1 else [])
+
+
+@pytest.mark.parametrize("way", ["level", "zeros", "empty member"])
+def test_an_archive_that_holds_nothing_more_is_not_named(logs: Path, way: str) -> None:
+    files, packed = ReadFiles(logs), logs / "app.log.gz"
+    packed.write_bytes(gzip.compress(lines(1, 500), 1))
+    (logs / "app.log").write_bytes(lines(1000, 1020))
+    _, at = drain(files, START)
+    other = {
+        "level": gzip.compress(lines(1, 500), 9),
+        "zeros": packed.read_bytes() + bytes(512),
+        "empty member": packed.read_bytes() + gzip.compress(b""),
+    }[way]
+    (logs / ".new").write_bytes(other)
+    (logs / ".new").rename(packed)
+    assert drain(files, at)[0] == []
+    assert named(files, at) == []
+
+
+def test_an_archive_stays_named_as_long_as_it_is_there(logs: Path) -> None:
+    disk = Later()
+    files, log, packed = ReadFiles(logs, store=disk), logs / "app.log", logs / "app.log.gz"
+    packed.write_bytes(gzip.compress(lines(1, 5)))
+    log.write_bytes(lines(100, 120))
+    _, at = drain(files, START)
+    with packed.open("ab") as opened:
+        opened.write(gzip.compress(log.read_bytes()))
+    log.unlink()
+    for day in (1.0, 8.0, 16.0):
+        disk.days = day
+        (logs / f"{day}.log").write_bytes(lines(int(day) + 500, int(day) + 500))
+        read, at = drain(files, at)
+        assert len(read) == 1
+        assert named(files, at) == [str(packed)]
 
 
 def test_lines_that_a_log_and_its_archive_both_get_count_once_and_the_archive_is_named(logs: Path) -> None:
@@ -560,7 +652,7 @@ def test_lines_that_a_log_and_its_archive_both_get_count_once_and_the_archive_is
             opened.write(gzip.compress(text))
     more, at = drain(files, at)
     assert more == []
-    assert [reason for _, reason in files.survey(at).faults(time.time())] == [GROWN_BESIDE_LOG]
+    assert [reason for _, reason in files.survey(at).faults(time.time())] == [GROWN_BY_LOG.format("app.log")]
     with log.open("ab") as opened:
         opened.write(lines(11, 12))
     assert drain(files, at)[0] == texts(11, 12)
