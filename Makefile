@@ -56,8 +56,9 @@ chaos: .venv/dev ## play up to N random sequences of source operations, and writ
 
 simulate: N ?= 1000000
 simulate: SEED ?= 0
-simulate: .venv/dev ## play N random sequences on growing files in memory, from where it stopped, and write docs/chaos.md
-	$(BIN)/python -m tests.model.simulate --seed $(SEED) -n $(N) --jobs 2 --keep
+simulate: ONLY ?= files
+simulate: .venv/dev ## play N random sequences in memory, of growing files or with ONLY=drivers, and write docs/chaos.md
+	$(BIN)/python -m tests.model.simulate --only $(ONLY) --seed $(SEED) -n $(N) --jobs 2 --keep
 
 check: .venv/dev ## check lint, formatting, types and the imports between layers
 	$(BIN)/ruff check pipelines tests notebooks examples

@@ -158,7 +158,7 @@ class Driver:
 
     @property
     def store(self) -> Store:
-        """The store that it works on."""
+        """Return the store that it works on."""
         return self._store
 
 
@@ -207,7 +207,8 @@ class Reporter(Silent):
 
 
 @contextmanager
-def _at_version(frame: Any, path: str, version: int) -> Iterator[None]:
+def at_version(frame: Any, path: str, version: int) -> Iterator[None]:
+    """Let the next commit to a table be one version, or fail as a conflict, as `only_version` does on a store."""
     frame.process.following[path] = version
     try:
         yield
@@ -237,7 +238,7 @@ def on_store(drivers: Mapping[str, Driver], process: RecoverProcess) -> Iterator
             "late_columns": lambda *_: (),
         },
         stage_sources: {"files_at": lambda _place, process: process},
-        spark_writes: {"only_version": _at_version},
+        spark_writes: {"only_version": at_version},
         recoveries: {"RUN_ID": ""},
     }
     with on_model(process), on_recovery(process), replacing(replaced):

@@ -51,12 +51,12 @@ class Game:
 
     @property
     def results(self) -> Path:
-        """The file with the results of earlier runs."""
+        """Return the file with the results of earlier runs."""
         return ROOT / "build" / f"{self.name}.json"
 
     @property
     def version(self) -> str:
-        """A hash of the code."""
+        """Return a hash of the code."""
         return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(self.code()))).hexdigest()[:12]
 
 
