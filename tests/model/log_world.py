@@ -702,7 +702,8 @@ class World:
     def do_link(self, a: int, b: int, c: int) -> bool:
         """Add a second name of a file, or a link to it."""
         path = self._chosen([path for path in self.plain() if self._is_steady(path) and self._is_recorded(path)], a)
-        if path is None or path == self.disk.missed:  # the link alone does not show the file's name
+        # the link alone does not show the file's name
+        if path is None or path == self.disk.missed or basename(path).startswith("."):
             return False
         self.serial += 1
         directory = "b/" if path.startswith("b/") else ""
