@@ -895,6 +895,13 @@ GUARDS = (
         tests=(f"{_GROWING}test_a_log_that_loses_its_end_again_after_a_month_is_read_on",),
     ),
     Guard(
+        "read-archive-not-unpacked",
+        "an archive that did not change is not unpacked to see whether it has grown",
+        "each command unpacks all compressed logs",
+        answers("True"),
+        tests=(f"{_WHICH}test_a_compressed_file_that_was_read_is_not_opened_again_until_it_changes",),
+    ),
+    Guard(
         "log-in-archive-remembered",
         "a log is remembered as long as an archive holds it",
         "a week after it is gone, its lines count twice",

@@ -24,7 +24,7 @@ from oncelake.sources.tail.content import (
 )
 from oncelake.sources.tail.identity import Identity, has_end
 from oncelake.sources.tail.position import TailedFile, TailPosition
-from oncelake.sources.tail.survey import Ingested, Survey, Surveyor
+from oncelake.sources.tail.survey import Ingested, Survey, Surveyor, is_read_whole
 
 # Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 _REMEMBERED_MS = 7 * 24 * 3600 * 1000
@@ -113,7 +113,7 @@ class TailFiles:
         survey, size = survey or self.survey(at), self._surveyor.contents.size
         remaining = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
         for number, file in survey.known.items():
-            if not _is_read_whole(file, at.files[number]):
+            if not is_read_whole(file, at.files[number]):
                 remaining[file.path] = size(file) - at.files[number].offset
         return {path: count for path, count in remaining.items() if count > 0}
 
@@ -267,7 +267,7 @@ class TailFiles:
             return entry
         try:
             # guard: packed-entry-kept-until-read
-            if is_packed(file.path) and not _is_read_whole(file, entry) and contents.written(file) > entry.offset:
+            if is_packed(file.path) and not is_read_whole(file, entry) and contents.written(file) > entry.offset:
                 return entry
             digest = Digest(entry.digest, entry.base)
             if not entry.digest:
@@ -352,7 +352,7 @@ class TailFiles:
 
         The last line may lack its end; it waits for a while, as more can be appended to the file.
         """
-        if _is_read_whole(file, was):
+        if is_read_whole(file, was):
             return None
         contents = self._surveyor.contents
         packed = contents.packed(file, [was.offset])
@@ -518,15 +518,6 @@ class _Listed:
         likely = [self._by_place.get(entry[:2]), self._by_place.get(entry.path)]
         yield from (file for file in likely if file is not None)
         yield from (file for file in self._files if file not in likely)
-
-
-def _is_read_whole(file: ListedFile, entry: TailedFile) -> bool:
-    """Return True if a compressed file is as it was when all of it was read.
-
-    At another inode, a file of the same size may hold more.
-    """
-    # guard: equal-size-at-other-inode
-    return entry.packed == file.size and file.identity is not None and entry.inode == file.identity[1]
 
 
 def _unread(file: ListedFile, survey: Survey) -> TailedFile:

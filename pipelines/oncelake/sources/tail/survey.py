@@ -110,6 +110,15 @@ class Survey:
             yield file, (_REPLACED if name.endswith(BACKUPS) else _UNDECIDED).format(name)
 
 
+def is_read_whole(file: ListedFile, entry: TailedFile) -> bool:
+    """Return True if a compressed file is as it was when all of it was read.
+
+    At another inode, a file of the same size may hold more.
+    """
+    # guard: equal-size-at-other-inode
+    return entry.packed == file.size and file.identity is not None and entry.inode == file.identity[1]
+
+
 def is_written(file: ListedFile, reason: str, now: float) -> bool:
     """Return True if a compressed file is not complete and changed just now, so that more of it is to come."""
     return reason == NOT_COMPLETE and 0 <= now - file.modified / 1000 < _WRITTEN
@@ -444,10 +453,15 @@ class _Comparison:
             assert file.identity is not None
             grown.append((file, survey.cut.get(file.identity, -1), survey.starts.get(file.identity, 0)))
         archives = {file.identity for file, _ in self._copies}
-        archives |= {file.identity for number, file in survey.known.items() if self._at.files[number].packed}
+        archives |= {file.identity for number, file in survey.known.items() if self._has_changed(file, number)}
         for file, number, offset in grown:
             if is_packed(file.path) and offset and file.identity in archives - aside:
                 self._try(partial(self._compare_growth, number=number, offset=offset), file)
+
+    def _has_changed(self, file: ListedFile, number: int) -> bool:  # guard: read-archive-not-unpacked
+        """Return True if a compressed file was compressed when it was read, and is not as it was then."""
+        entry = self._at.files[number]
+        return entry.packed != 0 and not is_read_whole(file, entry)
 
     def _compare_growth(self, file: ListedFile, *, number: int, offset: int) -> None:
         """Set aside a compressed file if a log was appended to it, by its name or by what was added.

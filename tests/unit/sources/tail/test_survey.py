@@ -624,6 +624,26 @@ def test_an_archive_that_holds_nothing_more_is_not_named(logs: Path, way: str) -
     assert named(files, at) == []
 
 
+def test_a_compressed_file_that_was_read_is_not_opened_again_until_it_changes(logs: Path) -> None:
+    class Counting(Later):
+        """A disk on another day that counts how often a file is opened."""
+
+        opened, days = 0, 1.0
+
+        def open(self, file: ListedFile) -> BinaryIO:
+            self.opened += 1
+            return super().open(file)
+
+    (logs / "app.log").write_bytes(lines(1, 9))
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(11, 19)))
+    (logs / "app.log.2.bz2").write_bytes(bz2.compress(lines(21, 29)))
+    files = ReadFiles(logs, store=Counting())
+    _, at = drain(files, START)
+    disk = Counting()
+    assert len(ReadFiles(logs, bronze=files.bronze, store=disk).survey(at).known) == 3
+    assert disk.opened == 0
+
+
 def test_an_archive_stays_named_as_long_as_it_is_there(logs: Path) -> None:
     disk = Later()
     files, log, packed = ReadFiles(logs, store=disk), logs / "app.log", logs / "app.log.gz"
