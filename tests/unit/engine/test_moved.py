@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from oncelake.engine.chain import StageState, named
+from oncelake.exactly_once.checkpoint import read_checkpoint
+from oncelake.exactly_once.delta_log import DeltaLog
+from oncelake.exactly_once.diagnosis import planned_elsewhere
 from oncelake.exactly_once.state import State
 from oncelake.observe.status import checkpoint_lines, stage_status
 from tests.support.house import House
@@ -76,3 +79,13 @@ def test_the_checkpoints_of_a_host_are_named(tmp_path: Path) -> None:
     assert [*checkpoint_lines(replace(lake, per_host=True))] == [
         f"the checkpoints of this host are in {lake.checkpoints}"
     ]
+
+
+@pytest.mark.parametrize(("committed", "moved"), [(0, True), (1, False)])
+def test_a_batch_that_this_host_planned_and_the_table_holds_may_be_another_hosts(committed: int, moved: bool) -> None:
+    files = MemoryFiles()
+    checkpoint(files, "ckpt", planned=1, committed=committed)
+    commit(files, BRONZE, 0, metadata(1))
+    diagnosis = planned_elsewhere(read_checkpoint(files, "ckpt"), DeltaLog(files, BRONZE).state())
+    assert (diagnosis is not None) == moved
+    assert diagnosis is None or diagnosis.state is State.CHECKPOINT_BEHIND

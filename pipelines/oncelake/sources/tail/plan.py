@@ -112,8 +112,9 @@ class TailFiles:
         """
         survey, size = survey or self.survey(at), self._surveyor.contents.size
         remaining = {file.path: size(file) - max(_unread(file, survey).offset, 0) for file in survey.new}
+        stopped = survey.stopped
         for number, file in survey.known.items():
-            if not is_read_whole(file, at.files[number]):
+            if not is_read_whole(file, at.files[number]) and file.identity not in stopped:
                 remaining[file.path] = size(file) - at.files[number].offset
         return {path: count for path, count in remaining.items() if count > 0}
 

@@ -66,7 +66,7 @@ def tail_files(
     elif waiting and not diagnosis.may_start:
         wait = count_of(len(waiting), "file has", "files have")
         faults.append(f"{wait} bytes that no run reads: bronze cannot start")
-    read = sum(1 for file in survey.known.values() if file.path not in waiting)
+    read = len(census.read)
     well = f"{count_of(read, 'file is', 'files are')} read to the end{waits if waiting else ''}"
     notes = [*_notes(source, survey, position), *accepted_note(census)]
     link = Link.of(f"files of {source.path}", table, faults, well, notes)

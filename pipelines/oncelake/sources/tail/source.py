@@ -117,9 +117,10 @@ class TailSource(Source):
             SourceError: the directory cannot be listed.
         """
         survey, position = survey or self.survey(at), _parsed(at)
-        waiting = self.files.waiting(position, survey)
+        waiting, stopped = self.files.waiting(position, survey), survey.stopped
+        read = [file for file in survey.known.values() if file.identity not in stopped]
         census = Census(
-            read=[file.path for file in survey.known.values() if file.path not in waiting],
+            read=[file.path for file in read if file.path not in waiting],
             copies=[file.path for file in (*survey.spent.values(), *(copy for copy, _ in survey.copies))],
             waiting=[file for file in (*survey.known.values(), *survey.new) if file.path in waiting],
             hidden=[file for file in survey.others if file.hidden],

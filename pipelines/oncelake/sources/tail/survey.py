@@ -93,6 +93,11 @@ class Survey:
     away: list[int] = field(default_factory=list)
     others: list[ListedFile] = field(default_factory=list)
 
+    @property
+    def stopped(self) -> set[Identity | None]:
+        """The files that are not read, or not read on; not those that are just being compressed."""
+        return {file.identity for file, reason in self.aside if reason != NOT_COMPLETE}
+
     def faults(self, now: float) -> Iterator[tuple[ListedFile, str]]:
         """Yield the files whose lines no run reads, with the reason.
 

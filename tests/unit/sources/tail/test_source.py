@@ -87,6 +87,9 @@ def test_a_run_warns_of_what_is_not_read_and_of_what_is_not_read_on(logs: LogDir
     assert grown.startswith(f"{packed}: it has grown, and what was added may be the log")
     assert grown.endswith("; it is not read on")
     assert other.endswith("; it is not read")
+    census = source.census(at.to_json())
+    assert (source.backlog(at.to_json()).count, census.waiting) == (0, [])
+    assert (census.read, len(census.faults)) == ([str(logs.log)], 2)
 
 
 def test_a_compressed_file_counts_by_what_it_holds(logs: LogDirectory, source: TailSource) -> None:
