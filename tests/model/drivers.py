@@ -1,9 +1,10 @@
-"""Let several drivers on two hosts work on one lake on a store, at random, by a seed.
+"""Let several drivers on three hosts work on one lake on a store, at random, by a seed.
 
 Each driver runs the product's own work under the lake's lease: it waits for the lease, recovers the checkpoints of its
-host if another host has run the lake, and runs the chain. At each step (a request to the store, a file of a checkpoint,
-a part of a commit) any other driver may go on, be killed, or be paused for longer than a term; and the answer to a put
-can get lost. The store honours the condition of a put; a commit is at the version after the one that was looked at.
+host if another host has run the lake, and runs the chain; some run `oncelake recover`. At each step (a request to the
+store, a file of a checkpoint, a part of a commit) any other driver may go on, be killed, or be paused for longer than a
+term; and the answer to a put can get lost. The store honours the condition of a put; a commit is at the version after
+the one that was looked at.
 """
 
 import random
@@ -37,7 +38,9 @@ _STARTS, _STEPS = 6, 4_000
 _TURNS = (1, 1, 2, 3, 8, 30, 200)
 _PAUSES = (1.0, RENEW + 3, TERM + 2, 3 * TERM)
 _AWAY = "the store does not answer"
-_LOST, _NOT_SENT, _PAUSED_AT_COMMIT = 0.04, 0.02, 0.1
+# Why a stage may stop: a driver whose lease had ended committed a batch between its last check and this one's commit.
+_CAUSES = (("away", _AWAY), ("overtaken", "another run of"), ("overtaken", "is replayed with another range"))
+_LOST, _NOT_SENT, _PAUSED_AT_COMMIT, _RECOVERS = 0.04, 0.02, 0.1, 0.15
 
 
 class ViolationError(Exception):
@@ -49,6 +52,8 @@ class Store:
     """What is outside the drivers: the files, the lease's objects, and the time.
 
     Attributes:
+        chance, others: what is drawn; whether a driver recovers the lake, from the second one.
+        kind: the source, a topic or files.
         texts: the tables, the input, and the checkpoints of each host.
         objects: the lease's objects, by number.
         now: the seconds.
@@ -56,6 +61,7 @@ class Store:
     """
 
     chance: random.Random
+    others: random.Random
     kind: str
     texts: Texts = field(default_factory=dict)
     objects: dict[int, str] = field(default_factory=dict)
@@ -73,12 +79,12 @@ class Driver:
         wakes: it does not go on before this time.
     """
 
-    def __init__(self, store: Store, name: str, host: str) -> None:
+    def __init__(self, store: Store, name: str, host: str, *, recovers: bool = False) -> None:
         self.host = host
         self.process = RecoverProcess(store.texts, name, f"host-{host}", before=self._wait, per_host=True)
         self.ending: Ending | None = None
         self.wakes = store.now
-        self._store = store
+        self._store, self._recovers = store, recovers
         self._lease: StoreLease | None = None
         self._renews, self._renewed = False, 0.0
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -106,17 +112,23 @@ class Driver:
             self.ending = Ending("died")
         except OncelakeError as error:
             self.ending = Ending("died" if self.process.dead else type(error).__name__, str(error))
+        except OSError as error:
+            self.ending = Ending("away", str(error))
         except Exception as error:
             self.ending = Ending(type(error).__name__, str(error))
-        if _AWAY in self.ending.said:
-            self.ending = Ending("away", self.ending.said)
+        for kind, text in _CAUSES:
+            if self.ending.kind == "StageError" and text in self.ending.said:
+                self.ending = Ending(kind, self.ending.said)
         self._back.release()
 
     def _work(self) -> None:
         chain, spark = survey_of(self.process, self._store.kind), cast(SparkSession, self.process)
         progress = cast(Any, Reporter())
         alone = Exclusive(chain, spark, lambda *_: progress, (), lambda _: None, threading.Event())
-        alone.run(once=True, followers=(), failed={}, writers=())
+        if self._recovers:
+            alone.recover((), lambda _: None, accept_loss=False, dry_run=False)
+        else:
+            alone.run(once=True, followers=(), failed={}, writers=())
 
     def _wait(self, number: int, what: str) -> None:
         """Let others go on before a step; then renew the lease, as a thread of the product does.
@@ -252,7 +264,7 @@ def play(seed: int, say: Callable[[str], None] | None = None) -> Counter[str]:
         ViolationError: a line is in a table twice or never, or the lake does not go on.
     """
     chance = random.Random(seed)
-    store = Store(chance, chance.choice(["kafka", "files"]))
+    store = Store(chance, random.Random(~seed), chance.choice(["kafka", "files"]))
     produce(store.texts, store.kind)
     drivers: dict[str, Driver] = {}
     with on_store(drivers, RecoverProcess(store.texts, "reader")):
@@ -272,8 +284,9 @@ def _play(store: Store, drivers: dict[str, Driver], say: Callable[[str], None]) 
         event, free = store.chance.random(), [host for host in HOSTS if all(driver.host != host for driver in live)]
         if len(drivers) < _STARTS and free and (not live or event < 0.12):
             name, host = f"driver {len(drivers) + 1}", store.chance.choice(free)
-            drivers[name] = Driver(store, name, host)
-            say(f"{store.now:.1f}: {name} starts on host {host}")
+            recovers = store.others.random() < _RECOVERS
+            drivers[name] = Driver(store, name, host, recovers=recovers)
+            say(f"{store.now:.1f}: {name} starts on host {host}{' to recover the lake' if recovers else ''}")
         elif event < 0.16 and lots(store.texts) < len(LOTS):
             produce(store.texts, store.kind)
             say(f"{store.now:.1f}: more input")
@@ -328,7 +341,7 @@ def _go_on(store: Store, driver: Driver, steps: int, say: Callable[[str], None])
     if driver.ending is None:
         return
     store.counts[driver.ending.kind] += 1
-    if driver.ending.kind not in ("done", "died", "away", "LockedError"):
+    if driver.ending.kind not in ("done", "died", "away", "overtaken", "LockedError"):
         raise ViolationError(f"{driver.process.name} on host {driver.host}: {driver.ending}")
     say(f"{store.now:.1f}: {driver.process.name} ends: {driver.ending.kind} {driver.ending.said}")
     wrong = faults(store.texts)
