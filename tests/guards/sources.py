@@ -976,8 +976,15 @@ GUARDS = (
         tests=(_FOUND,),
     ),
     Guard(
+        "unreadable-copy-is-not-lost",
+        "a copy that cannot be read is not gone, so no other file takes its place",
+        "the copy is forgotten, and its lines count twice when its log is gone",
+        removed(),
+        tests=(_FOUND,),
+    ),
+    Guard(
         "equal-size-at-other-inode",
-        "a compressed file at another inode is read on, also if it has the size of the one that was read",
+        "a compressed file at another inode or from another time is read on, also if its size is the same",
         "lines that were appended before it was compressed again are never read",
         becomes("entry.packed == file.size"),
         tests=(_FOUND,),

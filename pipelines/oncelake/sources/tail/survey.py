@@ -118,10 +118,11 @@ class Survey:
 def is_read_whole(file: ListedFile, entry: TailedFile) -> bool:
     """Return True if a compressed file is as it was when all of it was read.
 
-    At another inode, a file of the same size may hold more.
+    At another inode, or from another time, a file of the same size may hold more.
     """
+    is_there = file.identity is not None and entry.inode == file.identity[1]
     # guard: equal-size-at-other-inode
-    return entry.packed == file.size and file.identity is not None and entry.inode == file.identity[1]
+    return is_there and entry.packed == file.size and entry.modified in (0, file.modified)
 
 
 def is_written(file: ListedFile, reason: str, now: float) -> bool:
@@ -281,6 +282,7 @@ class _Comparison:
         self._claimed: set[Identity | None] = set()
         self._numbers: dict[Identity | None, int] = {}
         self._blocked: set[int] = set()
+        self._blocked_copies: set[TailedFile] = set()
         self._at_place: set[int] = set()
         for file in listed:
             is_read = file.identity is not None and file.problem in (None, Problem.COLON) and not file.hidden
@@ -367,7 +369,7 @@ class _Comparison:
                 self._try(self._compare_with_original, file, entry)
         for number, file in survey.known.items():
             entry = self._at.files[number]
-            if is_packed(file.path) and entry.packed not in (0, file.size):
+            if is_packed(file.path) and self._has_changed(file, number):
                 self._try(self._check_growth, file, entry)
             elif entry.ended and not is_packed(file.path):
                 self._try(self._check_end, file, entry)
@@ -416,6 +418,7 @@ class _Comparison:
                 near = {number for number, entry in entries if self._is_near(file, entry)}
                 self._at_place |= near
                 self._blocked |= near or {number for number, _ in entries}  # the number of a device can change
+                self._blocked_copies.update(copies.get(file.identity[1], ()))  # guard: unreadable-copy-is-not-lost
             elif known is not None:
                 self._know(known, file)
             elif copy is not None:
@@ -576,8 +579,8 @@ class _Comparison:
         return not any(lost >= 0 and length > read for lost, length in self._continued(file, index))
 
     def _copies_not_found(self) -> dict[int, TailedFile]:
-        """Return the copies that are not found yet, by numbers below 0."""
-        matched = {copy for _, copy in self._copies}
+        """Return the copies that are not found yet, by numbers below 0; not those that cannot be read."""
+        matched = {copy for _, copy in self._copies} | self._blocked_copies
         return {-number: copy for number, copy in enumerate(self._at.copies, 1) if copy not in matched}
 
     def _is_text(self, file: ListedFile, index: LostFiles) -> bool:
