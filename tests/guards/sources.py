@@ -909,6 +909,13 @@ GUARDS = (
         tests=(f"{_WHICH}test_an_archive_stays_named_as_long_as_it_is_there",),
     ),
     Guard(
+        "archive-stays-known",
+        "an archive that is named for a log is the same one after the next batch",
+        "the next night, the lines of the log count twice",
+        removed(),
+        tests=(f"{_WHICH}test_an_archive_that_runs_meet_between_appending_and_cutting_counts_no_line_again",),
+    ),
+    Guard(
         "archive-by-what-was-added",
         "an archive is named for a log that it holds, whatever its own name is",
         "an archive with a log that was read is moved, and the log's lines count twice",

@@ -186,8 +186,11 @@ class TailFiles:
                     copies.append(copy._replace(doubtful=int(file.identity in survey.doubtful)))
             except OSError:
                 copies += [copy for copy, now in survey.found.items() if now is file]
+        archives = {file.identity for file in survey.archived.values()}
+        # guard: archive-stays-known
+        copies += [copy for copy, file in survey.found.items() if file.identity in archives]
         now_ms = int(self._store.now() * 1000)
-        identities = {file.identity for file, _ in pairs} | read.keys()
+        identities = {file.identity for file, _ in pairs} | read.keys() | archives
         # guard: read-copy-is-forgotten
         done = {copy for copy, file in survey.found.items() if file.identity in identities}
         others = (

@@ -575,6 +575,29 @@ def test_a_log_that_is_appended_to_its_copy_counts_once_when_it_is_cut(logs: Pat
     assert named(files, at) == [str(packed)]
 
 
+@pytest.mark.parametrize("end", ["cut", "deleted"])
+def test_an_archive_that_runs_meet_between_appending_and_cutting_counts_no_line_again(logs: Path, end: str) -> None:
+    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
+    at, expected, read = START, list[bytes](), list[bytes]()
+    for day in range(1, 5):
+        with log.open("ab") as opened:
+            opened.write(lines(day * 100, day * 100 + 9))
+        expected += texts(day * 100, day * 100 + 9)
+        more, at = drain(files.restarted(), at)
+        read += more
+        with packed.open("ab") as opened:
+            opened.write(gzip.compress(log.read_bytes()))
+        for _ in range(2):
+            more, at = drain(files.restarted(), at)
+            assert more == []
+            assert named(files, at) == ([str(packed)] if day > 1 else [])
+            if log.exists() and end == "cut":
+                os.truncate(log, 0)
+            elif log.exists():
+                log.unlink()
+    assert read == expected
+
+
 @pytest.mark.parametrize("name", ["old/app.log.gz", "app.log-20261130.gz", "app.log.1.gz"])
 def test_an_archive_with_a_log_is_named_wherever_it_is_moved(logs: Path, name: str) -> None:
     files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
