@@ -418,7 +418,9 @@ class _Comparison:
                 near = {number for number, entry in entries if self._is_near(file, entry)}
                 self._at_place |= near
                 self._blocked |= near or {number for number, _ in entries}  # the number of a device can change
-                self._blocked_copies.update(copies.get(file.identity[1], ()))  # guard: unreadable-copy-is-not-lost
+                unread = copies.get(file.identity[1], ())
+                # guard: unreadable-copy-is-not-lost
+                self._blocked_copies.update(copy for copy in unread if self._is_near(file, copy))
             elif known is not None:
                 self._know(known, file)
             elif copy is not None:
