@@ -598,15 +598,22 @@ def test_an_archive_that_runs_meet_between_appending_and_cutting_counts_no_line_
     assert read == expected
 
 
-@pytest.mark.parametrize("name", ["old/app.log.gz", "app.log-20261130.gz", "app.log.1.gz"])
-def test_an_archive_with_a_log_is_named_wherever_it_is_moved(logs: Path, name: str) -> None:
-    files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
+def archived(logs: Path, files: ReadFiles) -> tuple[Path, TailPosition]:
+    """Append a log that was read to an archive, and delete it; return the archive, and the position before that."""
+    log, packed = logs / "app.log", logs / "app.log.gz"
     packed.write_bytes(gzip.compress(lines(1, 5)))
     log.write_bytes(lines(100, 120))
     _, at = drain(files, START)
     with packed.open("ab") as opened:
         opened.write(gzip.compress(log.read_bytes()))
     log.unlink()
+    return packed, at
+
+
+@pytest.mark.parametrize("name", ["old/app.log.gz", "app.log-20261130.gz", "app.log.1.gz"])
+def test_an_archive_with_a_log_is_named_wherever_it_is_moved(logs: Path, name: str) -> None:
+    files = ReadFiles(logs)
+    packed, at = archived(logs, files)
     (logs / "old").mkdir()
     moved = packed.rename(logs / name)
     read, at = drain(files, at)
@@ -669,13 +676,8 @@ def test_a_compressed_file_that_was_read_is_not_opened_again_until_it_changes(lo
 
 def test_an_archive_stays_named_as_long_as_it_is_there(logs: Path) -> None:
     disk = Later()
-    files, log, packed = ReadFiles(logs, store=disk), logs / "app.log", logs / "app.log.gz"
-    packed.write_bytes(gzip.compress(lines(1, 5)))
-    log.write_bytes(lines(100, 120))
-    _, at = drain(files, START)
-    with packed.open("ab") as opened:
-        opened.write(gzip.compress(log.read_bytes()))
-    log.unlink()
+    files = ReadFiles(logs, store=disk)
+    packed, at = archived(logs, files)
     for day in (1.0, 8.0, 16.0):
         disk.days = day
         (logs / f"{day}.log").write_bytes(lines(int(day) + 500, int(day) + 500))
