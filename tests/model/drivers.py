@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from tests.model.chain_model import Ending, Replaced, Silent, faults, on_model, 
 from tests.model.process import Died, Process, Texts
 from tests.model.recovering import RecoverProcess, on_recovery
 from tests.model.source_model import LOTS, lots, produce
+from tests.support.lease_objects import Objects
 
 HOSTS = ("one", "two", "three")
 _STARTS, _STEPS = 6, 4_000
@@ -55,7 +56,7 @@ class Store:
         chance, others: what is drawn; whether a driver recovers the lake, from the second one.
         kind: the source, a topic or files.
         texts: the tables, the input, and the checkpoints of each host.
-        objects: the lease's objects, by number.
+        objects: the lease's objects.
         now: the seconds.
         counts: how often each event happened, and how the drivers ended.
     """
@@ -64,7 +65,7 @@ class Store:
     others: random.Random
     kind: str
     texts: Texts = field(default_factory=dict)
-    objects: dict[int, str] = field(default_factory=dict)
+    objects: Objects = field(default_factory=Objects)
     now: float = 1000.0
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -73,6 +74,7 @@ class Driver:
     """A process on a host, which goes on only when it is its turn.
 
     Attributes:
+        store: what it works on.
         host: where it runs.
         process: what it sees.
         ending: how it ended; None before that.
@@ -80,11 +82,11 @@ class Driver:
     """
 
     def __init__(self, store: Store, name: str, host: str, *, recovers: bool = False) -> None:
-        self.host = host
+        self.store, self.host = store, host
         self.process = RecoverProcess(store.texts, name, f"host-{host}", before=self._wait, per_host=True)
         self.ending: Ending | None = None
         self.wakes = store.now
-        self._store, self._recovers = store, recovers
+        self._recovers = recovers
         self._lease: StoreLease | None = None
         self._renews, self._renewed = False, 0.0
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -118,11 +120,11 @@ class Driver:
             self.ending = Ending(type(error).__name__, str(error))
         for kind, text in _CAUSES:
             if self.ending.kind == "StageError" and text in self.ending.said:
-                self.ending = Ending(kind, self.ending.said)
+                self.ending = replace(self.ending, kind=kind)
         self._back.release()
 
     def _work(self) -> None:
-        chain, spark = survey_of(self.process, self._store.kind), cast(SparkSession, self.process)
+        chain, spark = survey_of(self.process, self.store.kind), cast(SparkSession, self.process)
         progress = cast(Any, Reporter())
         alone = Exclusive(chain, spark, lambda *_: progress, (), lambda _: None, threading.Event())
         if self._recovers:
@@ -136,74 +138,70 @@ class Driver:
         A pause just before a commit is what commits must stand, so it is drawn more often than others.
         """
         del number
-        if what.startswith("commit") and self._store.chance.random() < _PAUSED_AT_COMMIT:
-            self.wakes = self._store.now + self._store.chance.choice(_PAUSES)
-            self._store.counts["paused before a commit"] += 1
+        if what.startswith("commit") and self.store.chance.random() < _PAUSED_AT_COMMIT:
+            self.wakes = self.store.now + self.store.chance.choice(_PAUSES)
+            self.store.counts["paused before a commit"] += 1
         self._back.release()
         self._turn.acquire()
         if self.process.dead or self._renews or self._lease is None:
             return
         self._renews = True
-        if self._store.now - self._renewed > RENEW:
+        if self.store.now - self._renewed > RENEW:
             try:
                 self._lease.renew()
-                self._lease.store.remove_before(max(self._store.objects, default=0))
+                self._lease.store.remove_before(self.store.objects.newest())
             except Exception:
-                self._store.counts["renewal fails"] += 1
-            self._renewed = self._store.now
+                self.store.counts["renewal fails"] += 1
+            self._renewed = self.store.now
         self._renews = False
 
     @contextmanager
     def hold(self, wait: float, say: Callable[[str], None]) -> Iterator[Lease]:
         """Hold the lake's lease, as `sole_writer` does."""
-        lease = StoreLease(Objects(self), "s3://lake", self.process.name, lambda: self._store.now, self._sleep)
+        lease = StoreLease(Requests(self), "s3://lake", self.process.name, lambda: self.store.now, self._sleep)
         with lease.held(wait, say):
-            self._renewed, self._lease = self._store.now, lease
+            self._renewed, self._lease = self.store.now, lease
             try:
                 yield Lease(on_store=lease)
             finally:
                 self._lease = None
 
     def _sleep(self, seconds: float) -> None:
-        self.wakes = self._store.now + seconds
+        self.wakes = self.store.now + seconds
         self.process.step("wait for the lease")
-
-    @property
-    def store(self) -> Store:
-        """Return the store that it works on."""
-        return self._store
 
 
 @dataclass(frozen=True)
-class Objects:
-    """The lease's objects as a driver reaches them; some answers get lost."""
+class Requests:
+    """The requests of a driver to the lease's objects; each is a step, and some answers get lost."""
 
     driver: Driver
 
+    @property
+    def _objects(self) -> Objects:
+        return self.driver.store.objects
+
     def newest(self) -> int:
         self.driver.process.step("list the lease")
-        return max(self.driver.store.objects, default=0)
+        return self._objects.newest()
 
     def read(self, number: int) -> str | None:
         self.driver.process.step("read the lease")
-        return self.driver.store.objects.get(number)
+        return self._objects.read(number)
 
     def put(self, number: int, text: str) -> bool:
-        store = self.driver.store
+        chance = self.driver.store.chance
         self.driver.process.step(f"put lease {number}")
-        if store.chance.random() < _NOT_SENT:
+        if chance.random() < _NOT_SENT:
             raise OSError(_AWAY)
-        is_free = number not in store.objects or store.objects[number] == text
-        if is_free:
-            store.objects[number] = text
-        if store.chance.random() < _LOST:
+        is_free = self._objects.put(number, text) or self._objects.read(number) == text
+        if chance.random() < _LOST:
             raise OSError(f"{_AWAY}: it has the number")
         return is_free
 
     def remove_before(self, number: int) -> None:
         self.driver.process.step("remove lower numbers of the lease")
-        for lower in [lower for lower in self.driver.store.objects if lower < number]:
-            del self.driver.store.objects[lower]
+        self._objects.remove_before(number)
 
 
 class Reporter(Silent):

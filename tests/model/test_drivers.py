@@ -1,7 +1,7 @@
 """Drivers on several hosts of one lake on a store: nothing is lost or doubled, whatever is killed or paused."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -50,9 +50,9 @@ def test_what_was_found_stays_right() -> None:
 
 @pytest.mark.parametrize("off", OFF)
 def test_a_guard_that_is_off_is_found(off: str) -> None:
-    replaced, said, first = OFF[off]
+    replaced, fault, first = OFF[off]
     with replacing(replaced):
-        assert any(said in problem for problem in map(_problem, range(first, first + MOST)))
+        assert any(fault in problem for problem in map(_problem, range(first, first + MOST)))
 
 
 def _problem(seed: int) -> str:
@@ -64,8 +64,7 @@ def _problem(seed: int) -> str:
 
 
 def test_a_seed_is_one_sequence() -> None:
-    said: Callable[[], list[str]] = list
-    first, again = said(), said()
+    first, again = list[str](), list[str]()
     drivers.play(7, first.append)
     drivers.play(7, again.append)
     assert first == again != []

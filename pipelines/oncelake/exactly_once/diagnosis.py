@@ -63,8 +63,8 @@ def planned_elsewhere(checkpoint: Checkpoint, state: TableState) -> Diagnosis | 
     batch = state.batch_id
     if batch is None or checkpoint.open_batch != batch:
         return None
-    seen = f"the table holds batch {batch}, which this host has planned: another one may have written it"
-    return Diagnosis(State.CHECKPOINT_BEHIND, seen, batch)
+    evidence = f"the table holds batch {batch}, which this host has planned: another one may have written it"
+    return Diagnosis(State.CHECKPOINT_BEHIND, evidence, batch)
 
 
 def _changed(states: Mapping[str, TableState]) -> Diagnosis | None:

@@ -17,7 +17,7 @@ from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import NOT_COMPLETE
 from oncelake.sources.tail.plan import TailFiles, half_read, range_words
 from oncelake.sources.tail.position import TailPosition
-from oncelake.sources.tail.survey import CUT_AND_MASKED, GROWN_BY_LOG, HAD_NO_END, Survey
+from oncelake.sources.tail.survey import CUT_AND_MASKED, HAD_NO_END, Survey
 
 # The answer to a request that fails begins with this; TailSource.java has the same mark.
 _FAILED = "!"
@@ -167,7 +167,7 @@ def _fault_of(survey: Survey, file: ListedFile, reason: str) -> Fault:
         return Fault.RIGHTS
     if any(file is other for other, _ in survey.undecided):
         return Fault.UNDECIDED
-    if reason in (HAD_NO_END, CUT_AND_MASKED) or reason.startswith(GROWN_BY_LOG.partition("{")[0]):
+    if reason in (HAD_NO_END, CUT_AND_MASKED) or any(file is other for other in survey.archived.values()):
         return Fault.NOT_READ_ON
     return Fault.NOT_WHOLE if reason == NOT_COMPLETE else Fault.NO_TEXT
 

@@ -235,22 +235,22 @@ class Surveyor:
             return -1
         key = (key_of(file), number, entry)
         if key not in self._goes_on:
-            self._goes_on[key] = self._common(file, low, *self._read_before(number, files, low))
+            self._goes_on[key] = self._common(file, low, *self._read_before(number, files, low), entry.offset)
         return self._goes_on[key]
 
-    def _read_before(self, number: int, files: Mapping[int, TailedFile], low: int) -> tuple[int, bytes, int]:
-        """Return what bronze holds of a file from a byte on: where that begins and the bytes; and how much was read.
+    def _read_before(self, number: int, files: Mapping[int, TailedFile], low: int) -> tuple[int, bytes]:
+        """Return what bronze holds of a file from a byte on: where that begins, and the bytes.
 
         What was read of a file before it was cut has another ID.
         """
-        entry, offset = files[number], files[number].offset
+        entry = files[number]
         first, text = self._held(number, max(low, entry.start))
         while entry.start > low and entry.original in files:
             number, entry = entry.original, files[entry.original]
             before, head = self._held(number, max(low, entry.start))
             if before < first <= before + len(head):
                 first, text = before, head[: first - before] + text
-        return first, text, offset
+        return first, text
 
     def _held(self, number: int, low: int) -> tuple[int, bytes]:
         ingested = self._ingested(number, low) if self._ingested is not None else None
@@ -458,14 +458,17 @@ class _Comparison:
         A compressed file that was not there before is none: it may be the log itself, with its rest.
         """
         survey, aside = self._survey, {file.identity for file, _ in self._survey.aside}
-        grown = [(file, number, self._at.files[number].offset) for number, file in survey.known.items()]
+        copies = {file.identity for file, _ in self._copies}
+        grown = [
+            (file, number, self._at.files[number].offset)
+            for number, file in survey.known.items()
+            if file.identity in copies or self._has_changed(file, number)
+        ]
         for file in survey.new:
-            assert file.identity is not None
-            grown.append((file, survey.cut.get(file.identity, -1), survey.starts.get(file.identity, 0)))
-        archives = {file.identity for file, _ in self._copies}
-        archives |= {file.identity for number, file in survey.known.items() if self._has_changed(file, number)}
+            if file.identity in copies and file.identity in survey.starts:
+                grown.append((file, survey.cut.get(file.identity, -1), survey.starts[file.identity]))
         for file, number, offset in grown:
-            if is_packed(file.path) and offset and file.identity in archives - aside:
+            if is_packed(file.path) and offset and file.identity not in aside:
                 self._try(partial(self._compare_growth, number=number, offset=offset), file)
 
     def _has_changed(self, file: ListedFile, number: int) -> bool:  # guard: read-archive-not-unpacked

@@ -456,8 +456,8 @@ def test_a_log_that_was_cut_twice_is_read_on_twice(logs: LogDirectory, files: Re
 
 def shorten(log: Path, lines: int) -> None:
     """Remove the last lines of a log, as a crash of the machine does."""
-    kept = log.read_bytes().split(b"\n")[: -lines - 1]
-    os.truncate(log, sum(len(line) + 1 for line in kept))
+    remaining = log.read_bytes().split(b"\n")[: -lines - 1]
+    os.truncate(log, sum(len(line) + 1 for line in remaining))
 
 
 def test_a_log_that_is_whole_again_after_it_was_listed_shorter_counts_once(logs: LogDirectory) -> None:
