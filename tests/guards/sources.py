@@ -1305,7 +1305,16 @@ GUARDS = (
         "a log that was cut, and whose lines bronze has masked, is named",
         "its later lines are in no table, and the proof calls them waiting for ever",
         becomes("False"),
-        tests=("unit/sources/tail/test_source.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
+        tests=("unit/sources/tail/test_kind.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
+    ),
+    Guard(
+        "cut-log-begins-as-read",
+        "a file that was cut goes on only if it begins as it did, also where no row of it has its beginning",
+        "a file with other first lines goes on behind them, and they are in no table",
+        never(),
+        tests=(
+            f"{_WHICH}test_an_archive_whose_first_lines_are_in_rows_of_a_log_that_is_gone_goes_on_if_it_begins_as_it_did",
+        ),
     ),
     Guard(
         "binary-growing-file-aside",

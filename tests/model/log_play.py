@@ -38,7 +38,7 @@ _READER = {"plan": 6, "finish": 5, "catch_up": 9, "restart": 3, "lose": 1, "unti
 _WORLD = {
     "append": 14, "append_much": 4, "append_half": 2, "append_twins": 6, "write_pair": 1, "rotate": 12,
     "reopen": 3, "copy": 8, "copy_rest": 5, "cut": 9, "pack": 12, "pack_rest": 8, "pack_end": 9, "repack": 3,
-    "unpack": 4, "unpack_end": 4, "add_member": 3, "replace": 3, "crash": 3, "move": 3, "take_away": 2,
+    "unpack": 4, "unpack_end": 4, "add_member": 3, "replace": 3, "crash": 3, "restore": 12, "move": 3, "take_away": 2,
     "put_back": 4, "delete": 2, "link": 1, "hide": 1, "date": 1, "wait": 6, "deny": 1, "heal": 2, "miss": 1,
     "race": 2, "reboot": 1,
 }  # fmt: skip

@@ -460,7 +460,8 @@ class World:
 
     def do_repack(self, a: int, b: int, c: int) -> bool:
         """Compress a compressed file again, at another level."""
-        path = self._chosen([path for path in self.packed() if self._is_recorded(path)], a)
+        recorded = [path for path in self.packed() if self._is_recorded(path)]
+        path = self._chosen([path for path in recorded if not self.disk.names[path].is_cut], a)
         if path is None:
             return False
         old = self.disk.names[path]
@@ -472,7 +473,7 @@ class World:
         logs = {log.path for log in self.logs}
         whole = [path for path in self.packed() if self.disk.names[path].text.endswith(b"\n")]
         whole = [path for path in whole if path[: path.rfind(".")] not in logs]
-        paths = [path for path in whole if not self.disk.names[path].is_copy]
+        paths = [path for path in whole if not (self.disk.names[path].is_copy or self.disk.names[path].is_cut)]
         path = self._chosen([path for path in paths if self._is_recorded(path)], a)
         if self.unpacking or path in (None, self.disk.missed) or path[: path.rfind(".")] in self.disk.names:
             return False
@@ -636,6 +637,21 @@ class World:
         node.text, node.is_cut = node.text[:kept], True
         node.lines = node.lines[: node.text.count(b"\n")]
         self.disk.write(node, node.text)
+        return True
+
+    def do_restore(self, a: int, b: int, c: int) -> bool:
+        """Put a compressed file back to what it was earlier, in place."""
+        whole = [path for path in self.packed() if self._is_recorded(path) and self._is_single(path)]
+        path = self._chosen([path for path in whole if not self.disk.names[path].is_copy], a)
+        if path is None or not self._may_go(path) or self.disk.names[path].is_cut:
+            return False
+        node = self.disk.names[path]
+        lines = node.text.splitlines(keepends=True)
+        text = b"".join(lines[: max(len(lines) - 1 - b % 3, 0)])
+        if len(text) * 2 <= len(node.text) + 1:  # a last line without an end counts with one
+            return False
+        node.text, node.lines, node.is_cut = text, node.lines[: text.count(b"\n")], True
+        self.disk.write(node, compressed(text, path[path.rfind(".") :], b))
         return True
 
     def do_move(self, a: int, b: int, c: int) -> bool:

@@ -232,6 +232,31 @@ def test_a_line_that_went_on_after_it_was_read_is_no_loss_of_a_rebuild(house: Ho
     assert house.doubts(spark) == []
 
 
+def test_a_log_and_an_archive_that_lost_their_ends_wait_for_nothing_and_go_on(
+    house: House, spark: SparkSession
+) -> None:
+    members = [b"2017-07-30 14:10:0%d WARN of an archive" % number for number in range(6)]
+    log, archive = append(house, *TEXT), house.logs / "other.log.gz"
+    states = [b"".join(gzip.compress(line + b"\n") for line in members[:count]) for count in (4, 5)]
+    for state in states:
+        archive.write_bytes(state)
+        house.run(spark)
+    archive.write_bytes(states[0])
+    os.truncate(log, sum(len(line) + 1 for line in TEXT[:-3]))
+    assert house.run(spark) == []
+    links = house.lakehouse(spark).prove().links
+    (link,) = [link for link in links if link.name == f"files of {house.logs}"]
+    assert (link.holds, link.uncompared) == (True, ())
+    assert "2 files are read to the end" in link.said
+    assert "wait" not in house.tell(spark, "status")
+    append(house, MORE)
+    archive.write_bytes(states[0] + gzip.compress(members[5] + b"\n"))
+    house.run(spark)
+    house.must_be([*TEXT, MORE, *members])
+    links = house.lakehouse(spark).prove(full=True, deep=True).links
+    assert [link.said for link in links if not link.holds] == []
+
+
 def test_the_way_out_of_a_masked_log_that_was_cut_works(house: House, spark: SparkSession) -> None:
     house.sets.append("source.mask={rules: [{name: six, pattern: six, action: replace, text: seven}]}")
     log = append(house, *TEXT)

@@ -215,7 +215,7 @@ class Chain:
             kind, table = self.kind(stage), stage.tables[0]
             source = kind.source(self.spark, self.checkpoint_files, self.lake.checkpoint(stage.name))
             commit_log, spark = self.commit_log(table), self.spark
-            source = source.after(lambda: commit_log.state().metadata, commit_log.columns)
+            source = source.after(lambda: commit_log.state().metadata)
             if spark is None:
                 return source
             return kind.comparing(source, self.lake.at(table), mask_versions(self.lake, lambda: spark), self.compared)

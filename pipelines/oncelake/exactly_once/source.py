@@ -12,7 +12,6 @@ from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.state import Diagnosis
 
 # Returns the names of a table's columns; none without a table.
-Columns = Callable[[], Collection[str]]
 # Returns the metadata of the last commit of a stage's first table; None without one.
 LastCommit = Callable[[], "CommitMetadata | None"]
 Unit = Literal["rows", "records", "files", "bytes"]
@@ -118,8 +117,8 @@ class Source(ABC):
         """Count the rows between two positions; None if the source does not record it."""
         return None
 
-    def after(self, last: LastCommit, columns: Columns = tuple) -> "Source":
-        """Return the source with access to the last commit of the stage's first table, and to its columns."""
+    def after(self, last: LastCommit) -> "Source":
+        """Return the source with access to the last commit of the stage's first table."""
         return self
 
     def moved(self, start: str | None) -> str | None:

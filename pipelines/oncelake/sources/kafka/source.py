@@ -9,7 +9,7 @@ from oncelake.common.errors import SourceError
 from oncelake.exactly_once.checkpoint import Checkpoint, sound_text
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, lines_of
-from oncelake.exactly_once.source import Backlog, Columns, IngestedFiles, LastCommit, Source, named
+from oncelake.exactly_once.source import Backlog, IngestedFiles, LastCommit, Source, named
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.kafka.position import KafkaPosition, offsets_of
 
@@ -140,7 +140,7 @@ class KafkaSource(Source):
     other_reader: Callable[[str], str | None] = lambda _: None
     compare_last: CompareLast = lambda *_: LastRecords()
 
-    def after(self, last: LastCommit, columns: Columns = tuple) -> "KafkaSource":
+    def after(self, last: LastCommit) -> "KafkaSource":
         """Return the source with access to bronze's last commit."""
         return replace(self, last=last)
 

@@ -95,6 +95,13 @@ class Contents:
         """Return the size of a file's content as it was written; also of a compressed one."""
         return self.packed(file).size if is_packed(file.path) else file.size
 
+    def read(self, file: ListedFile, start: int, count: int) -> bytes:
+        """Return bytes of a file's content from a place on; fewer if it is shorter."""
+        with self.store.open(file) as opened:
+            if not is_packed(file.path):
+                return read_at(opened, start, count)
+            return b"".join(_from(content_blocks(opened, file.path, start + count), start))
+
     def line_start(self, file: ListedFile, offset: int) -> int:
         """Return where the line begins that a byte of a file's content is in."""
         with self.store.open(file) as opened:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterator
 from functools import partial
+from typing import cast
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +13,10 @@ from oncelake.bronze.mask import VERSION
 from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import why_not_on_class_path
 from oncelake.bronze.transform import from_tail
-from oncelake.common import tables
 from oncelake.common.errors import ConfigError, SourceError
 from oncelake.common.lake import is_local
 from oncelake.common.spark.jvm import jvm
+from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import count_of, shown_path
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
@@ -34,9 +35,14 @@ from oncelake.sources.tail.identity import Contents
 from oncelake.sources.tail.plan import LastStart, TailFiles
 from oncelake.sources.tail.position import TailPosition
 from oncelake.sources.tail.source import Planner, TailSource
-from oncelake.sources.tail.survey import HAD_NO_END, Ingested
+from oncelake.sources.tail.survey import CUT_AND_MASKED, HAD_NO_END, Ingested, NotComparableError, not_at_hand
 
 _READER = "oncelake.TailSource"
+# The lines that bronze holds of a file, from the one around a byte on.
+_LINES = (
+    "SELECT file_offset AS first, value, headers IS NOT NULL AS is_cut FROM {rows} "
+    "WHERE file_id = :number AND file_offset + octet_length(value) >= :low ORDER BY file_offset"
+)
 # A record is whole when its file has not grown for this many seconds: programs write a record at once.
 QUIET = 2.0
 # A batch is read again this often if a file of it was cut meanwhile: its bytes are then found in a copy.
@@ -96,29 +102,37 @@ class TailKind(DirectoryKind):
             last = LastStart(lambda text: int(find(text, *patterns)), QUIET, is_split=records.part is None)
         context = spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
-        files = self._files(last, ingested=lambda number, low: self._ingested(spark, number, low))
+        files = self._files(last, ingested=self._ingested(spark))
         most, claim = int(self.settings.max_bytes_per_batch), partial(self.claims.claim, self.key)
         java.TailSource.register(planner, Planner(files, most, context.defaultParallelism, claim))
         options = {**(records.options if records is not None else {}), "maxline": str(int(self.settings.max_line))}
         return from_tail(spark.readStream.format(_READER).options(planner=planner, **options).load())
 
-    def _files(self, last_start: LastStart | None = None, ingested: Ingested | None = None) -> TailFiles:
+    def _files(self, last_start: LastStart | None = None, ingested: Ingested = not_at_hand) -> TailFiles:
         return TailFiles(self.name, last_start, rotation=self.settings.rotation, ingested=ingested)
 
-    def _ingested(self, spark: SparkSession, number: int, low: int) -> tuple[int, bytes] | None:
-        """Return what bronze holds of a file from the line around a byte on; None if its lines are masked."""
+    def _ingested(self, spark: SparkSession | None) -> Ingested:
+        """Return a function that reads what bronze holds of a file, from the line around a byte on."""
         assert self.lake is not None, "a stage has a lake"
-        rows = tables.read(spark, self.lake.at(self.table)).where(F.col("file_id") == number)
-        if VERSION in rows.columns:
-            return None
-        last = F.col("file_offset") + F.octet_length("value")
-        last_rows = rows.where(last >= low).orderBy("file_offset").select("file_offset", "value", "headers").collect()
-        first, text = last_rows[0]["file_offset"] if last_rows else 0, bytearray()
-        for row in last_rows:
-            if row["headers"] is not None or row["file_offset"] != first + len(text):  # a stand-in has no whole line
-                break
-            text += row["value"] + b"\n"
-        return first, bytes(text)
+        place = self.lake.at(self.table)
+
+        def ingested(number: int, low: int) -> tuple[int, bytes] | None:
+            rows = TableRows(lambda: cast("SparkSession", spark))
+            query = rows.without_spark if spark is None else rows.records
+            lines = query(_LINES, {"rows": (place, None)}, number=number, low=low)
+            if lines is None:
+                return None
+            if VERSION in rows.columns(place):  # guard: masked-cut-log-is-fault
+                raise NotComparableError(CUT_AND_MASKED)
+            first, text = 0, bytearray()
+            for row in lines:
+                first = first if text else row["first"]
+                if row["is_cut"] or row["first"] != first + len(text):  # a stand-in has no whole line
+                    break
+                text += row["value"] + b"\n"
+            return first, bytes(text)
+
+        return ingested
 
     def write(self, lines: DataFrame, batch: Batch, checkpoint: str) -> None:
         """Append the lines of a batch; read them again if a file was cut while they were read.
@@ -141,7 +155,7 @@ class TailKind(DirectoryKind):
 
     def source(self, spark: SparkSession | None, files: Files, checkpoint: str) -> TailSource:
         """Return the directory as a source."""
-        return TailSource(self.name, self.settings.rotation)
+        return TailSource(self.name, self.settings.rotation, ingested=self._ingested(spark))
 
     def links(self, ingestion: Ingestion) -> Iterator[Link]:
         """Yield the links that account for the files, and check the rows of the bytes that were read."""

@@ -24,7 +24,7 @@ from oncelake.sources.tail.content import (
 )
 from oncelake.sources.tail.identity import Identity, has_end
 from oncelake.sources.tail.position import TailedFile, TailPosition
-from oncelake.sources.tail.survey import Ingested, Survey, Surveyor, is_read_whole
+from oncelake.sources.tail.survey import Ingested, Survey, Surveyor, is_read_whole, not_at_hand
 
 # Files that are gone are remembered for this many milliseconds, and in this many bytes of a position.
 _REMEMBERED_MS = 7 * 24 * 3600 * 1000
@@ -77,7 +77,7 @@ class TailFiles:
         path: the directory, or a pattern of directories and files, on this machine.
         last_start: finds the last record of some lines; None if each line is a record.
         rotation: how the logs are rotated; None if that is not known.
-        ingested: returns what bronze holds of a file; None if bronze is not at hand.
+        ingested: returns what bronze holds of a file.
         store: the file system.
     """
 
@@ -87,7 +87,7 @@ class TailFiles:
         last_start: LastStart | None = None,
         *,
         rotation: Rotation | None = None,
-        ingested: Ingested | None = None,
+        ingested: Ingested = not_at_hand,
         store: FileStore | None = None,
     ) -> None:
         self.path = path

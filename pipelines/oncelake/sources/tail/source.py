@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from oncelake.bronze.mask import VERSION
 from oncelake.bronze.settings import Rotation
 from oncelake.common.errors import OncelakeError, SourceError
 from oncelake.common.wording import listed, shown_path
-from oncelake.exactly_once.source import Backlog, Columns, LastCommit, Source, replaced
+from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.census import Census, Fault, FaultKey, Faulty
 from oncelake.sources.directory.listing import ListedFile
 from oncelake.sources.tail.content import NOT_COMPLETE
 from oncelake.sources.tail.plan import TailFiles, half_read, range_words
 from oncelake.sources.tail.position import TailPosition
-from oncelake.sources.tail.survey import CUT_AND_MASKED, HAD_NO_END, Survey
+from oncelake.sources.tail.survey import CUT_AND_MASKED, HAD_NO_END, Ingested, Survey, not_at_hand
 
 # The answer to a request that fails begins with this; TailSource.java has the same mark.
 _FAILED = "!"
@@ -30,17 +29,16 @@ class TailSource(Source):
     path: str
     rotation: Rotation | None = None
     last: LastCommit = lambda: None
-    columns: Columns = tuple
+    ingested: Ingested = not_at_hand
 
     @cached_property
     def files(self) -> TailFiles:
-        """Return the files of the directory; a run asks bronze for what was read of a file, unless it is masked."""
-        masked = VERSION in self.columns()  # guard: masked-cut-log-is-fault
-        return TailFiles(self.path, rotation=self.rotation, ingested=(lambda *_: None) if masked else None)
+        """Return the files of the directory."""
+        return TailFiles(self.path, rotation=self.rotation, ingested=self.ingested)
 
-    def after(self, last: LastCommit, columns: Columns = tuple) -> "TailSource":
-        """Return the source with access to bronze's last commit and columns."""
-        return replace(self, last=last, columns=columns)
+    def after(self, last: LastCommit) -> "TailSource":
+        """Return the source with access to bronze's last commit."""
+        return replace(self, last=last)
 
     def identity(self) -> Mapping[str, str]:
         """Return the directory."""
@@ -118,7 +116,7 @@ class TailSource(Source):
         """
         survey, position = survey or self.survey(at), _parsed(at)
         waiting, stopped = self.files.waiting(position, survey), survey.stopped
-        read = [file for file in survey.known.values() if file.identity not in stopped]
+        read = [file for file in (*survey.known.values(), *survey.new) if file.identity not in stopped]
         census = Census(
             read=[file.path for file in read if file.path not in waiting],
             copies=[file.path for file in (*survey.spent.values(), *(copy for copy, _ in survey.copies))],

@@ -21,13 +21,13 @@ from oncelake.common.errors import SourceError
 from oncelake.common.wording import count_of
 from oncelake.sources.directory.listing import ListedFile, Problem, above, is_packed
 from oncelake.sources.directory.names import BACKUPS, origins, unpacked
-from oncelake.sources.tail.content import NOT_COMPLETE, REACH, Digest, FileMovedError, FileStore, Hasher, based, read_at
+from oncelake.sources.tail.content import NOT_COMPLETE, REACH, Digest, FileMovedError, FileStore, Hasher, based
 from oncelake.sources.tail.identity import Contents, Identity, key_of
 from oncelake.sources.tail.lost import LostFiles
 from oncelake.sources.tail.position import TailedFile, TailPosition
 
 # Returns what bronze holds of a file's content from about a byte on, and the byte at which that begins; None if bronze
-# does not hold the bytes as they were read.
+# is not at hand. Raises NotComparableError if bronze does not hold the bytes as they were read.
 Ingested = Callable[[int, int], tuple[int, bytes] | None]
 # A position has an entry for each file that is there, and each commit has two positions.
 MOST_FILES = 10_000
@@ -52,6 +52,10 @@ CUT_AND_MASKED = "it was cut after it was read, and bronze has its lines masked,
 
 class NotComparableError(OSError):
     """Raised when nothing says which bytes of a file were read."""
+
+
+def not_at_hand(number: int, low: int) -> None:
+    """Return None: bronze is not at hand."""
 
 
 @dataclass
@@ -137,14 +141,14 @@ class Surveyor:
         path: the directory, or a pattern of directories and files.
         store: the file system that holds it.
         rotation: how its logs are rotated; None if that is not known.
-        ingested: returns what bronze holds of a file; None if bronze is not at hand.
+        ingested: returns what bronze holds of a file.
 
     Attributes:
         others: the names of the files of the last listing that are known by another one of their names.
     """
 
     def __init__(
-        self, path: str, store: FileStore, rotation: Rotation | None = None, ingested: Ingested | None = None
+        self, path: str, store: FileStore, rotation: Rotation | None = None, ingested: Ingested = not_at_hand
     ) -> None:
         self.path = path
         self.contents = Contents(store)
@@ -226,45 +230,45 @@ class Surveyor:
             OSError: the file cannot be opened or read, or what was read of it cannot be compared.
         """
         entry = files[number]
-        low = based(entry.offset)
-        if is_packed(file.path) or not entry.digest or file.size * 2 <= entry.offset or file.size <= low:
+        low, size = based(entry.offset), self.contents.size(file)
+        if not entry.digest or size * 2 <= entry.offset or size <= low:
             return 0
         if low and self.contents.digests(file, [low])[low].whole != Hasher(low, entry.base).whole:
             return 0
-        if self._ingested is None:
-            return -1
         key = (key_of(file), number, entry)
         if key not in self._goes_on:
-            self._goes_on[key] = self._common(file, low, *self._read_before(number, files, low), entry.offset)
+            read = self._read_before(number, files, low)
+            if read is None:
+                return -1
+            self._goes_on[key] = self._common(file, entry, *read)
         return self._goes_on[key]
 
-    def _read_before(self, number: int, files: Mapping[int, TailedFile], low: int) -> tuple[int, bytes]:
+    def _read_before(self, number: int, files: Mapping[int, TailedFile], low: int) -> tuple[int, bytes] | None:
         """Return what bronze holds of a file from a byte on: where that begins, and the bytes.
 
         What was read of a file before it was cut has another ID.
         """
         entry = files[number]
-        first, text = self._held(number, max(low, entry.start))
-        while entry.start > low and entry.original in files:
+        read = self._ingested(number, max(low, entry.start))
+        while read is not None and entry.start > low and entry.original in files:
             number, entry = entry.original, files[entry.original]
-            before, head = self._held(number, max(low, entry.start))
-            if before < first <= before + len(head):
-                first, text = before, head[: first - before] + text
-        return first, text
+            before, (first, text) = self._ingested(number, max(low, entry.start)), read
+            if before is not None and before[0] < first <= before[0] + len(before[1]):
+                read = before[0], before[1][: first - before[0]] + text
+        return read
 
-    def _held(self, number: int, low: int) -> tuple[int, bytes]:
-        ingested = self._ingested(number, low) if self._ingested is not None else None
-        if ingested is None:
-            raise NotComparableError(CUT_AND_MASKED)
-        return ingested
-
-    def _common(self, file: ListedFile, low: int, first: int, text: bytes, offset: int) -> int:
-        with self._store.open(file) as opened:
-            now = read_at(opened, first, len(text))
+    def _common(self, file: ListedFile, entry: TailedFile, first: int, text: bytes) -> int:
+        low, offset = based(entry.offset), entry.offset
+        if first > low + _MARK:  # rows of another file, or of none, hold what stands before
+            hasher = Hasher(low, entry.base)
+            hasher.update(self.contents.read(file, low, first - low) + text)
+            if hasher.whole != entry.digest:  # guard: cut-log-begins-as-read
+                return 0
+        now = self.contents.read(file, first, len(text))
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
         if (first + common) * 2 <= offset or first + common < offset - REACH:
             return 0  # guard: most-of-cut-log-left
-        return first + text.rfind(b"\n", 0, common) + 1 if first <= low + _MARK else 0
+        return first + text.rfind(b"\n", 0, common) + 1
 
 
 class _Comparison:

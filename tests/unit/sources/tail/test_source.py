@@ -1,15 +1,12 @@
 """A directory of growing files says what waits in it and what is gone, and answers what Java asks; without Spark."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from oncelake.bronze.mask import VERSION
 from oncelake.common.errors import SourceError
 from oncelake.exactly_once.state import State
-from oncelake.sources.directory.census import fault_message
 from oncelake.sources.tail.plan import LastStart, TailFiles
 from oncelake.sources.tail.position import TailPosition
 from oncelake.sources.tail.source import Planner, TailSource
@@ -61,20 +58,6 @@ def test_files_whose_last_line_has_no_end_are_named(logs: LogDirectory) -> None:
         file.write(b" and the rest\n")
     assert source.without_end() == files[:1]
     assert TailSource("/none").without_end() == []
-
-
-def test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out(logs: LogDirectory, source: TailSource) -> None:
-    logs.write(20)
-    _, at = drain(source.files, TailPosition())
-    os.truncate(logs.log, logs.log.stat().st_size - 10)
-    logs.write(1)
-    assert source.census(at.to_json()).faults == [], "a run compares it with bronze"
-    masked = source.after(source.last, lambda: ["value", VERSION])
-    (fault,) = masked.census(at.to_json()).faults
-    said = fault_message(fault, "bronze.web")
-    assert "it was cut after it was read, and bronze has its lines masked" in said
-    assert "oncelake rebuild bronze.web; if it finds lines of bronze in no file any more, --accept-loss" in said
-    assert "; or oncelake census accept" in said
 
 
 def test_a_run_warns_of_what_is_not_read_and_of_what_is_not_read_on(logs: LogDirectory, source: TailSource) -> None:

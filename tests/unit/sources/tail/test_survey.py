@@ -575,6 +575,53 @@ def test_a_log_that_is_appended_to_its_copy_counts_once_when_it_is_cut(logs: Pat
     assert named(files, at) == [str(packed)]
 
 
+def append_member(archive: Path, first: int, last: int) -> bytes:
+    """Append lines to an archive; return what it held before."""
+    before = archive.read_bytes()
+    archive.write_bytes(before + gzip.compress(lines(first, last)))
+    return before
+
+
+@pytest.mark.parametrize("is_other_inode", [False, True])
+def test_an_archive_that_is_put_back_to_an_earlier_state_goes_on_where_it_was_left(
+    logs: Path, files: ReadFiles, is_other_inode: bool
+) -> None:
+    archive = logs / "app.log.gz"
+    archive.write_bytes(gzip.compress(lines(1, 20)))
+    _, at = drain(files, START)
+    earlier = append_member(archive, 21, 30)
+    _, at = drain(files, at)
+    if is_other_inode:
+        archive.rename(logs.parent / "before")
+    archive.write_bytes(earlier)
+    assert drain(files.restarted(), at)[0] == []
+    assert files.waiting(at) == {}
+    append_member(archive, 31, 35)
+    assert drain(files.restarted(), at)[0] == texts(31, 35)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_an_archive_whose_first_lines_are_in_rows_of_a_log_that_is_gone_goes_on_if_it_begins_as_it_did(
+    logs: Path, files: ReadFiles, is_same: bool
+) -> None:
+    log, archive = logs / "app.log", logs / "old" / "app.log.gz"
+    log.write_bytes(lines(1, 20))
+    _, at = drain(files, START)
+    packed = pack(log, keep=True)
+    _, at = drain(files, at)
+    archive.parent.mkdir()
+    packed.rename(archive)
+    log.unlink()
+    (logs / "other.log").write_bytes(lines(101, 102))
+    _, at = drain(files, at)
+    append_member(archive, 21, 24)
+    earlier = append_member(archive, 25, 30)
+    more, at = drain(files, at)
+    assert more == texts(21, 30)
+    archive.write_bytes(earlier if is_same else gzip.compress(lines(2, 21) + lines(21, 24)))
+    assert drain(files.restarted(), at)[0] == ([] if is_same else [*texts(2, 21), *texts(21, 24)])
+
+
 @pytest.mark.parametrize("end", ["cut", "deleted"])
 def test_an_archive_that_runs_meet_between_appending_and_cutting_counts_no_line_again(logs: Path, end: str) -> None:
     files, log, packed = ReadFiles(logs), logs / "app.log", logs / "app.log.gz"
