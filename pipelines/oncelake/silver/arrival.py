@@ -108,13 +108,18 @@ class Arrivals:
         return None
 
 
-def name(*, of_events: bool) -> Column:
-    """Return a name for a parsed row whose time does not fit its arrival; null for others.
+def with_name(names: Column, accepted: Column, *, of_events: bool) -> Column:
+    """Return the names to count for a parsed row, with another one if its time does not fit its arrival.
 
     Args:
+        names: the other names; may be null.
+        accepted: whether the row is accepted; others have no time.
         of_events: True if the rows are lines with events, of which the newest counts.
     """
-    return F.concat(F.lit(_NAME), _halves(of_events=of_events).cast("string"))
+    halves = F.when(accepted, _halves(of_events=of_events))
+    name = F.array(F.concat(F.lit(_NAME), halves.cast("string")))
+    none = F.array().cast("array<string>")
+    return F.when(halves.isNull(), names).otherwise(F.concat(F.coalesce(names, none), name))
 
 
 def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
@@ -135,10 +140,18 @@ def _halves(*, of_events: bool) -> Column:
     """Return by how many half hours a row is ahead, rounded up, or exactly behind; null if its time fits."""
     newest = F.array_max(F.col(EVENTS)["log_time"]) if of_events else F.col("log_time")
     later = F.unix_micros(newest) - F.unix_micros(F.coalesce("timestamp", "file_modified"))
-    whole = F.round(later / _HALF_HOUR).cast("bigint")
     is_live = F.col("timestamp").isNotNull() | F.col("file_id").isNotNull()
-    is_behind = is_live & whole.between(-_MOST_APART, -1) & (F.abs(later - whole * _HALF_HOUR) <= _AT_ONCE)
-    return F.when(later > _TOLERANCE, F.ceil(later / _HALF_HOUR)).when(is_behind, whole)
+    # each row computes this: most rows end at the first comparison, and no number becomes a decimal
+    is_near = (later < -_AT_ONCE) & (later >= -_MOST_APART * _HALF_HOUR - _AT_ONCE)
+    is_whole = F.pmod(later + _AT_ONCE, F.lit(_HALF_HOUR)) <= 2 * _AT_ONCE
+    return F.when(later > _TOLERANCE, _whole(later - 1) + 1).when(
+        is_near & is_live & is_whole, _whole(later - _AT_ONCE)
+    )
+
+
+def _whole(micros: Column) -> Column:
+    """Return how many half hours a time has, without the part of one."""
+    return F.call_function("div", micros, F.lit(_HALF_HOUR))
 
 
 def _halves_behind(later: int) -> int | None:

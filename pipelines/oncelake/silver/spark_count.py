@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from oncelake.common.spark.few_rows import FewRows
@@ -90,7 +89,7 @@ class CountByFilter(LineCount):
         """Return silver's rows, whose job counts."""
         measures = self.silver.measures
         lines = self.frame.observe(self._seen, *measures) if measures else self.frame
-        names = _names(of_events=self.silver.has_events)
+        names = arrival.with_name(broken_names(), is_accepted(), of_events=self.silver.has_events)
         return accepted(self.few.without(lines, is_accepted(), names, self._refused.fieldNames()))
 
     def result(self) -> tuple[BatchCounts, Arrivals]:
@@ -105,14 +104,6 @@ class CountByFilter(LineCount):
     @property
     def _refused(self) -> StructType:
         return with_source(QUARANTINE, named=self.silver.named)
-
-
-def _names(*, of_events: bool) -> Column:
-    """Return the names to count for a parsed row: the rules that it broke, and how its time fits its arrival."""
-    arrived = F.when(is_accepted(), arrival.name(of_events=of_events))
-    return F.when(arrived.isNull(), broken_names()).otherwise(
-        F.concat(F.coalesce(broken_names(), F.array().cast("array<string>")), F.array(arrived))
-    )
 
 
 def values_of(frame: DataFrame, aggregates: Sequence[Column]) -> dict[str, Any]:

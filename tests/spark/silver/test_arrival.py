@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from oncelake.bronze.schema import BRONZE
 from oncelake.common.spark.collect import SmallBatches
@@ -28,7 +29,16 @@ CASES: list[tuple[str, timedelta, tuple[int, int]]] = [
     ("tail", -9 * HOUR, (0, -18)),
     ("tail", -9 * HOUR - MINUTE, (0, -18)),
     ("tail", -9 * HOUR - 2 * MINUTE, (0, 0)),
+    ("tail", -26 * HOUR - MINUTE, (0, -52)),
+    ("tail", -26 * HOUR - 2 * MINUTE, (0, 0)),
     ("tail", -27 * HOUR, (0, 0)),
+    ("tail", -30 * MINUTE, (0, -1)),
+    ("tail", -29 * MINUTE, (0, -1)),
+    ("tail", -31 * MINUTE, (0, -1)),
+    ("tail", -28 * MINUTE, (0, 0)),
+    ("tail", -MINUTE, (0, 0)),
+    ("tail", 30 * MINUTE, (1, 0)),
+    ("tail", 31 * MINUTE, (2, 0)),
     ("tail", timedelta(0), (0, 0)),
     ("kafka", 9 * HOUR + MINUTE, (19, 0)),
     ("kafka", -5 * HOUR - 30 * MINUTE + MINUTE, (0, -11)),
@@ -53,7 +63,8 @@ def found(spark: SparkSession, cases: list[tuple[str, timedelta]]) -> Arrivals:
     silver = Silver({"access_log": load_parser("default", [FORMATS])}, TimeLimits(ahead=timedelta(days=2)))
     parsed = silver.parse(rows(spark, cases))
     accepted = parsed.where(is_accepted())
-    names = Counter(row[0] for row in accepted.select(arrival.name(of_events=False)).collect() if row[0] is not None)
+    every = arrival.with_name(F.lit(None).cast("array<string>"), is_accepted(), of_events=False)
+    names = Counter(name for row in parsed.select(every).collect() for name in row[0] or ())
     collected = SmallBatches(1_000, 10_000_000).collect(accepted)
     assert collected is not None
     (values,) = parsed.agg(*arrival.aggregates(is_accepted(), of_events=False)).collect()
@@ -71,7 +82,7 @@ def test_a_line_that_cannot_be_right_is_counted(
 
 
 def test_a_batch_is_counted_as_a_whole(spark: SparkSession) -> None:
-    assert found(spark, [(kind, later) for kind, later, _ in CASES]) == Arrivals(3, 19, 3, -18, -11)
+    assert found(spark, [(kind, later) for kind, later, _ in CASES]) == Arrivals(5, 19, 7, -52, -1)
 
 
 def test_a_warning_names_the_lines_the_time_and_the_setting() -> None:

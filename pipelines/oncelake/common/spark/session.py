@@ -297,8 +297,18 @@ def _own_session(settings: SparkSettings, *, verbose: bool, quick: bool, places:
     finally:
         with suppress(Exception):  # the JVM may have ended already; the command's own error reports that
             if not jvm_is_ending():
-                spark.stop()
+                _stop(spark)
     log.unlink(missing_ok=True)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark, and do not wait for PySpark's accumulators: their server asks only twice a second whether to end."""
+    context = spark.sparkContext
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]
+        threading.Thread(target=server.shutdown, daemon=True).start()
+    spark.stop()
 
 
 @contextmanager
