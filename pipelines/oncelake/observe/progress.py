@@ -15,7 +15,7 @@ from oncelake.engine.chain import Chain, named
 from oncelake.exactly_once.batch import CommittedBatch, Event, EventSink, Notice
 from oncelake.exactly_once.positions import as_object
 from oncelake.exactly_once.source import Backlog
-from oncelake.observe.status import StageStatus, backlog, backlog_words, status_sentence
+from oncelake.observe.status import StageStatus, backlog_words, status_sentence
 
 
 class Display:
@@ -78,20 +78,20 @@ class Progress:
                 self.display.tell(report)
                 continue
             self.batches += not report.replayed
-            self.display.show(report, self._backlog(report.stage) if self.waiting.empty() else None)
+            self.display.show(report, self._backlog(report) if self.waiting.empty() else None)
 
-    def _backlog(self, stage: str) -> Backlog | None:
-        began = time.monotonic()
-        if began < self._counts_again.get(stage, began):
+    def _backlog(self, report: CommittedBatch) -> Backlog | None:
+        began, stage = time.monotonic(), named(self.chain.stages, report.stage)
+        if began < self._counts_again.get(report.stage, began):
             return None
         try:
-            return backlog(self.chain.stage_state(named(self.chain.stages, stage)))
+            return self.chain.source(stage).backlog(report.position, changes=stage.served is not None)
         except OncelakeError:  # for example, Kafka does not answer; the query itself reports it
             return None
         finally:
             took = time.monotonic() - began
             if took > _LONG_COUNT:
-                self._counts_again[stage] = began + took * _TIMES
+                self._counts_again[report.stage] = began + took * _TIMES
 
 
 # If a backlog takes longer than this to count, in seconds, counting gets one fiftieth of the time.

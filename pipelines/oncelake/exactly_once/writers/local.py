@@ -259,7 +259,8 @@ class LocalTable:
 
     def _keep_up(self, table: DeltaTable, since: int, commit: ChainCommit) -> None:
         with suppress(DeltaError, OSError):
-            table.update_incremental()  # a commit of files leaves it at the version before
+            if not self._is_local or self._is_there(table.version() + 1):  # as after a commit of files
+                table.update_incremental()
         with suppress(*FAILURES):  # guard: store-away-at-upkeep
             keep_up(table, self, since, commit)
 
