@@ -1308,6 +1308,13 @@ GUARDS = (
         tests=("unit/sources/tail/test_kind.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
     ),
     Guard(
+        "whole-file-is-not-cut",
+        "a file that holds all that was read is no file that was cut, also if its last line has no end",
+        "its last line counts twice",
+        never(),
+        tests=(f"{_WHICH}test_an_archive_without_a_last_line_end_that_is_compressed_again_in_place_is_not_cut",),
+    ),
+    Guard(
         "cut-log-begins-as-read",
         "a file that was cut goes on only if it begins as it did, also where no row of it has its beginning",
         "a file with other first lines goes on behind them, and they are in no table",

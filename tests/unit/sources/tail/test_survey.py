@@ -600,6 +600,19 @@ def test_an_archive_that_is_put_back_to_an_earlier_state_goes_on_where_it_was_le
     assert drain(files.restarted(), at)[0] == texts(31, 35)
 
 
+def test_an_archive_without_a_last_line_end_that_is_compressed_again_in_place_is_not_cut(
+    logs: Path, files: ReadFiles
+) -> None:
+    archive = logs / "app.log.gz"
+    archive.write_bytes(gzip.compress(lines(1, 20)[:-1], 1))
+    os.utime(archive, (1e9, 1e9))
+    read, at = drain(files, START)
+    assert read == texts(1, 20)
+    archive.write_bytes(gzip.compress(lines(1, 20)[:-1], 9))
+    os.utime(archive, (1e9, 1e9))
+    assert drain(files.restarted(), at)[0] == []
+
+
 @pytest.mark.parametrize("is_same", [True, False])
 def test_an_archive_whose_first_lines_are_in_rows_of_a_log_that_is_gone_goes_on_if_it_begins_as_it_did(
     logs: Path, files: ReadFiles, is_same: bool
