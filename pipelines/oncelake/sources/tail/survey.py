@@ -268,8 +268,8 @@ class Surveyor:
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
         if (first + common) * 2 <= offset or first + common < offset - REACH:
             return 0  # guard: most-of-cut-log-left
-        if is_packed(file.path) and first + common >= offset - entry.ended:
-            return 0  # guard: whole-file-is-not-cut
+        if is_packed(file.path) and first + common >= offset - entry.ended:  # guard: whole-file-is-not-cut
+            return 0
         return first + text.rfind(b"\n", 0, common) + 1
 
 
