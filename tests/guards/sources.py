@@ -1308,11 +1308,11 @@ GUARDS = (
         tests=("unit/sources/tail/test_kind.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
     ),
     Guard(
-        "whole-file-is-not-cut",
-        "a file that holds all that was read is no file that was cut, also if its last line has no end",
-        "its last line counts twice",
-        never(),
-        tests=(f"{_WHICH}test_an_archive_without_a_last_line_end_that_is_compressed_again_in_place_is_not_cut",),
+        "archive-rewritten-in-place",
+        "an archive at the inode of one that was read, and with all that was read of that, is that one",
+        "an archive that is compressed again in place and moved counts twice",
+        becomes("False"),
+        tests=(f"{_WHICH}test_an_archive_that_is_compressed_again_in_place_and_moved_is_the_same_file",),
     ),
     Guard(
         "cut-log-begins-as-read",

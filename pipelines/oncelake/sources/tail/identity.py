@@ -146,7 +146,7 @@ class Contents:
             return True
         if not entry.packed and is_packed(file.path):
             return False
-        if file.size < (entry.packed or entry.offset - entry.ended):
+        if not entry.packed and file.size < entry.offset - entry.ended:
             return False
         if not self.is_at_inode(file, entry):
             return False
@@ -155,6 +155,8 @@ class Contents:
                 same = ends_of(opened, entry.packed or entry.offset) == entry.ends
             else:
                 same = self.hasher(opened, entry) is not None  # guard: growing-file-end-unchanged
+        if entry.packed and is_packed(file.path) and not same:
+            same = self.begins_with(file, entry)  # guard: archive-rewritten-in-place
         if same and stamp:
             self._same[file.identity] = stamp, entry
         return same

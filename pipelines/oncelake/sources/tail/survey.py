@@ -230,8 +230,10 @@ class Surveyor:
             OSError: the file cannot be opened or read, or what was read of it cannot be compared.
         """
         entry = files[number]
+        if not entry.digest or (is_packed(file.path) and not entry.packed):
+            return 0
         low, size = based(entry.offset), self.contents.size(file)
-        if not entry.digest or size * 2 <= entry.offset or size <= low:
+        if size * 2 <= entry.offset or size <= low:
             return 0
         if low and self.contents.digests(file, [low])[low].whole != Hasher(low, entry.base).whole:
             return 0
@@ -268,8 +270,6 @@ class Surveyor:
         common = next((at for at, (one, other) in enumerate(zip(text, now, strict=False)) if one != other), len(now))
         if (first + common) * 2 <= offset or first + common < offset - REACH:
             return 0  # guard: most-of-cut-log-left
-        if is_packed(file.path) and first + common >= offset - entry.ended:  # guard: whole-file-is-not-cut
-            return 0
         return first + text.rfind(b"\n", 0, common) + 1
 
 

@@ -600,17 +600,21 @@ def test_an_archive_that_is_put_back_to_an_earlier_state_goes_on_where_it_was_le
     assert drain(files.restarted(), at)[0] == texts(31, 35)
 
 
-def test_an_archive_without_a_last_line_end_that_is_compressed_again_in_place_is_not_cut(
-    logs: Path, files: ReadFiles
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_an_archive_that_is_compressed_again_in_place_and_moved_is_the_same_file(
+    logs: Path, files: ReadFiles, end: bytes
 ) -> None:
     archive = logs / "app.log.gz"
-    archive.write_bytes(gzip.compress(lines(1, 20)[:-1], 1))
+    archive.write_bytes(gzip.compress(lines(1, 20)[:-1] + end, 1))
     os.utime(archive, (1e9, 1e9))
     read, at = drain(files, START)
     assert read == texts(1, 20)
-    archive.write_bytes(gzip.compress(lines(1, 20)[:-1], 9))
-    os.utime(archive, (1e9, 1e9))
+    archive.write_bytes(gzip.compress(lines(1, 20)[:-1] + end, 9))
+    (logs / "old").mkdir()
+    moved = archive.rename(logs / "old" / "other.gz")
     assert drain(files.restarted(), at)[0] == []
+    append_member(moved, 21, 22)
+    assert drain(files.restarted(), at)[0] == (texts(21, 22) if end else [])
 
 
 @pytest.mark.parametrize("is_same", [True, False])
