@@ -1308,6 +1308,13 @@ GUARDS = (
         tests=("unit/sources/tail/test_kind.py::test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out",),
     ),
     Guard(
+        "copy-of-unreadable-file-kept",
+        "a copy of a file that cannot be read now stays a copy of it",
+        "the rest of a file that is being unpacked counts twice",
+        becomes("set()"),
+        tests=(f"{_WHICH}test_a_file_that_is_being_unpacked_stays_a_copy_while_its_archive_cannot_be_read",),
+    ),
+    Guard(
         "archive-rewritten-in-place",
         "an archive at the inode of one that was read, and with all that was read of that, is that one",
         "an archive that is compressed again in place and moved counts twice",

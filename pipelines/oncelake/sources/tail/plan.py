@@ -173,7 +173,11 @@ class TailFiles:
             survey: the files that are there.
             read: the ID of each of them, and how many bytes of it are read now.
         """
-        copies = [self._moved(file, copy)._replace(original=-1) for copy, file in survey.spent.items()]
+        there = at.files.keys() - {*survey.away}  # guard: copy-of-unreadable-file-kept
+        copies = [
+            self._moved(file, copy)._replace(original=copy.original if copy.original in there else -1)
+            for copy, file in survey.spent.items()
+        ]
         copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]
         pairs = self._pairs(survey)
         for file, original in pairs:

@@ -1034,6 +1034,23 @@ def test_planned_bytes_of_a_file_that_cannot_be_opened_are_not_gone(logs: Path) 
     assert len(ReadFiles(logs, store=disk).lost(START, end)) == 1
 
 
+def test_a_file_that_is_being_unpacked_stays_a_copy_while_its_archive_cannot_be_read(logs: Path) -> None:
+    disk = Faulty()
+    files = ReadFiles(logs, rotation="rename", store=disk)
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(lines(1, 20)))
+    (logs / "other.log").write_bytes(lines(101, 102))
+    _, at = drain(files, START)
+    (logs / "app.log.1").write_bytes(lines(1, 18))
+    _, at = drain(files, at)
+    disk.errors["app.log.1.gz"] = PermissionError(errno.EACCES, "Permission denied")
+    pack(logs / "other.log", keep=True)
+    _, at = drain(files, at)
+    (logs / "app.log.1").write_bytes(lines(1, 20))
+    assert drain(files, at)[0] == []
+    disk.errors.clear()
+    assert drain(files, at)[0] == []
+
+
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.EIO])
 def test_what_cannot_be_opened_is_a_fault_and_never_gone_or_new(logs: Path, error: int) -> None:
     disk = Faulty()
