@@ -7,7 +7,6 @@ import pytest
 
 from oncelake.exactly_once.batch import CommittedBatch
 from oncelake.exactly_once.source import Backlog
-from oncelake.observe import progress
 from oncelake.observe.progress import Display, Progress
 
 
@@ -29,18 +28,19 @@ def test_a_long_count_is_made_now_and_then(
     monkeypatch: pytest.MonkeyPatch, count_takes: float, shown: list[int | None]
 ) -> None:
     now = [0.0]
-    chain: Any = SimpleNamespace(stages=[SimpleNamespace(name="bronze")], stage_state=lambda stage: stage)
 
-    def count(_: object) -> Backlog:
+    def count(at: str | None, *, changes: bool) -> Backlog:
+        assert (at, changes) == ("here", False), "counted from the batch's own position"
         now[0] += count_takes
         return Backlog(7, "files")
 
-    monkeypatch.setattr(progress, "backlog", count)
+    stage = SimpleNamespace(name="bronze", served=None)
+    chain: Any = SimpleNamespace(stages=[stage], source=lambda _: SimpleNamespace(backlog=count))
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     display = Shown()
     run = Progress(chain, display)
     for batch in range(4):
-        run(CommittedBatch("bronze", batch, {}, 0.1, replayed=False))
+        run(CommittedBatch("bronze", batch, {}, 0.1, replayed=False, position="here"))
         run.show()
         now[0] += 20
     assert display.backlogs == shown
