@@ -28,6 +28,14 @@ class LogDirectory:
     lines: list[bytes] = field(default_factory=list)
     half: bytes = b""
 
+    @classmethod
+    def with_lines(cls, path: Path, count: int) -> "LogDirectory":
+        """Create a directory whose log has some lines."""
+        path.mkdir()
+        logs = cls(path)
+        logs.write(count)
+        return logs
+
     @property
     def log(self) -> Path:
         """Return the log that is written to."""

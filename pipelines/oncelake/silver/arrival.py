@@ -116,7 +116,7 @@ def with_name(names: Column, accepted: Column, *, of_events: bool) -> Column:
         accepted: whether the row is accepted; others have no time.
         of_events: True if the rows are lines with events, of which the newest counts.
     """
-    halves = F.when(accepted, _halves(of_events=of_events))
+    halves = _halves(accepted, of_events=of_events)
     name = F.array(F.concat(F.lit(_NAME), halves.cast("string")))
     none = F.array().cast("array<string>")
     return F.when(halves.isNull(), names).otherwise(F.concat(F.coalesce(names, none), name))
@@ -124,7 +124,7 @@ def with_name(names: Column, accepted: Column, *, of_events: bool) -> Column:
 
 def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
     """Return the counters of `Arrivals`, for parsed rows of which a condition says whether they are accepted."""
-    halves = F.when(accepted, _halves(of_events=of_events))
+    halves = _halves(accepted, of_events=of_events)
     behind = F.when(halves < 0, halves)
     counters = {
         "ahead": F.count_if(halves > 0),
@@ -136,17 +136,17 @@ def aggregates(accepted: Column, *, of_events: bool) -> list[Column]:
     return [counter.alias(f"{_NAME}{name}") for name, counter in counters.items()]
 
 
-def _halves(*, of_events: bool) -> Column:
-    """Return by how many half hours a row is ahead, rounded up, or exactly behind; null if its time fits."""
+def _halves(accepted: Column, *, of_events: bool) -> Column:
+    """Return by how many half hours an accepted row is ahead, rounded up, or exactly behind; null if its time fits."""
     newest = F.array_max(F.col(EVENTS)["log_time"]) if of_events else F.col("log_time")
     later = F.unix_micros(newest) - F.unix_micros(F.coalesce("timestamp", "file_modified"))
     is_live = F.col("timestamp").isNotNull() | F.col("file_id").isNotNull()
     # each row computes this: most rows end at the first comparison, and no number becomes a decimal
     is_near = (later < -_AT_ONCE) & (later >= -_MOST_APART * _HALF_HOUR - _AT_ONCE)
     is_whole = F.pmod(later + _AT_ONCE, F.lit(_HALF_HOUR)) <= 2 * _AT_ONCE
-    return F.when(later > _TOLERANCE, _whole(later - 1) + 1).when(
-        is_near & is_live & is_whole, _whole(later - _AT_ONCE)
-    )
+    is_behind = is_near & is_live & is_whole
+    halves = F.when(later > _TOLERANCE, _whole(later - 1) + 1).when(is_behind, _whole(later - _AT_ONCE))
+    return F.when(accepted, halves)
 
 
 def _whole(micros: Column) -> Column:

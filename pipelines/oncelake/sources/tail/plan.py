@@ -173,9 +173,9 @@ class TailFiles:
             survey: the files that are there.
             read: the ID of each of them, and how many bytes of it are read now.
         """
-        there = at.files.keys() - {*survey.away}  # guard: copy-of-unreadable-file-kept
+        not_gone = at.files.keys() - {*survey.away}  # guard: copy-of-unreadable-file-kept
         copies = [
-            self._moved(file, copy)._replace(original=copy.original if copy.original in there else -1)
+            self._moved(file, copy)._replace(original=copy.original if copy.original in not_gone else -1)
             for copy, file in survey.spent.items()
         ]
         copies += [self._moved(file, copy) for copy, file in survey.orphans.items()]

@@ -21,10 +21,7 @@ from tests.support.tailing import LogDirectory, ReadFiles, drain
 
 @pytest.fixture
 def logs(tmp_path: Path) -> LogDirectory:
-    logs = LogDirectory(tmp_path / "logs")
-    logs.path.mkdir()
-    logs.write(20)
-    return logs
+    return LogDirectory.with_lines(tmp_path / "logs", 20)
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def source_of(logs: LogDirectory, lake: Path, extra: Mapping[str, object], *, cu
         logs: the logs.
         lake: the lake's root.
         extra: further columns of bronze, which have one value.
-        cut: the number of a line of which bronze has the beginning only; -1 for none.
+        cut: the number of a huge line, of which bronze has only the beginning; -1 if there is none.
     """
     offsets, at = [], 0
     for line in logs.lines:
@@ -105,10 +102,10 @@ def test_a_cut_log_whose_lines_are_masked_is_named_with_the_way_out(
     source = source_of(logs, tmp_path / "lake", {VERSION: "1"})
     os.truncate(logs.log, logs.log.stat().st_size - 10)
     (fault,) = source.census(at.to_json()).faults
-    said = fault_message(fault, "bronze.web")
-    assert "it was cut after it was read, and bronze has its lines masked" in said
-    assert "oncelake rebuild bronze.web; if it finds lines of bronze in no file any more, --accept-loss" in said
-    assert "; or oncelake census accept" in said
+    message = fault_message(fault, "bronze.web")
+    assert "it was cut after it was read, and bronze has its lines masked" in message
+    assert "oncelake rebuild bronze.web; if it finds lines of bronze in no file any more, --accept-loss" in message
+    assert "; or oncelake census accept" in message
 
 
 def test_of_a_cut_log_all_waits_while_bronze_cannot_be_read(

@@ -16,10 +16,7 @@ from tests.support.tailing import EVERYTHING, LogDirectory, ReadFiles, drain, pa
 
 @pytest.fixture
 def logs(tmp_path: Path) -> LogDirectory:
-    logs = LogDirectory(tmp_path / "logs")
-    logs.path.mkdir()
-    logs.write(3)
-    return logs
+    return LogDirectory.with_lines(tmp_path / "logs", 3)
 
 
 @pytest.fixture
