@@ -17,6 +17,7 @@ from oncelake.bronze.mask import raw_length
 from oncelake.bronze.records import Records, bounded_reader
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.stand_in import HEAD, as_lines
+from oncelake.common.lake import Lake
 from oncelake.sources.tail import plan as tail_files
 from oncelake.sources.tail.kind import TailKind
 
@@ -193,7 +194,8 @@ def test_every_byte_of_a_growing_file_is_in_one_row_wherever_slices_are_cut(
     contents["packed.log.gz"] = contents["0.log"] + b"more\n"
     contents.pop("0.log")  # the compressed file holds more than a copy of it
     (logs / "0.log").unlink()
-    source = TailKind(SourceSettings(kind="tail", path=str(logs), max_line=HEAD), declared)
+    lake = Lake(str(tmp_path / "lake"), str(tmp_path / "checkpoints"))
+    source = TailKind(SourceSettings(kind="tail", path=str(logs), max_line=HEAD), declared, lake=lake)
     name = f"rows_{step}_{declared is None}"
     stream = source.read(spark).writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     stream.awaitTermination()
