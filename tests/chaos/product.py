@@ -14,7 +14,7 @@ from typing import BinaryIO
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelake.common.errors import OncelakeError, StageError, StateError
+from oncelake.common.errors import REFUSED, OncelakeError, StageError, StateError
 from oncelake.common.explain import explain
 from oncelake.common.table_rows import TableRows
 from oncelake.common.wording import shown_path
@@ -153,6 +153,7 @@ class Product:
             chain, inside = self._chain(at)
             for stage in _first(chain):
                 chain.kind(stage).check_here()
+                chain.kind(stage).check(self.spark)
             work = Rebuild(chain, self.spark, chain.stages, lambda part: self._run(part, inside), self._said.append)
             work.go(accept_loss=accept_loss)
 
@@ -237,6 +238,7 @@ class Product:
             return Outcome(ok=True, said="\n".join(self._said))
         known = isinstance(error, OncelakeError)
         said = "\n".join([*self._said, str(error) if known else explain(error)])
+        known = known or REFUSED in str(error)
         return Outcome(False, said, isinstance(error, StateError), None if known else f"{type(error).__name__}: {said}")
 
 

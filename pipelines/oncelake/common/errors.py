@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+# What Python answers to Java begins with this if the answer is an error of this module, which says all that is needed.
+REFUSED = "oncelake refuses: "
+
 
 class OncelakeError(Exception):
     """Raised when a command cannot do its work; the command line prints the message without a traceback."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
+from oncelake.common.errors import REFUSED
 from oncelake.common.spark.launch import how_jvm_ended, jvm_lives
 
 # A pattern for the messages in the chain of causes, and the advice. The first matching pattern counts.
@@ -161,6 +162,8 @@ def explain(error: BaseException) -> str:
     messages = _messages(error) if not jvm_ended(error) else []
     if not messages:  # an error of Java's is asked for its text, and Java gave none
         return _ended(how_jvm_ended())
+    refused = _refused(messages)
+    messages = messages if refused is None else [refused]
     everything = " ".join(messages)
     raised = _RAISED.search(everything)
     if raised is not None:
@@ -168,6 +171,8 @@ def explain(error: BaseException) -> str:
     for pattern, advice in _KNOWN:
         if re.search(pattern, everything, re.IGNORECASE):
             return f"{_shortest(messages, pattern)}; {advice}"
+    if refused is not None:
+        return refused
     advice = _AGAIN if re.search(_PASSING, everything, re.IGNORECASE) else _UNKNOWN  # guard: retry-only-passing-causes
     return f"{_first_line(messages[-1])}; {advice}"
 
@@ -222,6 +227,12 @@ def _ask(error: BaseException, messages: list[str]) -> None:
         while cause is not None and len(messages) <= _CAUSES:
             messages.append(str(cause.toString()))
             cause = cause.getCause()
+
+
+def _refused(messages: list[str]) -> str | None:
+    """Return the error of our own that Python answered to Java; None if Java failed by itself."""
+    answers = (text.partition(REFUSED)[2].splitlines()[0] for text in messages if REFUSED in text)
+    return min(answers, key=len, default=None)  # Spark adds a code to the text of its cause
 
 
 def _shortest(messages: list[str], pattern: str) -> str:

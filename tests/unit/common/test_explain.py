@@ -5,12 +5,14 @@ import socket
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from oncelake.common import explain as explaining
+from oncelake.common.errors import REFUSED
 from oncelake.common.explain import explain, jvm_ended
 from oncelake.common.spark import launch
 from oncelake.common.spark.launch import java_output_to
@@ -41,6 +43,13 @@ def test_a_call_interrupted_by_the_end_of_the_jvm_is_recognized(
     assert not isinstance(broken_off, Py4JNetworkError), "py4j has another error for this now"
     monkeypatch.setattr(launch, "started", [])
     assert explain(broken_off).startswith("Spark's JVM ended (killed, or out of memory); nothing is lost or repeated")
+
+
+def test_an_error_that_python_answered_to_java_is_shown_as_it_is() -> None:
+    cause = f"java.lang.IllegalStateException: {REFUSED}/logs/a.log is read by another source; name it once"
+    error = Py4JError(f"{cause} SQLSTATE: XXKST\n\tat oncelake.ReadableFiles.accept Trace:\n{cause}")
+    error.java_exception = SimpleNamespace(toString=lambda: cause, getCause=lambda: None)
+    assert explain(error) == "/logs/a.log is read by another source; name it once"
 
 
 def test_an_error_from_java_is_not_the_end_of_the_jvm() -> None:

@@ -129,6 +129,21 @@ def loops(path: str) -> list[str]:
     return [entry.path for entry in entries if entry.problem is Problem.LOOP and not entry.hidden]
 
 
+def loop_above(path: str) -> str | None:
+    """Return the link on the way to a file that leads to a directory above it; None if there is none."""
+    parts, above = os.fsencode(path).split(b"/")[:-1], set()
+    try:
+        for end in range(1, len(parts) + 1):
+            directory = b"/".join(parts[:end]) or b"/"
+            at = os.stat(directory)  # noqa: PTH116 - bytes
+            if (at.st_dev, at.st_ino) in above:
+                return _text(_link(directory, b"/"))
+            above.add((at.st_dev, at.st_ino))
+    except OSError:  # it was deleted after it was listed
+        pass
+    return None
+
+
 def has_pattern(path: str) -> bool:
     """Return True if a path holds a character that Hadoop reads as a pattern."""
     return not _PATTERN.isdisjoint(path.encode(errors="surrogateescape"))

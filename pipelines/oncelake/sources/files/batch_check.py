@@ -24,7 +24,7 @@ from oncelake.common.spark.jvm import elements, hadoop, jvm
 from oncelake.common.spark.rows import Count
 from oncelake.common.wording import count_of, listed, shown_path
 from oncelake.sources.directory.content import BOM, Content
-from oncelake.sources.directory.listing import COMPRESSED, Problem, is_hidden_file, is_packed
+from oncelake.sources.directory.listing import COMPRESSED, Problem, is_hidden_file, is_packed, loop_above
 
 if TYPE_CHECKING:
     import pyarrow
@@ -229,21 +229,14 @@ def _has_nothing(lines: DataFrame, path: str) -> bool:  # guard: skipped-file-is
 
 def _refuse_loops(sizes: Mapping[str, int], stage: str) -> None:  # guard: link-loop-not-read
     """Reject files reached through a link to a directory above it: Spark would read them again and again."""
-    for directory in {os.path.dirname(path) for path in sizes if is_local(path)}:  # noqa: PTH120
-        real = os.path.realpath(directory)
-        if real == directory:
-            continue
-        seen: set[tuple[int, int]] = set()
-        at = Path(directory)
-        for ancestor in (at, *at.parents):
-            status = ancestor.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                raise SourceError(
-                    f"{shown_path(directory)}: {Problem.LOOP}; nothing of the batch was written. Remove the link, "
-                    f"then run: oncelake recover {stage} --accept-loss (this gives up only the names behind the link: "
-                    "files of the source are read under their own names)"
-                )
-            seen.add((status.st_dev, status.st_ino))
+    for directory, path in {os.path.dirname(path): path for path in sizes if is_local(path)}.items():  # noqa: PTH120
+        link = loop_above(path) if os.path.realpath(directory) != directory else None
+        if link is not None:
+            raise SourceError(
+                f"{shown_path(link)}: {Problem.LOOP}; nothing of the batch was written. Remove the link, "
+                f"then run: oncelake recover {stage} --accept-loss (this gives up only the names behind the link: "
+                "files of the source are read under their own names)"
+            )
 
 
 def _bytes_of_lines(sizes: Mapping[str, int]) -> tuple[int, int]:

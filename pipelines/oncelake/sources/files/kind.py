@@ -15,12 +15,12 @@ from oncelake.bronze.mask_versions import MaskVersions
 from oncelake.bronze.records import check_reader, why_not_on_class_path
 from oncelake.bronze.settings import SourceSettings
 from oncelake.bronze.transform import from_files, line_reader
-from oncelake.common.errors import ConfigError, SourceError
+from oncelake.common.errors import ConfigError
 from oncelake.common.lake import bronze_stage, is_local, place, place_of
 from oncelake.common.spark.jvm import hadoop, jvm
 from oncelake.common.spark.rows import SparkRows
 from oncelake.common.spark.runtime import AUTO_LOADER, has_auto_loader
-from oncelake.common.wording import listed, shown_path
+from oncelake.common.wording import listed
 from oncelake.exactly_once.batch import Batch
 from oncelake.exactly_once.commit import CommitMetadata
 from oncelake.exactly_once.files import Files, files_at
@@ -31,13 +31,13 @@ from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import files_lost
 from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Reader, ending_of
 from oncelake.sources.directory.kind import DirectoryKind
-from oncelake.sources.directory.listing import Problem, has_pattern, loops
+from oncelake.sources.directory.listing import has_pattern, loops
 from oncelake.sources.files import proof
 from oncelake.sources.files.batch_check import Reading, check_plan, check_read, counts, files_of
 from oncelake.sources.files.census import count_files
 from oncelake.sources.files.position import AutoLoaderPosition, FilesPosition, listing_number
 from oncelake.sources.files.renamed import ListedTimes, renamed
-from oncelake.sources.files.source import AutoLoaderSource, FileFilter, FilesSource
+from oncelake.sources.files.source import AutoLoaderSource, FileFilter, FilesSource, refuse_loops
 from oncelake.sources.files.spark_list import FileSourceLog
 from oncelake.sources.proof import Ingestion
 
@@ -226,9 +226,6 @@ def _refuse_loops(path: str) -> None:  # guard: link-loop-refused-at-start
     if not is_local(path):
         return
     try:
-        loop_paths = [shown_path(loop) for loop in loops(place(path))]
+        refuse_loops(loops(place(path)))
     except OSError:  # Spark reports this error itself when it lists the files
         return
-    if loop_paths:
-        links = listed(loop_paths, most=1)
-        raise SourceError(f"{links}: {Problem.LOOP}; remove the link, or run: oncelake census exclude {loop_paths[0]}")

@@ -1,9 +1,9 @@
 """A directory of log files as a source, read by Spark's file source or by Auto Loader."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelake.common.errors import OncelakeError, StateError
+from oncelake.common.errors import REFUSED, OncelakeError, SourceError, StateError
 from oncelake.common.lake import is_local, place, place_of
 from oncelake.common.wording import listed, shown_path
 from oncelake.exactly_once.checkpoint import Checkpoint, position
@@ -12,7 +12,7 @@ from oncelake.exactly_once.source import Backlog, IngestedFiles, RecordedSizes, 
 from oncelake.exactly_once.state import Diagnosis, State
 from oncelake.sources.directory.census import Census, CensusInputs, Fault, PlannedFile, fault_message, take
 from oncelake.sources.directory.content import COMPLETE, Content, Reader, content_of, named
-from oncelake.sources.directory.listing import is_gone, listing, may_read, text_bytes
+from oncelake.sources.directory.listing import Problem, is_gone, listing, loop_above, may_read, text_bytes
 from oncelake.sources.files.changes import REPORTED_BY_STATE, changes
 from oncelake.sources.files.position import FilesPosition, listing_number
 from oncelake.sources.files.spark_list import FileSourceLog, list_texts
@@ -185,6 +185,22 @@ def _spelled(recorded: Mapping[str, str]) -> dict[str, str]:
     return {**recorded, "path": place(recorded["path"])} if "path" in recorded else dict(recorded)
 
 
+def refuse_loops(links: Sequence[str]) -> None:
+    """Reject links to directories above them.
+
+    Args:
+        links: their paths.
+
+    Raises:
+        SourceError: there is one.
+    """
+    if links:
+        shown = [shown_path(link) for link in links]
+        raise SourceError(
+            f"{listed(shown, most=1)}: {Problem.LOOP}; remove the link, or run: oncelake census exclude {shown[0]}"
+        )
+
+
 class FileFilter:
     """Answers ReadableFiles.java whether Spark may list a file.
 
@@ -201,12 +217,14 @@ class FileFilter:
         """Return `1` if a file is read, an empty text if it is set aside; called by Java."""
         place = path.removeprefix("file:")
         try:
+            if _has_a_name_twice(place) and (link := loop_above(place)) is not None:  # guard: link-loop-not-listed
+                refuse_loops([link])
             content = self._content(place)
             if content is not None and content.aside is not None:
                 return ""  # guard: binary-file-set-aside
             self._claim(place)  # guard: listed-file-of-one-source
         except OncelakeError as error:
-            return f"{FAILED}{error}"
+            return f"{FAILED}{REFUSED}{error}"
         except Exception as error:  # a traceback in Java's message would hide it
             return f"{FAILED}{type(error).__name__}: {error}"
         return "1"
@@ -215,3 +233,9 @@ class FileFilter:
         """The Java interface of this object, for py4j."""
 
         implements = ("java.util.function.Function",)
+
+
+def _has_a_name_twice(path: str) -> bool:
+    """Return True if a path on this machine may lead through a loop: Spark lists the files at its deepest end first."""
+    names = path.split("/")
+    return is_local(path) and len({*names}) < len(names)

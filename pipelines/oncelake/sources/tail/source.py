@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oncelake.bronze.settings import Rotation
-from oncelake.common.errors import OncelakeError, SourceError
+from oncelake.common.errors import REFUSED, OncelakeError, SourceError
 from oncelake.common.wording import listed, shown_path
 from oncelake.exactly_once.source import Backlog, LastCommit, Source, replaced
 from oncelake.exactly_once.state import Diagnosis, State
@@ -203,7 +203,7 @@ class Planner:
         try:
             return self._answer(*request.split("\t", 1))
         except OncelakeError as error:
-            return f"{_FAILED}{error}"
+            return f"{_FAILED}{REFUSED}{error}"
         except Exception as error:  # a traceback in Java's message would hide it
             return f"{_FAILED}{type(error).__name__}: {error}"
 

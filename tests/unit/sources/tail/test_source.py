@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.common.errors import SourceError
+from oncelake.common.errors import REFUSED, SourceError
 from oncelake.exactly_once.state import State
 from oncelake.sources.tail.plan import LastStart, TailFiles
 from oncelake.sources.tail.position import TailPosition
@@ -155,7 +155,7 @@ def test_a_directory_that_is_away_is_told_and_nothing_is_known(logs: LogDirector
     diagnosis = source.trouble(None, end, {})
     assert diagnosis is not None
     assert diagnosis.state is State.SOURCE_TRIMMED
-    assert planner(logs).apply(f"latest\t{TailPosition().to_json()}").startswith("!the source ")
+    assert planner(logs).apply(f"latest\t{TailPosition().to_json()}").startswith(f"!{REFUSED}the source ")
 
 
 def test_a_link_that_loops_is_a_warning(logs: LogDirectory, source: TailSource) -> None:
@@ -208,4 +208,4 @@ def test_a_new_file_is_claimed_before_a_batch_reads_it(logs: LogDirectory) -> No
         raise SourceError(f"{path} is read by another source")
 
     other = Planner(TailFiles(str(logs.path)), EVERYTHING, claim=refused)
-    assert other.apply(f"latest\t{other.apply('initial')}") == f"!{logs.log} is read by another source"
+    assert other.apply(f"latest\t{other.apply('initial')}") == f"!{REFUSED}{logs.log} is read by another source"
