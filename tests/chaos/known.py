@@ -222,6 +222,18 @@ TOPICS = {
         abort #1 #5 #2
         run
     """,
+    "records that are deleted between the first start and the first batch": """
+        send #3 #1 #2
+        send #3 #4 #1
+        run {0 writing stop-unplanned} {1 after send #0 #5 #4}
+        send #2 #7 #8
+        delete-records #3 #60
+        prove-deep
+        recover
+        run
+        recover-accept
+        run
+    """,
 }
 
 # On files whose log format puts several lines together.
@@ -257,6 +269,11 @@ RULES = {
         prove-deep
         rebuild-accept
         prove-full
+    """,
+    "a byte order mark before a line within a file": """
+        create cafe%CC%81.log #1 #1
+        append cafe%CC%81.log #13 #4
+        run
     """,
 }
 

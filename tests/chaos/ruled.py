@@ -26,7 +26,8 @@ pattern: '^L(?<time>\d+)(?<message>[. ].*)$'
 time: epoch_seconds
 default_level: INFO
 """
-_PARSED = re.compile(rb"L\d+[. ].*", re.DOTALL)
+# A byte order mark before a line within a file is no part of it.
+_PARSED = re.compile(rb"(\xef\xbb\xbf)?L\d+[. ].*", re.DOTALL)
 
 
 # A module of its own: the product loads the whole package of changed code again, which must not be that of the tests.

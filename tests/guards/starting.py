@@ -595,11 +595,21 @@ GUARDS = (
     ),
     Guard(
         "recorded-first-offsets-exist",
-        "the offsets that a first start recorded still exist",
+        "the offsets that a first start recorded are of this topic",
         "Spark ends with its own error at every start",
         becomes("None"),
         tests=(
-            f"{_RECOVERY}test_a_first_start_from_expired_offsets_begins_again",
+            f"{_RECOVERY}test_a_first_start_from_offsets_of_another_topic_begins_again",
+            f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",
+        ),
+    ),
+    Guard(
+        "offsets-since-first-start-kept",
+        "offsets that expire between a first start and its first batch are a loss to accept",
+        "a recovery begins behind them, and the proof holds",
+        never(),
+        tests=(
+            f"{_RECOVERY}test_offsets_that_expired_between_the_first_start_and_the_first_batch_are_a_recorded_loss",
             f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",
         ),
     ),

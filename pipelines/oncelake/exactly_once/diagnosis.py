@@ -41,6 +41,9 @@ def diagnose(checkpoint: Checkpoint, states: Mapping[str, TableState], source: S
             # guard: altered-table-refused
             _changed(states) or differing(first, others) or _half(checkpoint, first, others, source) or diagnosis
         )
+    first_position = source.first_position() if diagnosis.state is State.FRESH else None
+    if first_position is not None:  # guard: offsets-since-first-start-kept
+        return source.trouble(first_position, None, {}) or diagnosis
     if diagnosis.state is not State.ALIGNED:
         return diagnosis
     start, end = next_read(checkpoint, first.batch_id)

@@ -18,6 +18,8 @@ from oncelake.exactly_once.positions import same_position
 from oncelake.exactly_once.source import Source
 from oncelake.exactly_once.state import Diagnosis, State
 
+# What stands before the position in `offsets/0` if Spark has planned no batch yet.
+_HEADER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
 # The text of `commits/N`.
 _DONE = 'v1\n{"nextBatchWatermarkMs":0}'
 
@@ -112,13 +114,14 @@ def plan_loss(case: Case, new_query_id: Callable[[], str] = _new_query_id) -> Re
     state = commit_log.state()
     metadata = state.metadata
     start, end = next_read(checkpoint, state.batch_id)
+    start = start or case.source.first_position()
     skipped = case.source.skip_gone(start, end)
     if skipped is None or checkpoint.query_id is None:
         # guard: loss-only-if-lost
         raise StateError(f"{case.stage}: no input is permanently lost. {rebuild_hint(case.stage)}")
     at, lost = skipped
     batch = metadata.batch_id + 1 if metadata else 0
-    header = metadata.after if metadata else checkpoint.offsets[1] or ""
+    header = metadata.after if metadata else checkpoint.offsets[1] or _HEADER
     again: tuple[CommitMetadata, ...] = ()
     if metadata is not None and state.newest != state.last:  # guard: loss-after-restore-recorded
         again = _Plan(case, state, metadata).commits(new_query_id(), {})

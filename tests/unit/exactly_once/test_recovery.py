@@ -146,11 +146,27 @@ def test_a_new_partition_whose_first_offsets_expired_is_skipped_over(files: Memo
     assert case(files, topic).diagnosis.state is State.ALIGNED
 
 
-def test_a_first_start_from_expired_offsets_begins_again(files: MemoryFiles) -> None:
-    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
-    found = case(files, kafka(files, earliest=6))
+def test_a_first_start_from_offsets_of_another_topic_begins_again(files: MemoryFiles) -> None:
+    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":400}}'})
+    found = case(files, kafka(files, earliest=0))
     assert found.diagnosis.state is State.CHECKPOINT_LOST
     assert plan(found).texts == {}
+
+
+def test_offsets_that_expired_between_the_first_start_and_the_first_batch_are_a_recorded_loss(
+    files: MemoryFiles,
+) -> None:
+    put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
+    found = case(files, kafka(files, earliest=6))
+    assert found.diagnosis.state is State.SOURCE_TRIMMED
+    with pytest.raises(StateError, match="No checkpoint can fix that"):
+        plan(found)
+    recovery = plan_loss(found)
+    (lost,) = recovery.commits
+    assert (lost.lost, lost.before, lost.end) == (("alog/0/4 to 5",), '{"alog":{"0":4}}', '{"alog":{"0":6,"1":0}}')
+    commit(files, "table", 1, lost)
+    put(files, {**recovery.texts, **kafka(files, earliest=6).log(recovery.at or "", recovery.first, list)})
+    assert case(files, kafka(files, earliest=6)).diagnosis.state is State.ALIGNED
 
 
 def test_a_committed_loss_that_is_not_in_the_checkpoint_skips_no_planned_file(

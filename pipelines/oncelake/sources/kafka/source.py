@@ -212,10 +212,10 @@ class KafkaSource(Source):
         return position is None or position.numbers().keys() != self.ends().keys()
 
     def damage(self, checkpoint: Checkpoint) -> str | None:  # guard: first-start-offsets-kept
-        """Return what is wrong with Spark's record of the first offsets: it is missing, or Kafka no longer holds them.
+        """Return what is wrong with Spark's record of the first offsets: it is missing, or of another topic.
 
         Without the record Spark would look up the earliest offsets again. A start that is killed before it plans a
-        batch leaves only the record, and later starts would begin there.
+        batch leaves only the record, and later starts would begin there; `trouble` says if they are gone by then.
         """
         first = self.first_position()
         if checkpoint.open_batch == 0 and first is None:
@@ -224,9 +224,8 @@ class KafkaSource(Source):
             return None
         if self.moved(first) is not None:
             return f"sources/0/0 holds a start in other topics than {self.name}"
-        # guard: recorded-first-offsets-exist
-        gone = self._unfit(first, None, {}) or self._trimmed(self.continues(first), self.describe())
-        return f"sources/0/0 holds a start that is no longer valid: {gone.seen}" if gone else None
+        other = self._unfit(first, None, {})  # guard: recorded-first-offsets-exist
+        return f"sources/0/0 holds a start that is no longer valid: {other.seen}" if other else None
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Return Spark's record of the offsets where the query first started."""
