@@ -604,6 +604,13 @@ GUARDS = (
         ),
     ),
     Guard(
+        "recreated-topic-read-from-start",
+        "a topic that is recreated before its first batch is read from its own start",
+        "its records before the old topic's oldest one are never read, and the proof holds",
+        answers("None"),
+        tests=(f"{_STATES}test_a_first_start_without_a_plan_begins_at_its_recorded_offsets",),
+    ),
+    Guard(
         "offsets-since-first-start-kept",
         "offsets that expire between a first start and its first batch are a loss to accept",
         "a recovery begins behind them, and the proof holds",

@@ -449,7 +449,12 @@ def test_a_planned_batch_is_read_from_its_start(files: MemoryFiles) -> None:
 
 @pytest.mark.parametrize(
     ("now", "state"),
-    [(topic(4, 9), State.FRESH), (topic(5, 9), State.SOURCE_TRIMMED), (topic(0, 3), State.CHECKPOINT_LOST)],
+    [
+        (topic(4, 9), State.FRESH),
+        (topic(5, 9), State.SOURCE_TRIMMED),
+        (topic(0, 3), State.CHECKPOINT_LOST),
+        (topic(3, 9), State.CHECKPOINT_LOST),
+    ],
 )
 def test_a_first_start_without_a_plan_begins_at_its_recorded_offsets(
     files: MemoryFiles, now: Topic, state: State

@@ -225,7 +225,17 @@ class KafkaSource(Source):
         if self.moved(first) is not None:
             return f"sources/0/0 holds a start in other topics than {self.name}"
         other = self._unfit(first, None, {})  # guard: recorded-first-offsets-exist
-        return f"sources/0/0 holds a start that is no longer valid: {other.seen}" if other else None
+        seen = other.seen if other else self._oldest_before(first)
+        return f"sources/0/0 holds a start that is no longer valid: {seen}" if seen else None
+
+    def _oldest_before(self, first: str) -> str | None:  # guard: recreated-topic-read-from-start
+        """Return the first partition that holds records before its first start, which was at its oldest record."""
+        for name, topic in self.describe().items():
+            for partition, offset in offsets_of(first, name).items():
+                if topic.earliest.get(partition, offset) < offset:
+                    oldest = topic.earliest[partition]
+                    return f"{name}/{partition} began at {offset} and begins at {oldest} now: it is another topic"
+        return None
 
     def log(self, at: str, first: str | None, ingested: IngestedFiles) -> Mapping[str, str]:
         """Return Spark's record of the offsets where the query first started."""
