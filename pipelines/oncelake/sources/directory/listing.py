@@ -129,15 +129,21 @@ def loops(path: str) -> list[str]:
     return [entry.path for entry in entries if entry.problem is Problem.LOOP and not entry.hidden]
 
 
-def loop_above(path: str) -> str | None:
-    """Return the link on the way to a file that leads to a directory above it; None if there is none."""
+def loop_above(path: str, root: str = "/") -> str | None:
+    """Return the link between a directory and a file that leads to a directory above it; None if there is none.
+
+    Args:
+        path: the file's path.
+        root: the directory; the way to it may lead through such links.
+    """
     parts, above = os.fsencode(path).split(b"/")[:-1], set()
     try:
         for end in range(1, len(parts) + 1):
             directory = b"/".join(parts[:end]) or b"/"
             at = os.stat(directory)  # noqa: PTH116 - bytes
-            if (at.st_dev, at.st_ino) in above:
-                return _text(_link(directory, b"/"))
+            if (at.st_dev, at.st_ino) in above and len(directory) > len(os.fsencode(root)):
+                link = _link(directory, os.fsencode(root))
+                return _text(link) if os.path.islink(link) else None  # noqa: PTH114 - bytes; a mount is no link
             above.add((at.st_dev, at.st_ino))
     except OSError:  # it was deleted after it was listed
         pass
@@ -279,7 +285,7 @@ def _way_to(root: bytes) -> frozenset[tuple[int, int]]:  # guard: link-above-sou
 def _link(path: bytes, root: bytes) -> bytes:  # guard: loop-named-by-link
     """Return the last link on the path from the root to a directory; the directory itself if there is none."""
     at = path
-    while len(at) >= len(root):
+    while len(at) >= len(root) and at != b"/":
         if os.path.islink(at):  # noqa: PTH114 - bytes
             return at
         at = os.path.dirname(at)  # noqa: PTH120 - bytes

@@ -31,7 +31,7 @@ from oncelake.sources.directory.census import Census
 from oncelake.sources.directory.comparison import files_lost
 from oncelake.sources.directory.content import COMPLETE, COMPLETE_AND_ZSTD, Reader, ending_of
 from oncelake.sources.directory.kind import DirectoryKind
-from oncelake.sources.directory.listing import has_pattern, loops
+from oncelake.sources.directory.listing import above, has_pattern, loops
 from oncelake.sources.files import proof
 from oncelake.sources.files.batch_check import Reading, check_plan, check_read, counts, files_of
 from oncelake.sources.files.census import count_files
@@ -105,7 +105,7 @@ class FilesKind(DirectoryKind):
         source = self.source(spark, files_at(checkpoint, spark), checkpoint)
         known = "\0".join(f"file:{path}" if is_local(path) else path for path in source.planned())
         jvm(spark).oncelake.ReadableFiles.register(
-            name, FileFilter(source.content, partial(self.claims.claim, self.key)), known
+            name, FileFilter(source.content, partial(self.claims.claim, self.key), above(place(self.directory))), known
         )
         return name
 

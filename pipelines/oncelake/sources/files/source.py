@@ -207,17 +207,20 @@ class FileFilter:
     Args:
         content: returns what a file holds; None if that is not known.
         claim: claims a file for the source; raises SourceError if another source reads it.
+        root: the directory of the source.
     """
 
-    def __init__(self, content: Callable[[str], Content | None], claim: Callable[[str], None]) -> None:
+    def __init__(self, content: Callable[[str], Content | None], claim: Callable[[str], None], root: str = "/") -> None:
         self._content = content
         self._claim = claim
+        self._root = root
 
     def apply(self, path: str) -> str:
         """Return `1` if a file is read, an empty text if it is set aside; called by Java."""
         place = path.removeprefix("file:")
         try:
-            if _has_a_name_twice(place) and (link := loop_above(place)) is not None:  # guard: link-loop-not-listed
+            # guard: link-loop-not-listed
+            if _has_a_name_twice(place) and (link := loop_above(place, self._root)) is not None:
                 refuse_loops([link])
             content = self._content(place)
             if content is not None and content.aside is not None:

@@ -51,6 +51,16 @@ def test_a_file_behind_a_link_to_a_directory_above_it_fails_the_listing(tmp_path
     assert filtered.apply(f"file:{tmp_path}/gone/gone/a.log") == "1"
 
 
+def test_a_link_above_the_source_or_a_name_that_stands_twice_is_no_loop(tmp_path: Path) -> None:
+    directory = tmp_path / "app" / "logs" / "11" / "11"
+    directory.mkdir(parents=True)
+    (directory / "a.log").write_bytes(b"x\n")
+    (tmp_path / "app" / "app").symlink_to(".")
+    root = tmp_path / "app" / "app" / "logs"
+    assert FileFilter(content_of, accepted, str(root)).apply(f"file:{root}/11/11/a.log") == "1"
+    assert FileFilter(content_of, accepted).apply(f"/{directory}/a.log") == "1", "two slashes end the search as well"
+
+
 def test_an_error_is_told_to_java_in_words() -> None:
     def broken(path: str) -> None:
         raise ValueError(f"no {path}")
