@@ -157,7 +157,7 @@ class TailFiles:
         for number in survey.away:
             files[number] = files[number]._replace(gone=files[number].gone or now_ms)
         copies = self._copies(at, survey, offsets)
-        dropped = _dropped(files, now_ms, survey.archived.keys())
+        dropped = _dropped(files, now_ms, survey.archived.keys() | {*survey.cut.values()})
         remembered = {number: file for number, file in files.items() if number not in dropped}
         return TailPosition(read, following, remembered, copies, at.forgotten + len(dropped))
 

@@ -278,6 +278,19 @@ def test_a_file_that_is_gone_is_remembered_for_a_week(logs: LogDirectory) -> Non
     assert (len(after.files), after.forgotten) == (3 + 1, 149)
 
 
+def test_a_log_that_lost_its_end_is_remembered_as_long_as_it_is_there(logs: LogDirectory) -> None:
+    disk = Later()
+    files = ReadFiles(logs.path, store=disk)
+    logs.log.write_bytes(b"".join(b"line %d\n" % number for number in range(20)))
+    _, at = drain(files, TailPosition())
+    os.truncate(logs.log, logs.log.stat().st_size - 20)
+    for day in range(10):
+        disk.days = float(day)
+        (logs.path / "other.log").write_bytes(b"".join(b"day %d\n" % number for number in range(day + 1)))
+        lines, at = drain(files, at)
+        assert lines == [b"day %d" % day]
+
+
 def test_files_that_are_gone_take_a_megabyte_of_a_position(
     logs: LogDirectory, files: ReadFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
