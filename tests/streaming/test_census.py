@@ -393,8 +393,8 @@ def test_a_link_loop_is_refused_before_a_rebuild_removes_a_row(house: House, spa
     house.write("sub/a.log", line("a"))
     must_hold(house, spark, [line("a")])
     (house.logs / "sub" / "loop").symlink_to("..")
-    said = house.tell(spark, "rebuild", "bronze", expect=1)
-    assert "loop: it is a link to a directory above it" in said
+    output = house.tell(spark, "rebuild", "bronze", expect=1)
+    assert "loop: it is a link to a directory above it" in output
     assert house.size("bronze/access_log") == 1
 
 
@@ -405,9 +405,9 @@ def test_link_loops_that_a_run_meets_fail_its_listing_and_plan_no_batch(
     (house.logs / "sub" / "loop").symlink_to("..")
     (house.logs / "again").symlink_to("sub")  # with two of them, Spark's listing has no end
     monkeypatch.setattr("oncelake.sources.files.kind.loops", lambda _: [])  # they are made after the start
-    said = house.tell(spark, "run", "--once", expect=1)
-    assert "sub/loop: it is a link to a directory above it" in said
-    assert said.splitlines()[-1].endswith(f"remove the link, or run: oncelake census exclude {house.logs}/again/loop")
+    output = house.tell(spark, "run", "--once", expect=1)
+    assert "sub/loop: it is a link to a directory above it" in output
+    assert output.splitlines()[-1].endswith(f"remove the link, or run: oncelake census exclude {house.logs}/again/loop")
     (house.logs / "sub" / "loop").unlink()
     (house.logs / "again").unlink()
     must_hold(house, spark, [line("a")])

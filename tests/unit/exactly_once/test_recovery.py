@@ -148,20 +148,20 @@ def test_a_new_partition_whose_first_offsets_expired_is_skipped_over(files: Memo
 
 def test_a_first_start_from_offsets_of_another_topic_begins_again(files: MemoryFiles) -> None:
     put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":400}}'})
-    found = case(files, kafka(files, earliest=0))
-    assert found.diagnosis.state is State.CHECKPOINT_LOST
-    assert plan(found).texts == {}
+    stage = case(files, kafka(files, earliest=0))
+    assert stage.diagnosis.state is State.CHECKPOINT_LOST
+    assert plan(stage).texts == {}
 
 
 def test_offsets_that_expired_between_the_first_start_and_the_first_batch_are_a_recorded_loss(
     files: MemoryFiles,
 ) -> None:
     put(files, {"metadata": json.dumps({"id": QUERY}), "sources/0/0": '\0v1\n{"alog":{"0":4}}'})
-    found = case(files, kafka(files, earliest=6))
-    assert found.diagnosis.state is State.SOURCE_TRIMMED
+    stage = case(files, kafka(files, earliest=6))
+    assert stage.diagnosis.state is State.SOURCE_TRIMMED
     with pytest.raises(StateError, match="No checkpoint can fix that"):
-        plan(found)
-    recovery = plan_loss(found)
+        plan(stage)
+    recovery = plan_loss(stage)
     (lost,) = recovery.commits
     assert (lost.lost, lost.before, lost.end) == (("alog/0/4 to 5",), '{"alog":{"0":4}}', '{"alog":{"0":6,"1":0}}')
     commit(files, "table", 1, lost)

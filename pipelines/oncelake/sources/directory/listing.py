@@ -136,13 +136,13 @@ def loop_above(path: str, root: str = "/") -> str | None:
         path: the file's path.
         root: the directory; the way to it may lead through such links.
     """
-    parts, above = os.fsencode(path).split(b"/")[:-1], set()
+    parts, source, above = os.fsencode(path).split(b"/")[:-1], os.fsencode(root), set()
     try:
         for end in range(1, len(parts) + 1):
             directory = b"/".join(parts[:end]) or b"/"
             at = os.stat(directory)  # noqa: PTH116 - bytes
-            if (at.st_dev, at.st_ino) in above and len(directory) > len(os.fsencode(root)):
-                link = _link(directory, os.fsencode(root))
+            if (at.st_dev, at.st_ino) in above and len(directory) > len(source):
+                link = _link(directory, source)
                 return _text(link) if os.path.islink(link) else None  # noqa: PTH114 - bytes; a mount is no link
             above.add((at.st_dev, at.st_ino))
     except OSError:  # it was deleted after it was listed

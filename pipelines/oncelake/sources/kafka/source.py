@@ -225,8 +225,8 @@ class KafkaSource(Source):
         if self.moved(first) is not None:
             return f"sources/0/0 holds a start in other topics than {self.name}"
         other = self._unfit(first, None, {})  # guard: recorded-first-offsets-exist
-        seen = other.seen if other else self._oldest_before(first)
-        return f"sources/0/0 holds a start that is no longer valid: {seen}" if seen else None
+        why = other.seen if other else self._oldest_before(first)
+        return f"sources/0/0 holds a start that is no longer valid: {why}" if why else None
 
     def _oldest_before(self, first: str) -> str | None:  # guard: recreated-topic-read-from-start
         """Return the first partition that holds records before its first start, which was at its oldest record."""
@@ -336,9 +336,8 @@ class KafkaSource(Source):
 
     def skip_gone(self, start: str | None, end: str | None) -> tuple[str, list[str]] | None:
         """Move every partition to the oldest record that Kafka still holds, and leave the topics that are gone."""
-        now, text = self.describe(), start or self.first_position()
-        at = self.continues(text)
-        vanished = self._vanished(KafkaPosition.parse(text), KafkaPosition.parse(end))
+        now, at = self.describe(), self.continues(start)
+        vanished = self._vanished(KafkaPosition.parse(start), KafkaPosition.parse(end))
         lost = [f"what topic {name} held after {read or 'its beginning'}" for name, read in vanished.items()]
         moved = {}
         for name, topic in now.items():

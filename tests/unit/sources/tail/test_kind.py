@@ -36,7 +36,7 @@ def source_of(logs: LogDirectory, lake: Path, extra: Mapping[str, object], *, cu
         logs: the logs.
         lake: the lake's root.
         extra: further columns of bronze, which have one value.
-        cut: the number of a huge line, of which bronze has only the beginning; -1 if there is none.
+        cut: the number of a huge line that bronze holds only in part; -1 if there is none.
     """
     offsets, at = [], 0
     for line in logs.lines:
