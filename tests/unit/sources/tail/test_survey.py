@@ -1131,8 +1131,9 @@ def test_a_log_whose_own_name_is_a_number_continues_no_other_one(logs: Path) -> 
     files = ReadFiles(logs, rotation="rename")
     (logs / "out.1").write_bytes(lines(1, 5))
     _, at = drain(files, START)
+    (logs / "new").write_bytes(lines(1, 6))  # before the other one goes, whose inode it would get within a tick
     (logs / "out.1").unlink()
-    (logs / "out.2").write_bytes(lines(1, 6))
+    (logs / "new").rename(logs / "out.2")
     os.utime(logs / "out.2", (1, 1))  # an equal time would say that it is the same file
     assert drain(files, at)[0] == texts(1, 6)
 
